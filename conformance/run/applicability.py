@@ -112,7 +112,7 @@ def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
-    """Return which server waits for a silent next hop for a time that cannot be scaled; "" for none.
+    """Return `SERVER (candidate) waits DURATION ...` for a server that waits unscaled for a silent next hop; "" for none.
 
     A next hop that falls silent when it has the whole message does not make the server wait.
     """
@@ -129,7 +129,7 @@ def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
 
 
 def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
-    """Return which server, killed while mail is deferred, waits for a time that cannot be scaled; "" for none."""
+    """Return `SERVER (candidate) may ... DURATION ...` for a server that rests unscaled after a kill amid deferred mail, or ""."""
     actions = [step.action for step in cell.all_steps]
     if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in actions):
         return ""
@@ -145,7 +145,7 @@ def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
 
 
 def _wait_between_attempts(cell: Cell, assignment: Assignment) -> str:
-    """Return which server has to try again, and waits before that for a time that cannot be scaled; "" for none."""
+    """Return `SERVER (candidate) waits DURATION ...` for a server that waits unscaled before it tries again; "" for none."""
     for server, candidate in _servers_with_candidates(cell, assignment):
         if candidate.waits_between_attempts is not None and any(
             _may_defer_delivery(step.action, server.name) for step in cell.all_steps
@@ -170,5 +170,6 @@ def _may_defer_delivery(action: Action, server: str) -> bool:
 
 
 def _servers_with_candidates(cell: Cell, assignment: Assignment) -> Iterator[tuple[Server, Candidate]]:
+    """Yield each server of the topology with the candidate that plays it."""
     for server in cell.topology.servers:
         yield server, assignment.candidate_for(server.name)

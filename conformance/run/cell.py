@@ -81,8 +81,8 @@ class CellRunner:
     async def run(self, cell_loop: CellLoop) -> RecordedRun:
         """Run the cell on a loop and return what was recorded.
 
-        What a node, the scenario or the harness does wrong is in the result; only KeyboardInterrupt and exceptions that
-        are not foreseen (see _HARNESS_ERRORS) are raised.
+        A failure of a node, the scenario or the harness is described in the result. Raises KeyboardInterrupt, and exceptions
+        of types that _HARNESS_ERRORS does not have.
         """
         events: list[AnyEvent] = []
         try:
@@ -141,7 +141,7 @@ class CellRunner:
         await asyncio.to_thread(redact_files, self.directory, recorder.secrets)
         problem = recorder.secrets.redact(problem)
         return RecordedRun(
-            tuple(recorder.events), problem, clock.elapsed(), world.logs, wrong_state, timed_out, inapplicable
+            tuple(recorder.events), problem, clock.elapsed(), self._find_logs(), wrong_state, timed_out, inapplicable
         )
 
 

@@ -5,7 +5,7 @@ A cell is a coroutine function `main(clock)`. There are two `CellLoop`s to run i
 - `OWN_LOOP` makes a new loop for each cell and blocks until the cell has ended. Nothing waits for the caller's loop, so
   a caller without one, such as pytest, gets the result with `run_without_loop`.
 - `SHARED_LOOP` runs the cell on the caller's loop, beside other cells. It suits candidates that mostly wait. It cannot
-  be used with a clock that jumps, since all cells of a loop share its time. The tasks of a cell are told from those of
+  be used with a clock that jumps, since all cells of a loop share its time. The tasks of a cell are distinguished from those of
   others by the context in which they were created (`create_cell_task`, `tracked_task_factory`).
 
 When a cell has ended, its tasks and sockets get a short time to end by themselves. What is left then is cancelled,
@@ -77,7 +77,7 @@ def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale
 
 
 def _cancel_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
-    """Cancel `main` and run the loop until it has cleaned up, even if other tasks block the loop again meanwhile."""
+    """Cancel `main` and run the loop until it has cleaned up, also when code blocks the loop again, up to a number of times."""
     main.cancel()
     for _ in range(_MAX_INTERRUPTIONS):
         if not main.done():
@@ -148,7 +148,7 @@ class CellTasks:
 
     @property
     def others(self) -> set[asyncio.Task[Any]]:
-        """Every task that has not ended, except the current one."""
+        """The tasks of the cell that have not ended, except the current one."""
         return {task for task in self._tasks if not task.done()} - {asyncio.current_task()}
 
 

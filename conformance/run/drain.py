@@ -102,7 +102,7 @@ class Undelivered:
             self.add(event)
 
     def add(self, event: AnyEvent) -> None:
-        """Take the next event of the history into account."""
+        """Take the next event into account: an accepted message is undelivered until it has arrived, or was reported as failed."""
         match event:
             case MessageMade():
                 self._made[event.message] = event

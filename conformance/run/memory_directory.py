@@ -35,9 +35,7 @@ def _process_directory() -> Path | None:
     home_lock = _open_home(home)
     if home_lock is None:
         return None
-    fcntl.flock(
-        home_lock, fcntl.LOCK_EX
-    )  # so that another process does not remove the new directory before it is locked
+    fcntl.flock(home_lock, fcntl.LOCK_EX)  # no other process may remove the new directory before it is locked
     for directory in home.iterdir():
         if (lock := _lock(directory)) is not None:
             shutil.rmtree(directory, ignore_errors=True)

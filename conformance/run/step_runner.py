@@ -35,6 +35,7 @@ class StepRunner:
             await self._run_step(step)
 
     async def _run_step(self, step: Step) -> None:
+        """Run one step and record its beginning and its end, or its failure. Raises what its handler raises."""
         if isinstance(step.action, Expect):
             await self._run_expect(step, step.action)
             return
@@ -98,6 +99,7 @@ class StepRunner:
             unsubscribe()
 
     def _record(self, phase: str, step: Step, detail: str = "") -> StepEvent:
+        """Record an event about a step and return it."""
         return self._world.recorder.record(
             StepEvent,
             phase=phase,

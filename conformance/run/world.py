@@ -90,12 +90,6 @@ class World:
         return max(float(p["ShadowHeartbeatFrequency"]) for p in parameters)
 
     @property
-    def logs(self) -> dict[str, Path]:
-        """The log file of each node that has written one; a node that was never started has none."""
-        logs = {name: supervisor.node.log for name, supervisor in self.supervisors.items()}
-        return {name: log for name, log in logs.items() if log.exists()}
-
-    @property
     def now(self) -> datetime:
         """The time of the cell's clock, for Date fields."""
         return datetime.fromtimestamp(self.clock.now(), UTC)
@@ -157,6 +151,7 @@ class World:
     # sinks and links
 
     async def _open_sinks(self) -> None:
+        """Open all sinks; they are closed with the world."""
         for name, protocol in self._sink_protocols().items():
             sink = await open_sink(name, protocol, self.recorder, self.links)
             self._exit.push_async_callback(sink.close)
@@ -205,6 +200,7 @@ class World:
         revisions = count(1)
 
         def contract_2() -> Contract2 | None:
+            """Return what the second version of the node contract adds to a configuration; None for a candidate of the first."""
             if candidate.contract == 1:
                 return None
             status_file = status_file_path(self._directory_seen_by(server.name))
@@ -213,6 +209,7 @@ class World:
         def configuration(
             transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
         ) -> dict[str, Any]:
+            """Return the node's configuration, with these changes to that of the topology."""
             return render(
                 self.topology,
                 server,
@@ -235,6 +232,7 @@ class World:
         return NodeSupervisor(self._make_node(server), configuration, self.recorder, self.resources)
 
     def _make_node(self, server: Server) -> Node:
+        """Make the node of a server, not started, and its disk if that is to fail; the node is closed with the world."""
         candidate = self._assignment.candidate_for(server.name)
         directory = self._directory / server.name
         if DISK in candidate.features and (troubles := disk_troubles_of(self.cell, server.name)):

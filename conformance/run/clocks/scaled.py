@@ -41,12 +41,15 @@ class ScaledClock:
         return time.time()
 
     def elapsed(self) -> float:
+        """Return the documented seconds since the cell began."""
         return (self._loop.time() - self._began) * self.scale
 
     def duration(self, seconds: float) -> float:
+        """Return the real seconds that a documented duration takes."""
         return seconds / self.scale
 
     async def sleep(self, seconds: float) -> None:
+        """Sleep for documented seconds."""
         await asyncio.sleep(seconds / self.scale)
 
     def take_lag(self) -> float:
@@ -61,9 +64,11 @@ class ScaledClock:
         return ""
 
     def note_progress(self) -> None:
+        """Flush the recorded events, since one was added."""
         self._flush()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
+        """Set the function that flushes recorded events."""
         self._flush = flush
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
@@ -75,6 +80,7 @@ class ScaledClock:
         return nullcontext()
 
     def stop(self) -> None:
+        """Stop measuring lag."""
         self._timer.cancel()
 
     def _check_lag(self) -> None:

@@ -32,9 +32,11 @@ class VirtualClock:
         self._began = loop.time()
 
     def now(self) -> float:
+        """Return the date and time, POSIX seconds, counted from EPOCH."""
         return EPOCH + self.elapsed()
 
     def elapsed(self) -> float:
+        """Return the documented seconds since the cell began."""
         return self._loop.time() - self._began
 
     def duration(self, seconds: float) -> float:
@@ -42,6 +44,7 @@ class VirtualClock:
         return seconds
 
     async def sleep(self, seconds: float) -> None:
+        """Sleep for documented seconds, which take no real time."""
         await asyncio.sleep(seconds)
 
     def take_lag(self) -> float:
@@ -49,6 +52,7 @@ class VirtualClock:
         return 0.0
 
     def take_lag_reason(self) -> str:
+        """Return "": virtual time is never late."""
         return ""
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
@@ -56,9 +60,11 @@ class VirtualClock:
         return None
 
     def note_progress(self) -> None:
+        """Restart the counts by which the loop finds a Runaway."""
         self._loop.note_progress()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
+        """Set the function that flushes recorded events, called before time jumps and before the loop blocks."""
         self._loop.before_waiting = flush
 
     @asynccontextmanager
@@ -113,6 +119,7 @@ class ShiftedClock(VirtualClock):
         return self._shifted_loop.take_lag_reason()
 
     def note_progress(self) -> None:
+        """Restart the counts by which the loop finds a Runaway, and flush the recorded events."""
         super().note_progress()
         self._flush()
 
@@ -121,4 +128,5 @@ class ShiftedClock(VirtualClock):
         self._flush = flush
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
+        """Return what shifts the clock of a node's program, with its files in `directory`. Raises CannotShift."""
         return self._shifted_loop.shifted_program(directory)

@@ -5,7 +5,7 @@ which one that was seen as quiet may be woken by another. So a single look prove
 
 - A thread that waits in a call that the shim knows is in a loop of short waits (`shim/shim.h`). When the harness has done something
   that may concern the node, it begins a new epoch in the shared page. The thread reads the epoch, looks whether its call has
-  anything to return, and if not writes the epoch to its slot. So whoever has written the present epoch had nothing to do after
+  anything to return, and if not writes the epoch to its slot. So a thread that has written the current epoch had nothing to do after
   it began.
 - Any other thread is taken as quiet when it has slept, without using the processor, for `sleep_threshold` real seconds, a
   multiple of how late this machine wakes a thread.
@@ -36,7 +36,7 @@ _ASLEEP = frozenset("SZTtXI")
 _STOPPED = "T"
 
 _QUICK_CHECKS = 8
-"""In so many looks after a new epoch, only the slots of threads that waited before are checked: most have not answered yet."""
+"""The number of looks after a new epoch in which only the threads that waited before are checked: most have not answered yet."""
 
 _MAX_LOADING_CHECKS, _LOADING_CHECK_S = 2000, 0.001
 """How often it is checked whether a program that runs has loaded the shim, and the real seconds between two checks."""
@@ -87,6 +87,7 @@ class ProcessTree:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
+        """Have each waiting thread look again whether it has something to do."""
         self._epoch = self.page.begin_epoch()
         self._quick_checks_left = _QUICK_CHECKS
 

@@ -50,7 +50,7 @@ UNSHIFTED_WAITS = (
 def wait_for_tick() -> int:
     """Block until the next tick of the clock that stamps files, and return its time, nanoseconds.
 
-    That takes up to 4 ms (a kernel of 250 Hz). Files made right before a jump can be told from files made right after it
+    That takes up to 4 ms (a kernel of 250 Hz). Files made right before a jump have other times than files made right after it
     only when there is a tick in between.
     """
     before = now = time.clock_gettime_ns(_FILE_CLOCK)

@@ -1,4 +1,7 @@
-"""Steps that break and heal links, script the answers of sinks, and make the disk under a server's data fail."""
+"""Steps that break and heal links, script the answers of sinks, and make the disk under a server's data fail.
+
+A handler returns the detail that is recorded with the end of its step, or "".
+"""
 
 from contextlib import suppress
 

@@ -1,4 +1,7 @@
-"""Steps that act on nodes: kill, stop, start, wipe, pause, resume; configuration and administration."""
+"""Steps that act on nodes: kill, stop, start, wipe, pause, resume; configuration and administration.
+
+A handler returns the detail that is recorded with the end of its step, or "".
+"""
 
 from typing import Any
 

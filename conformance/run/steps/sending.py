@@ -1,4 +1,7 @@
-"""Steps that send messages: as a sender outside of the organisation, as the submission service, or as another server."""
+"""Steps that send messages: as a sender outside of the organisation, as the submission service, or as another server.
+
+A handler returns the detail that is recorded with the end of its step.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ async def _run_talk(world: World, action: Talk) -> None:
     number = 0
 
     def make_content(name: str) -> bytes:
-        """Return the content of a template, dot-stuffed unless the template is raw."""
+        """Make the next message of the conversation from a template; dot-stuffed unless the template is raw."""
         nonlocal number
         number += 1
         content = build_message(

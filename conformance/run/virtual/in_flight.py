@@ -120,8 +120,8 @@ class InFlightTracker:
         """Add the endpoint of a connection from `remote` that was just accepted."""
         self._without_transport[sock] = self._add(Endpoint(sock, sock.getsockname(), remote))
 
-    def endpoint_of(self, sock: socket.socket) -> Endpoint:
-        """Return the endpoint of a socket for which a transport is being made; add it when it is not known."""
+    def take_endpoint(self, sock: socket.socket) -> Endpoint:
+        """Return the endpoint of a socket whose transport is being made, once; add one when none is waiting for a transport."""
         if (endpoint := self._without_transport.pop(sock, None)) is not None:
             return endpoint
         try:
@@ -147,10 +147,15 @@ class InFlightTracker:
     # what will be readable, by the counters
 
     def predict_readable(self) -> list[SelectorKey] | None:
-        """Return the keys of the sockets that are about to become readable; None when the kernel has to be asked."""
+        """Return the keys of the sockets that are about to become readable; None when the counters cannot say which.
+
+        Endpoints whose octets have all been read are no longer active afterwards.
+        """
         if self._connecting:
             return None
-        if len(self.active) == 1 and not self._unread:  # the most frequent case: one endpoint has sent something
+        if (
+            len(self.active) == 1 and not self._unread
+        ):  # the most frequent case, for speed: one endpoint has sent octets
             (endpoint,) = self.active
             peer = endpoint.peer
             if peer is not None and peer.has_transport and not endpoint.send_blocked and endpoint.sent > peer.read:
@@ -160,15 +165,13 @@ class InFlightTracker:
         for endpoint in (*self._unread, *self.active):
             peer = endpoint.peer
             if peer is None:
-                if endpoint not in self.active:  # forgotten together with its peer
+                if endpoint not in self.active:  # removed, with its peer, earlier in this loop
                     continue
                 if endpoint.listener is None or (descriptor := endpoint.listener.fileno()) < 0:
                     return None
             elif endpoint.sent == peer.read and (peer.eof_read or not endpoint.eof_sent or not peer.is_open):
-                if (
-                    endpoint.has_transport and not self._unread
-                ):  # of an endpoint that goes on nothing else is to be known
-                    self.active.pop(endpoint, None)
+                if endpoint.has_transport and not self._unread:
+                    self.active.pop(endpoint, None)  # what _settle does for an open endpoint, at less cost
                 else:
                     self._settle(endpoint)
                 continue

@@ -221,7 +221,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Wait for what is held or in flight and return the sockets that became ready, or jump and return none.
 
-        Called when no socket is ready and no callback is to be run.
+        Called when no socket is ready and no callback is to be run. Reports a ClockError when time cannot jump either.
         """
         if self.before_waiting is not None:
             self.before_waiting()

@@ -40,13 +40,14 @@ class OrderedSelector(BaseSelector):
         self._add(SelectorKey(descriptor, descriptor, events, data))
 
     def _add(self, key: SelectorKey) -> SelectorKey:
+        """Add a key, with the next place in the order of registration."""
         self._registrations += 1
         self._order[key.fd] = self._registrations
         self._keys[key.fd] = key
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """Replace the events and the data of a registered socket."""
+        """Replace the events and the data of a registered socket; return its new key."""
         before = self.get_key(fileobj)
         if events != before.events and before.fd not in self._deferred:
             self._epoll.modify(before.fd, _epoll_mask(events))
@@ -103,6 +104,7 @@ class OrderedSelector(BaseSelector):
 
 
 def _epoll_mask(events: int) -> int:
+    """Return the epoll mask of selector events."""
     return (select.EPOLLIN if events & EVENT_READ else 0) | (select.EPOLLOUT if events & EVENT_WRITE else 0)
 
 

@@ -152,16 +152,12 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return timers[0][0] if timers else None
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+        """Call `callback` in the next turn (see asyncio.loop.call_soon)."""
         if self._closed:
             self._check_closed()
         handle: asyncio.Handle = FastHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
-
-    def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
@@ -243,7 +239,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         server: Any = None,
     ) -> TrackedTransport:
         """Return the started transport of a connected socket; `waiter` is resolved at once."""
-        transport = TrackedTransport(self, sock, protocol, self.tracker.endpoint_of(sock), server)
+        transport = TrackedTransport(self, sock, protocol, self.tracker.take_endpoint(sock), server)
         self._transports[sock.fileno()] = transport
         transport.start()
         if waiter is not None:
@@ -311,10 +307,14 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def _accept_connection2(
         self, protocol_factory: Any, conn: socket.socket, extra: Any, *rest: Any, **named: Any
     ) -> Coroutine[Any, Any, None]:
-        self.tracker.note_accepted(conn, extra["peername"])  # now, since the connection has left the listener's queue
+        """Serve a connection that was accepted for TLS, and note it in the tracker."""
+        self.tracker.note_accepted(
+            conn, extra["peername"]
+        )  # not when the coroutine runs: the connection has left the listener's queue
         return super()._accept_connection2(protocol_factory, conn, extra, *rest, **named)  # type: ignore[no-any-return]
 
     def _start_serving(self, protocol_factory: Any, sock: socket.socket, *rest: Any, **named: Any) -> None:
+        """Accept connections of a listener from now on, and note it in the tracker."""
         self.tracker.note_listening(sock)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
@@ -335,8 +335,9 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return transport
 
     def _child_watcher_callback(self, pid: int, returncode: int, transp: Any) -> None:
+        """Have a child's end handled in the loop's thread; in Python 3.11 this is called in another one."""
         super()._child_watcher_callback(pid, returncode, transp)
-        self.call_soon_threadsafe(self._child_ended, pid)  # in Python 3.11 this runs in another thread
+        self.call_soon_threadsafe(self._child_ended, pid)
 
     def _child_ended(self, pid: int) -> None:
         """Let time go on, or note that a child has ended before its transport was made."""

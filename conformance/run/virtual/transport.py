@@ -29,7 +29,6 @@ _READ_BUFFER = memoryview(bytearray(_MAX_READ))
 _HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
 """Default limits of unsent octets: above the first a protocol's pause_writing is called, at the second resume_writing."""
 
-
 _NO_PROTOCOL = asyncio.BaseProtocol()
 """The protocol of a closed transport: without a reference to the real one, both are freed without the cycle collector."""
 
@@ -47,6 +46,7 @@ class TrackedTransport(asyncio.Transport):
         endpoint: Endpoint,
         server: Any = None,
     ) -> None:
+        """`endpoint` is that of `sock` in the tracker, `server` the asyncio.Server that accepted it, if one has."""
         self._sock: socket.socket | None = sock
         super().__init__()
         self._loop = loop
@@ -86,6 +86,7 @@ class TrackedTransport(asyncio.Transport):
                 self._loop.start_reading(self._descriptor, self._on_readable)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return `sockname`, `peername` or `socket`; `default` for any other name."""
         match name:
             case "sockname":
                 return self._endpoint.local
@@ -106,14 +107,17 @@ class TrackedTransport(asyncio.Transport):
     # reading
 
     def is_reading(self) -> bool:
+        """Whether octets that arrive are read: neither closing nor paused."""
         return not self._closing and not self._reading_paused
 
     def pause_reading(self) -> None:
+        """Stop reading; what arrives stays in the kernel."""
         if self.is_reading():
             self._reading_paused = True
             self._loop.unwatch_readable(self._descriptor)
 
     def resume_reading(self) -> None:
+        """Read again after pause_reading."""
         if self._reading_paused and not self._closing:
             self._reading_paused = False
             self._loop.watch_readable(self._descriptor, self._on_readable)
@@ -190,6 +194,7 @@ class TrackedTransport(asyncio.Transport):
     # writing
 
     def write(self, data: Any) -> None:
+        """Send octets now as far as the kernel takes them, and the rest later."""
         if self._eof_requested:
             raise RuntimeError("write() after write_eof()")
         if not data or self._connection_lost:
@@ -227,6 +232,10 @@ class TrackedTransport(asyncio.Transport):
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the numbers of unsent octets at which the protocol's writing is paused and resumed.
+
+        A limit that is not given follows from the other. Raises ValueError unless `high` >= `low` >= 0.
+        """
         self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
         self._low = low if low is not None else self._high // 4
         if not self._high >= self._low >= 0:
@@ -276,6 +285,7 @@ class TrackedTransport(asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
+        """Stop reading, and close the connection when all octets are sent."""
         if not self._closing:
             self._closing = True
             self._loop.unwatch_readable(self._descriptor)
@@ -283,6 +293,7 @@ class TrackedTransport(asyncio.Transport):
                 self._schedule_close(None)
 
     def abort(self) -> None:
+        """Close the connection now, and discard what is unsent."""
         self._force_close(None)
 
     def _force_close(self, error: BaseException | None) -> None:
