@@ -136,7 +136,7 @@ def test_a_server_that_conforms_ends_well_with_pages_and_junit(place: Path):
         (f"{RUNS} reference", "creation.inbound", None),
         (f"{CELL} reference", "creation.copies", None),
     }
-    assert "Compare with the run before" not in job.said
+    assert "Compare with the earlier run" not in job.said
 
 
 def test_a_server_that_does_not_conform_ends_badly_and_is_compared(place: Path):
@@ -145,9 +145,9 @@ def test_a_server_that_does_not_conform_ends_badly_and_is_compared(place: Path):
     assert job.code == 1
     assert job.outputs == {"exit-code": "1"}
     assert (place / "bad/site/index.html").exists()
-    assert "unchanged" in job.said["Compare with the run before"]
+    assert "unchanged" in job.said["Compare with the earlier run"]
     missing = done(place, candidate=WRONG, scenarios=RUNS, out="bad", before="nowhere/run")
-    assert "There is no run before" in missing.said["Compare with the run before"]
+    assert "There is no run in" in missing.said["Compare with the earlier run"]
 
 
 def test_what_a_baseline_knows_is_expected(place: Path):
