@@ -26,8 +26,8 @@ class TellsAnybody(DiscardStatus):
         for other in others:
             more, _ = self.host.discards.pending(other, max(most - len(events), 0), set())
             events += more
-        told = [f"250-2.0.0 discard {event.shadow_id}" for event in events]
-        return [lines[0], *told, lines[-1]], events
+        notifications = [f"250-2.0.0 discard {event.shadow_id}" for event in events]
+        return [lines[0], *notifications, lines[-1]], events
 
 
 @defect("forgets-discards-on-restart", breaks="SR-MNT-05", slot="discard_status")
