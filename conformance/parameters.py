@@ -57,6 +57,7 @@ DEFAULTS: Mapping[str, Any] = TransportParameters().model_dump()
 
 
 def _names_marked(mark: str) -> tuple[str, ...]:
+    """Return the names of the parameters whose metadata has a mark."""
     return tuple(name for name, field in TransportParameters.model_fields.items() if mark in field.metadata)
 
 

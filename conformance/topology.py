@@ -103,6 +103,7 @@ class Topology(_StrictModel):
 
     @model_validator(mode="after")
     def _check_names(self) -> "Topology":
+        """Raise ValueError where two parties have one name, or a reference names an unknown party or site."""
         servers = [server.name for server in self.servers]
         hops = [*servers, *(sink.name for sink in self.sinks)]
         if len(set(hops)) != len(hops):

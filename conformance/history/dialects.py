@@ -32,7 +32,7 @@ def _check_pattern(pattern: str) -> str:
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern[:60]!r} is not a regular expression: {error}") from error
     if unknown := sorted(set(compiled.groupindex) - _GROUPS):
-        raise ValueError(f"{pattern[:60]!r} names {unknown[0][:60]!r}; known are {', '.join(sorted(_GROUPS))}")
+        raise ValueError(f"{pattern[:60]!r} has a group {unknown[0][:60]!r}; allowed are {', '.join(sorted(_GROUPS))}")
     return pattern
 
 
@@ -52,6 +52,7 @@ _VERB_BY_OPERATION = {operation: verb for verb, operation in reversed(OPERATIONS
 
 
 def _upper_keys(words: dict[str, T]) -> dict[str, T]:
+    """Return a copy of the dict with its keys in capitals."""
     return {word.upper(): meaning for word, meaning in words.items()}
 
 
@@ -61,6 +62,7 @@ _SMTP_VERBS = frozenset(
 
 
 def _refuse_smtp_verbs(verbs: dict[str, T]) -> dict[str, T]:
+    """Return the dict. Raises ValueError when one of its keys is a verb of SMTP itself."""
     if ordinary := sorted(_SMTP_VERBS.intersection(verbs)):
         raise ValueError(f"{ordinary[0]} is a verb of SMTP itself")
     return verbs
@@ -112,8 +114,8 @@ class Dialect(BaseModel):
     def canonical_verb(self, first_word: str, operation: Operation | None) -> str:
         """Return the verb under which a command is recorded: `XSHADOW` for a server that spells it `XKEEP`.
 
-        `first_word` is in capitals. An operation without an own verb is recorded under the first one of its operation in
-        `OPERATIONS_BY_VERB`, a command without an operation under its first word.
+        `first_word` (in capitals) is the command's. That is the verb which the dialect declares for the first word, if it
+        fits the operation; else the operation's first verb in `OPERATIONS_BY_VERB`; else the first word itself.
         """
         declared = self.verbs.get(first_word)
         if operation is None or (declared is not None and OPERATIONS_BY_VERB[declared] == operation.name):
@@ -154,6 +156,7 @@ class Dialect(BaseModel):
         return self._cached((name, lines), lambda: self._match_reply(name, lines))
 
     def _match_command(self, line: str) -> Operation | None:
+        """Return the operation of the first command pattern that matches anywhere in a line, None if none does."""
         if self._any_command.search(line) is None:  # most lines of most sessions
             return None
         for command in self.commands:
@@ -162,6 +165,7 @@ class Dialect(BaseModel):
         return None
 
     def _match_reply(self, asked: OperationName, lines: tuple[str, ...]) -> Operation | None:
+        """Return the operation of the first reply to operation `asked`, with the values found in the lines; None if none is."""
         for reply in self.replies:
             if reply.to == asked:
                 matches = [m for line in lines for p in reply.patterns if (m := _compiled(p).search(line))]

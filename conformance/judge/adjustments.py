@@ -161,6 +161,7 @@ def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag
 
 
 def _excused_verdict(verdict: Verdict, reason: Reason, cause: str) -> Verdict:
+    """Return the verdict as inconclusive for this reason, with the cause in front of its sentence."""
     sentence = f"{cause}: {verdict.sentence}"
     return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason, "sentence": sentence})
 
@@ -170,6 +171,7 @@ def _lags(events: Iterable[AnyEvent]) -> list[Lag]:
 
 
 def _lag_limit(tolerance: float) -> float:
+    """Return the lag up to which nothing is excused, given the clock's tolerance."""
     return min(tolerance, MAX_LAG)
 
 

@@ -99,7 +99,7 @@ def find_so_far(
 def _unoffered_keyword(expectation: Expectation, context: ExpectationContext) -> str | None:
     """Return why an expectation with `where: KEYWORD` does not apply, None where it does.
 
-    It does not where no session of its messages offered the keyword. Without any session it applies.
+    It does not apply where no session of its messages offered the keyword. Where there was no session, it applies.
     """
     if expectation.where is None:
         return None
@@ -152,6 +152,7 @@ def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSett
 
 
 def _verdict_not_reached(cell: Cell, step: Step, settings: JudgeSettings) -> Verdict:
+    """Return the inconclusive verdict of an expectation before whose step the scenario ended."""
     check, requirements, _ = _check_and_rows(cell, step, settings)
     return inconclusive_verdict(check, Reason.CUT_SHORT, requirements, "the scenario ended before this step", step)
 

@@ -65,6 +65,7 @@ def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
 
 
 def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
+    """Yield a verdict for each node that exited by itself or could not be started, and for each command that failed."""
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     for event in trace.events_of(NodeEvent):
         if event.action == "exited":

@@ -38,12 +38,11 @@ def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonV
 
 
 def numeric_parameter_at(context: CheckContext, server: str, name: str, n: int) -> float:
-    """Return the value in force of a parameter that is a time (documented seconds) or a number."""
-    return _number_or_default(parameter_at(context, server, name, n), DEFAULTS[name])
+    """Return the value in force of a parameter that is a time (documented seconds) or a number.
 
-
-def _number_or_default(value: object, default: object) -> float:
-    """Return a value as a number; the default for a value that is not one, which the server should have refused."""
-    chosen = value if isinstance(value, int | float) else default
-    assert isinstance(chosen, int | float)
-    return float(chosen)
+    The documented default takes the place of a value that is not a number, which the server should have refused.
+    """
+    value = parameter_at(context, server, name, n)
+    number = value if isinstance(value, int | float) else DEFAULTS[name]
+    assert isinstance(number, int | float)
+    return float(number)

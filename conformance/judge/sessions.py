@@ -165,6 +165,7 @@ class Session:
         return sent
 
     def _begin_transaction(self, event: Command) -> None:
+        """Add a transaction that begins with this MAIL; its shadow id and the last request say of what kind it is."""
         shadow_id = event.operation.shadow_id if event.operation else None
         tracked = self.shadow_request == "track-shadow"
         kind: TransactionKind = "plain" if shadow_id is None else "tracked" if tracked else "shadow"

@@ -267,6 +267,7 @@ class Trace:
         return sorted(attempts, key=lambda attempt: attempt.n)
 
     def _add_message(self, event: MessageMade) -> None:
+        """Index a message by its name, its base name, its body (unless that is empty) and its Message-ID."""
         self.messages[event.message] = event
         self._messages_by_base[event.message.partition("#")[0]].append(event)
         if event.digest.body_sha256 != _EMPTY_BODY:
@@ -275,6 +276,7 @@ class Trace:
             self._names_by_id[event.message_id].append(event.message)
 
     def _add_command(self, event: Command, session: Session) -> None:
+        """Add a command to its session, and the query or transaction that begins with it to the trace."""
         exchange = session.add_command(event)
         if event.operation is not None and event.operation.name == "query-discard":
             self.queries.append(Query(session.client, session.server, session.name, event.n, event.t, exchange))
@@ -282,12 +284,14 @@ class Trace:
             self.transactions.append(session.transactions[-1])
 
     def _add_content(self, event: Content, session: Session) -> None:
+        """End the session's open transaction, and index it by its message if the content is of one."""
         name = self.identify_message(event.digest)
         sent = session.add_content(event, name)
         if sent is not None and name is not None:
             self._transactions[name].append(sent)
 
     def _add_reply(self, event: Reply, session: Session) -> None:
+        """Add a reply to its session, and the discard notifications or the stored copy that it brings to the trace."""
         sent = session.add_reply(event)
         operation = event.operation
         if operation is not None and operation.name == "discard-list":

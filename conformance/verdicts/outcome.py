@@ -91,13 +91,13 @@ OUTCOME_DISPLAY = {
 
 
 def worst_in_cell(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the outcome of a cell, given those of its checks; `NOT_JUDGED` without checks."""
+    """Return the worst outcome of a cell's checks, in the order within a cell; `NOT_JUDGED` without checks."""
     present = set(outcomes)
     return next((outcome for outcome in WITHIN_A_CELL if outcome in present), NOT_JUDGED)
 
 
 def worst_over_cells(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the outcome of many cells together, or of a row over many cells; None without cells."""
+    """Return the worst outcome of many cells, or of one row in many cells, in the order over cells; None without cells."""
     present = set(outcomes)
     return next((outcome for outcome in OVER_CELLS if outcome in present), None)
 

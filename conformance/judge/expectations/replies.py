@@ -53,6 +53,7 @@ def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
 
 
 def _select_attempts(expected: ReplyExpected, attempts: list[Attempt]) -> list[Attempt]:
+    """Return the attempts that `attempt:` of the expectation selects: each, the last, or one by its number from 1."""
     if expected.attempt == "each":
         return attempts
     return attempts[-1:] if expected.attempt == "last" else attempts[expected.attempt - 1 : expected.attempt]
@@ -68,6 +69,10 @@ def _promises_enhanced(context: ExpectationContext, attempt: Attempt) -> bool:
 
 
 def _is_expected_reply(expected: ReplyExpected, attempt: Attempt, *, compare_enhanced: bool) -> bool:
+    """Return whether an attempt's reply has the expected code, class, enhanced code and text, as far as they are given.
+
+    `code: lost` is fulfilled by an attempt without a reply.
+    """
     lost = attempt.outcome == "lost"
     is_code = lost if expected.code == "lost" else not lost and attempt.code == expected.code
     return (

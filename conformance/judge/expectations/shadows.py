@@ -110,7 +110,7 @@ def _check_first_copy(
         )
         if expected.count != 0:
             kind: ViolationKind = "elsewhere" if copies else "missing"
-            finding.add_message_violation(message, f"{seen}", *evidence, kind=kind)
+            finding.add_message_violation(message, seen, *evidence, kind=kind)
         return
     copy, stored = wanted[0], wanted[0].stored_reply
     finding.add_confirmation(stored.n, stored.t, message)
@@ -260,7 +260,11 @@ def _are_in_sites(
 def _site_violation_kind(
     context: ExpectationContext, primary: str, attempts: Sequence[ShadowAttempt], sites: Sequence[str]
 ) -> ViolationKind:
-    """Return what is wrong with attempts that are not at the expected sites: none at all, their number, or their place."""
+    """Return what is wrong with attempts that are not in the expected sites.
+
+    `missing`: there are none; `far` or `near`: not as many remote or local ones as expected; `elsewhere`: in other sites or
+    in another order, or remote ones where none are expected, or none where some are.
+    """
     if not attempts:
         return "missing"
     if set(sites) <= {"local", "remote"}:

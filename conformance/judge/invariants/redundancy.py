@@ -13,7 +13,7 @@ It may acknowledge without a copy only where RejectMessageOnShadowFailure is fal
 - a holder was silent: on silence the primary may end its effort at any moment (SR-TMO-01, ruling 16).
 
 Silence is the difficult case, since a fault may hold back what the primary sends before the link records it. `_is_silent`
-therefore asks whether a session that was in use owed the primary an answer; `_is_stored_later` and `_continued` take back
+therefore asks whether a session that was in use owed the primary an answer; `_is_stored_later` and `_was_not_waiting` take back
 that judgement where the answer came after all, or the primary's next command shows that it had an answer.
 
 `n` is an event's number, `t` its time in documented seconds.
@@ -135,7 +135,7 @@ def _has_tried_in_vain(
     return any(
         _is_silent(context, session, transaction, acknowledgement)
         and not _is_stored_later(context, session, transaction, acknowledgement)
-        and not _continued(context, session, acknowledgement)
+        and not _was_not_waiting(context, session, acknowledgement)
         for session in sessions
     )
 
@@ -167,12 +167,13 @@ def _is_silent(context: CheckContext, session: Session, transaction: Transaction
     return all(reply.code // 100 in (2, 3) for reply in session.replies if begin < reply.n < end)
 
 
-def _continued(context: CheckContext, session: Session, acknowledgement: Reply) -> bool:
-    """Return whether the primary's next command in the session shows that it was not waiting when it acknowledged.
+def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: Reply) -> bool:
+    """Return whether the primary's next command shows that it was not waiting for the holder when it acknowledged.
 
-    That command is what it said next, or what it would have said when a fault ended the session. It must end neither the
-    session nor the transaction. Either no answer was owed to it at the acknowledgement, or it came so promptly after the
-    last command that the answer was prompt too. A fault that holds what is said hides when it was said.
+    The next command is the first in this session after the acknowledgement, or the one at which a fault ended the session.
+    QUIT and RSET show nothing: they give up. Any other shows that the holder had answered, if no answer was owed at the
+    acknowledgement, or if less than `_PROMPT_S` lies between the last command before it and this one. Where a
+    fault did more than end the session, its record proves nothing.
     """
     faults = [fault for fault in context.trace.events_of(FaultFired) if fault.session == session.name]
     before = [x for x in session.exchanges if x.command.n < acknowledgement.n]
