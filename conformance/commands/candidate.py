@@ -104,7 +104,10 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 
 
 def check(candidate: Candidate) -> Iterator[CheckLine]:
-    """Check a candidate's programs, its version and its claims, and yield a line for each. Ends early without relaying."""
+    """Check a candidate's programs, its version and its claims, and yield a line for each.
+
+    Ends after the first line when programs are missing, and after the claim `relay` when that does not work.
+    """
     if missing := candidate.check_availability().missing:
         yield CheckLine("installed", "missing", missing)
         return

@@ -52,7 +52,7 @@ class _ExitCodePlugin:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run in which something failed: for violations, else for wrong input, else for cells not judged."""
+        """The exit code of a run with failures: 1 for any violation, else 2 for any invalid document, else 3."""
         if self.violations:
             return VIOLATED
         if self.invalid:

@@ -1,4 +1,7 @@
-"""Defects of acceptance: a message is acknowledged with 250 and then lost, changed or delivered twice, or is wrongly refused."""
+"""Defects of acceptance: a message is acknowledged with 250 and then lost, changed or delivered twice, or is wrongly refused.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

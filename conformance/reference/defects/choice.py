@@ -1,4 +1,7 @@
-"""Defects in the choice of shadow servers: which servers are tried, in which order, and how often."""
+"""Defects in the choice of shadow servers: which servers are tried, in which order, and how often.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from conformance.reference.config import Peer
 from conformance.reference.defects.defect import defect
@@ -45,7 +48,7 @@ class ShadowsInAnotherDag(ShadowServerChoice):
     """Takes the servers of other DAGs for its own, and asks them first."""
 
     def attempts(self) -> list[Peer]:
-        """Return the servers of other DAGs, then the right ones."""
+        """Return the servers of other DAGs, then the correct ones."""
         config = self.host.config
         strangers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
         return strangers + super().attempts()
@@ -56,7 +59,7 @@ class ShadowsInAnotherSite(ShadowServerChoice):
     """Without a DAG, asks servers of any site."""
 
     def attempts(self) -> list[Peer]:
-        """Return the servers of other sites where there is no DAG, then the right ones."""
+        """Return the servers of other sites where there is no DAG, then the correct ones."""
         config = self.host.config
         elsewhere = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
         return (elsewhere if config.dag is None else []) + super().attempts()
@@ -92,7 +95,7 @@ class LocalOnlyGoesFar(ChoosesByDistance):
     """Under LocalOnly, tries remote members when the local ones have failed."""
 
     def attempts(self) -> list[Peer]:
-        """Return the right attempts and, under LocalOnly, one more at each server of other sites."""
+        """Return the correct attempts and, under LocalOnly, one more at each server of other sites."""
         more = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
         return super().attempts() + more
 
@@ -102,7 +105,7 @@ class RemoteOnlyGoesNear(ChoosesByDistance):
     """Under RemoteOnly, tries local members when the remote ones have failed."""
 
     def attempts(self) -> list[Peer]:
-        """Return the right attempts and, under RemoteOnly, one more at each server of the own site."""
+        """Return the correct attempts and, under RemoteOnly, one more at each server of the own site."""
         only = self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" and self.other_site_peers()
         return super().attempts() + (self.same_site_peers() if only else [])
 

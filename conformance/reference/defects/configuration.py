@@ -1,4 +1,7 @@
-"""Defects in checking the configuration: what is wrong is accepted or half reported, what is right is refused."""
+"""Defects in checking the configuration: what is wrong is accepted or half reported, what is right is refused.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,7 @@
-"""Defects in making the shadow copy: none, too early, too late, too many, or not equal to the message."""
+"""Defects in making the shadow copy: none, too early, too late, too many, or not equal to the message.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -164,7 +167,7 @@ class AltersShadow(ShadowCreation):
     """Base class of defects whose shadow copy is not equal to the message."""
 
     def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message and the content that are sent in place of the right ones."""
+        """Return the message and the content that are sent in place of the correct ones."""
         raise NotImplementedError
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:

@@ -1,4 +1,7 @@
-"""Defects of a primary's discard notifications: when one is queued, which server gets it, when it expires; and of releasing messages."""
+"""Defects of a primary's discard notifications: when one is queued, which server gets it, when it expires; and of releasing messages.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message
@@ -55,7 +58,7 @@ class ExpiresDiscardsAtHalf(DiscardStatus):
 
     @property
     def notification_lifetime(self) -> float:
-        """Return half of the right lifetime, in seconds."""
+        """Return half of the correct lifetime, in seconds."""
         return super().notification_lifetime / 2
 
 

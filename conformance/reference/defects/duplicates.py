@@ -1,4 +1,7 @@
-"""Defects in duplicate detection: which messages count as the same, for how long, and what a restart or a move does."""
+"""Defects in duplicate detection: which messages count as the same, for how long, and what a restart or a move does.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
@@ -74,7 +77,7 @@ class ForHalfTheWindow(DuplicateDetection):
 
     @property
     def tracking_window(self) -> float:
-        """Return half of the right window, in seconds."""
+        """Return half of the correct window, in seconds."""
         return super().tracking_window / 2
 
 

@@ -1,4 +1,7 @@
-"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and what becomes of shadows."""
+"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and what becomes of shadows.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +17,7 @@ class HubHeartbeatTooSlow(HubManager):
     """Lets twice ShadowHeartbeatTimeoutInterval pass before it asks."""
 
     def next_session_at(self, primary: str) -> float:
-        """Return the right time and one more ShadowHeartbeatTimeoutInterval."""
+        """Return the correct time plus one more ShadowHeartbeatTimeoutInterval."""
         return super().next_session_at(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
 
 
@@ -144,7 +147,7 @@ class HubFailsThemAll(HubManager):
     """Takes the shadows of every primary over when one of them has failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Take the shadows of all primaries over."""
+        """Take over the shadows of all primaries, not only those of the failed one."""
         for each in self.host.shadows.primaries():
             self.host.promotion.take_over(
                 [message.id for message in shadow_queues_of(self.host).messages_held_for(each)]

@@ -1,4 +1,7 @@
-"""Defects of Exchange 2010 servers in their sessions: to whom XSHADOW is offered, which replies are withheld, when delivery is reported."""
+"""Defects of Exchange 2010 servers in their sessions: to whom XSHADOW is offered, which replies are withheld, when delivery is reported.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -44,7 +47,7 @@ class HubKeepsNoShadow(HubOutbound):
     """Sends with XSHADOW, and keeps no shadow of what was taken."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Send a message with XSHADOW as the right class does, and store no shadow of it."""
+        """Send a message with XSHADOW as the correct class does, and store no shadow of it."""
         if not self.may_use_xshadow(dialogue, server):
             return await super().transmit(attempt, server, dialogue)
         content = self.host.messages.content(attempt.message.id)
@@ -136,7 +139,7 @@ class HubWithholdsTooLong(DelayedAcknowledgement):
     """Withholds the acknowledgement until delivery, however long that takes."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait up to twenty times as long as the right class does."""
+        """Wait up to twenty times as long as the correct class does."""
         for _ in range(20):
             await super().wait_until_delivered(message, deadline)
             if not self.host.messages.pending(message.id):

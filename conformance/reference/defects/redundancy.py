@@ -1,4 +1,7 @@
-"""Defects in what depends on whether a shadow was made: the acknowledgement, the rejection, and delivery."""
+"""Defects in what depends on whether a shadow was made: the acknowledgement, the rejection, and delivery.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message, new_message

@@ -1,4 +1,7 @@
-"""Defects of replies: one too many, one too few, and replies that do not have the form of RFC 5321 4.2."""
+"""Defects of replies: one too many, one too few, and replies that do not have the form of RFC 5321 4.2.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.receive.session import Receiver

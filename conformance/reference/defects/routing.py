@@ -1,6 +1,8 @@
 """Defects in routing between sites: the dearer route, too many stops, fan-out in the wrong place.
 
 Where both generations of servers make a mistake, it is one class for servers since 2013 and a subclass for Exchange 2010.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Defects of Safety Net: how long it holds messages, and which it sends again."""
+"""Defects of Safety Net: how long it holds messages, and which it sends again.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +15,7 @@ class HoldsHalfTheTime(SafetyNet):
     """Drops processed messages after half of SafetyNetHoldTime."""
 
     def hold_time(self, place: Place) -> float:
-        """Return the right time less half of SafetyNetHoldTime, in seconds; shadows are held as long as is right."""
+        """Return the correct time minus half of SafetyNetHoldTime, in seconds; shadows are held as long as is correct."""
         half = self.host.transport.SafetyNetHoldTime / 2 if place != "shadow" else 0.0
         return super().hold_time(place) - half
 
@@ -22,7 +25,7 @@ class HoldsForEver(SafetyNet):
     """Never drops a processed message."""
 
     def hold_time(self, place: Place) -> float:
-        """Return a hundred years in seconds for processed messages, the right time for shadows."""
+        """Return a hundred years in seconds for processed messages, the correct time for shadows."""
         return super().hold_time(place) if place == "shadow" else 36_525 * 86400.0
 
 
@@ -31,7 +34,7 @@ class UnacknowledgedShadowsStay(SafetyNet):
     """Never drops a shadow that is not acknowledged."""
 
     def hold_time(self, place: Place) -> float:
-        """Return a hundred years in seconds for shadows, the right time for processed messages."""
+        """Return a hundred years in seconds for shadows, the correct time for processed messages."""
         return super().hold_time(place) if place != "shadow" else 36_525 * 86400.0
 
 

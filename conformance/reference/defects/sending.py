@@ -1,4 +1,7 @@
-"""Defects on the way to the next hop: misread replies, altered content, expiry, and reports of failures."""
+"""Defects on the way to the next hop: misread replies, altered content, expiry, and reports of failures.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +27,7 @@ class AltersReplies(Outbound):
     """Base class of defects that misread the replies of a next hop."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies that take the place of the right ones, by recipient."""
+        """Return the replies that take the place of the correct ones, by recipient."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:

@@ -1,4 +1,7 @@
-"""Defects of a session as a server: its timeouts, lost connections, size limits, line ends and shadow verbs."""
+"""Defects of a session as a server: its timeouts, lost connections, size limits, line ends and shadow verbs.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 import asyncio
 import re
@@ -26,7 +29,7 @@ class EndsAnIdleSessionEarly(Receiver):
     """Closes a session that is idle for half of ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to half of the right time."""
+        """Set the idle timer to half of the correct time."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) / 2)
 
 
@@ -35,7 +38,7 @@ class EndsAnIdleSessionLate(Receiver):
     """Closes a session that is idle only after twice ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to twice the right time."""
+        """Set the idle timer to twice the correct time."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) * 2)
 
 
@@ -233,7 +236,7 @@ class AltersRefusal(ShadowVerbs):
     reply = MALFORMED
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return `reply` for malformed arguments, and the right refusal or None otherwise."""
+        """Return `reply` for malformed arguments, and the correct refusal or None otherwise."""
         refused = super().refusal(words, second)
         return self.reply if refused == MALFORMED else refused
 
@@ -250,7 +253,7 @@ class OutOfOrderIsMalformed(ShadowVerbs):
     """Answers a shadow verb out of order with 503 and the enhanced status code of malformed arguments."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return 503 with the status code 5.5.4 for a command out of order, and the right refusal or None otherwise."""
+        """Return 503 with the status code 5.5.4 for a command out of order, and the correct refusal or None otherwise."""
         refused = super().refusal(words, second)
         return "503 5.5.4 out of order" if refused == OUT_OF_ORDER else refused
 
@@ -271,7 +274,7 @@ class OffersXshadowToHubs(ShadowVerbs):
     """Advertises XSHADOW to a server of Exchange 2010, and never tells it what became of a message."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return XSHADOW for an Exchange 2010 server, the right keywords for others."""
+        """Return XSHADOW for an Exchange 2010 server, the correct keywords for others."""
         peer: Peer | None = self.session_state.peer
         return ["XSHADOW"] if peer is not None and peer.generation == "ex2010" else super().ehlo_keywords()
 

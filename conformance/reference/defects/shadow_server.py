@@ -1,4 +1,7 @@
-"""Defects of a shadow server: how it keeps copies, asks the primary about them, discards them, and takes over."""
+"""Defects of a shadow server: how it keeps copies, asks the primary about them, discards them, and takes over.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -90,7 +93,7 @@ class HeartbeatTooSlow(ShadowRedundancyManager):
     """Sends its heartbeat at one and a half times ShadowHeartbeatFrequency."""
 
     def next_heartbeat_at(self, primary: str) -> float:
-        """Return the right time and half of ShadowHeartbeatFrequency."""
+        """Return the correct time plus half of ShadowHeartbeatFrequency."""
         right = super().next_heartbeat_at(primary)
         return right + self.host.transport.ShadowHeartbeatFrequency / 2
 
@@ -160,7 +163,7 @@ class PromotesAtDouble(ShadowRedundancyManager):
     """Promotes itself after twice ShadowResubmitTimeSpan."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return the right time and one more ShadowResubmitTimeSpan."""
+        """Return the correct time plus one more ShadowResubmitTimeSpan."""
         return super().promotion_at(primary) + self.host.transport.ShadowResubmitTimeSpan
 
 
@@ -178,7 +181,7 @@ class PromotesAtHalf(ShadowRedundancyManager):
     """Promotes itself after half of ShadowResubmitTimeSpan."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return the right time less half of ShadowResubmitTimeSpan."""
+        """Return the correct time minus half of ShadowResubmitTimeSpan."""
         return super().promotion_at(primary) - self.host.transport.ShadowResubmitTimeSpan / 2
 
 
