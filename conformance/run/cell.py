@@ -88,7 +88,7 @@ class CellRunner:
         try:
             for candidate in self.assignment.candidates:
                 await cell_loop.call(node_class(candidate.kind).prepare, candidate)
-            return await cell_loop.run(lambda clock: self._run_with(clock, Recorder(clock, events)), self.settings)
+            return await cell_loop.run(lambda clock: self._run_on_clock(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
             return RecordedRun((), str(error), 0.0, {})
         except (CannotShift, UnshiftedWait) as error:
@@ -112,7 +112,7 @@ class CellRunner:
         paths = {server.name: self.directory / server.name / "node.log" for server in self.cell.topology.servers}
         return {name: path for name, path in paths.items() if path.exists()}
 
-    async def _run_with(self, clock: Clock, recorder: Recorder) -> RecordedRun:
+    async def _run_on_clock(self, clock: Clock, recorder: Recorder) -> RecordedRun:
         """Start the nodes, run the steps, drain, end everything, and return the result."""
         clock.flush_with(self.flush)
         recorder.subscribe(self.on_event)

@@ -112,7 +112,7 @@ async def _clean_up_loop() -> str:
     loop = asyncio.get_running_loop()
     virtual = isinstance(loop, VirtualClockEventLoop)
     if isinstance(loop, VirtualClockEventLoop):
-        loop.poll_every_turn()
+        loop.polls_every_turn = True
     for _ in range(_CLOSING_TURNS if virtual else _CLOSING_POLLS):
         if len(asyncio.all_tasks(loop)) == 1 and not open_sockets(loop):
             break

@@ -36,7 +36,7 @@ async def drain(world: World) -> None:
     try:
         quiet = await _wait(world, undelivered, began + world.cell.drain)
         if quiet:
-            await world.clock.sleep(_QUIET_HEARTBEATS * world.heartbeat)
+            await world.clock.sleep(_QUIET_HEARTBEATS * world.heartbeat_interval)
             quiet = undelivered.is_empty
     finally:
         unsubscribe()

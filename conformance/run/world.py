@@ -82,7 +82,7 @@ class World:
         self._exit = AsyncExitStack()
 
     @property
-    def heartbeat(self) -> float:
+    def heartbeat_interval(self) -> float:
         """The longest ShadowHeartbeatFrequency of all servers, documented seconds."""
         parameters = (
             effective_parameters(self.topology.transport, server.transport) for server in self.topology.servers

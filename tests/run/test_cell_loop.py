@@ -1,4 +1,4 @@
-"""The bridge between callers without a loop and cells."""
+"""Running a cell on a loop of its own, for callers without one, and on a shared loop."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ async def main(clock: Clock) -> float:
     return clock.elapsed()
 
 
-def test_alone_gives_a_result_without_a_loop_and_on_the_thread_of_the_caller() -> None:
+def test_an_own_loop_gives_a_result_without_a_loop_and_in_the_callers_thread() -> None:
     assert run_without_loop(OWN_LOOP.run(main, Settings())) == 0.0
     assert run_without_loop(OWN_LOOP.call(threading.current_thread)) is threading.current_thread()
 
@@ -34,7 +34,7 @@ def test_what_waits_for_the_callers_loop_is_refused_and_closed() -> None:
     assert closed == [True]
 
 
-def test_beside_keeps_the_loop_of_the_caller_and_lets_others_go_on() -> None:
+def test_a_shared_loop_is_the_callers_and_calls_run_in_another_thread() -> None:
     async def both() -> tuple[float, bool]:
         asyncio.get_running_loop().set_task_factory(tracked_task_factory)
         elapsed = await create_cell_task(SHARED_LOOP.run(main, Settings(clock="real")))

@@ -102,7 +102,7 @@ def test_a_moment_in_which_things_never_cease_to_happen_is_a_runaway() -> None:
 
 
 def test_what_the_kernel_never_delivers_is_a_stall() -> None:
-    """The kernel cannot be made to lose octets on purpose: a ledger that is owed something for ever stands in for it."""
+    """The kernel cannot be made to lose octets on purpose: a tracker that always finds something in flight stands in for it."""
 
     async def exchange(clock: Clock) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """It never jumps while something is under way: on the loopback as it is, under load, and on one that delivers late.
 
 A Linux loopback delivers before `send` returns, so that hardly any mistake would show. With receive packet steering in a
-network namespace of its own the other core delivers, later: the proof that it does is that a loop without the ledger
+network namespace of its own the other core delivers, later: the proof that it does is that a loop without the tracker
 jumps falsely there.
 """
 
@@ -158,7 +158,7 @@ def test_a_loopback_that_delivers_late(busy: None) -> None:
         pytest.skip(reason)
     bare = figures("tests.virtual.churn", "--dialogues", "2000", "--small", "--no-guard", steered=True)
     assert bare["false_jumps"] > 0, (
-        "without the ledger it jumps falsely, or nothing is late here and this proves nothing"
+        "without the tracker it jumps falsely, or nothing is late here and this proves nothing"
     )
     small = figures("tests.virtual.churn", "--dialogues", "20000", "--small", steered=True)
     large = figures("tests.virtual.churn", "--dialogues", "2000", "--seed", "2", steered=True)

@@ -76,7 +76,10 @@ class Clock(Protocol):
         ...
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
-        """Return a context that cancels its body and raises ClockError when time cannot go on; the innermost one does."""
+        """Return a context that cancels its body and raises ClockError when time cannot go on.
+
+        Of nested contexts only the innermost one does so.
+        """
         ...
 
 

@@ -109,9 +109,10 @@ class ProcessTree:
         return f"it asks for what is not moved: {waits}" if (waits := self.page.unshifted_waits) else ""
 
     def quiet_until(self) -> int | None:
-        """Return the earliest deadline of all threads when all are quiet, or None when one has something to do.
+        """Look at all threads; return their earliest deadline if all are quiet, None if one may have something to do.
 
-        Nanoseconds of the shifted monotonic clock; NEVER when no thread waits with a time limit.
+        Nanoseconds of the shifted monotonic clock; NEVER when no thread waits with a time limit. Sets `awake`. To be called
+        again after None: the look may have begun a new epoch, which the threads have to answer.
         """
         slots = {slot.tid: slot for slot in self.page.slots()}
         if self._quick_checks_left and any(_has_not_answered(slots.get(tid), self._epoch) for tid in self._waiting):

@@ -153,9 +153,8 @@ class InFlightTracker:
         """
         if self._connecting:
             return None
-        if (
-            len(self.active) == 1 and not self._unread
-        ):  # the most frequent case, for speed: one endpoint has sent octets
+        if len(self.active) == 1 and not self._unread:
+            # The most frequent case, for speed: one endpoint has sent octets.
             (endpoint,) = self.active
             peer = endpoint.peer
             if peer is not None and peer.has_transport and not endpoint.send_blocked and endpoint.sent > peer.read:

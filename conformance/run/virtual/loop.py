@@ -108,7 +108,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
 
     @contextlib.contextmanager
     def handling_clock_errors(self, handler: Callable[[ClockError], None]) -> Iterator[None]:
-        """Call `handler`, once, when time cannot go on in this context; of nested contexts, only the innermost handler.
+        """Call `handler` when time cannot go on in this context: the innermost one first, and each only once.
 
         The loop goes on afterwards, so that the handler's task can clean up. Without a handler the loop raises the error.
         """

@@ -54,6 +54,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         super().__init__(self.sockets)
         self.tracker = InFlightTracker(self.sockets.get_map())
         self.polls_every_turn = False
+        """True polls even in turns with callbacks to run, so that closing sockets are seen sooner."""
         self.timer_may_be_due = True
         """False skips the check for due timers; a subclass that sets the time sets it to True."""
         self._turns_since_poll = 0
@@ -93,10 +94,6 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         raise NotImplementedError
 
     # turns and timers
-
-    def poll_every_turn(self) -> None:
-        """From now on poll in every turn, even while there are callbacks to run: closing sockets are seen sooner."""
-        self.polls_every_turn = True
 
     def _run_once(self) -> None:
         """Make one turn: serve the sockets unless there is something else to do, then call what is ready and due."""

@@ -1,12 +1,11 @@
+/* Waits of one thread. Signals are blocked except during the call itself: one that came between two slices would not end the
+ * wait. */
 #include "shim.h"
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
-
-/* Waits of one thread. Signals are blocked except during the call itself: one that came between two slices would not end the
- * wait. */
 
 /* Block all signals and store the thread's mask in `before`. Return the mask to set during the call: the program's own for this
  * call, or the thread's. */
