@@ -1,4 +1,4 @@
-/* What this layer cannot see: programs that it does not get into, and ways to write that go past the C library. */
+/* Notes what the layer cannot observe: programs that do not load it, and ways to write that bypass the C library. */
 #include "layer.h"
 #include <aio.h>
 #include <elf.h>
@@ -9,8 +9,8 @@
 
 extern char **environ;
 
-/* Return why the loader puts no layer into an ELF file; NULL when it does. */
-static const char *reason_in(const unsigned char *text, size_t size)
+/* Return why an ELF file does not load the layer; NULL if it does, or if it is not an ELF file. */
+static const char *elf_obstacle(const unsigned char *text, size_t size)
 {
     const Elf64_Ehdr *head = (const void *)text;
     int dynamic = 0, go = 0;
@@ -29,7 +29,8 @@ static const char *reason_in(const unsigned char *text, size_t size)
     return !dynamic ? "is linked statically" : go ? "is a Go program" : NULL;
 }
 
-static const char *reason(int at, const char *path, int depth)
+/* Return why a program, or the interpreter of a script, does not load the layer; NULL if it does. */
+static const char *obstacle(int at, const char *path, int depth)
 {
     const char *found = NULL;
     char interpreter[PATH_MAX];
@@ -57,46 +58,47 @@ static const char *reason(int at, const char *path, int depth)
         memcpy(interpreter, text + 2, length);
         interpreter[length] = 0;
         char *rest = NULL, *word = strtok_r(interpreter, " \t", &rest);
-        found = word ? reason(AT_FDCWD, word, depth + 1) : NULL;
+        found = word ? obstacle(AT_FDCWD, word, depth + 1) : NULL;
     } else
-        found = reason_in(text, (size_t)seen.st_size);
+        found = elf_obstacle(text, (size_t)seen.st_size);
     munmap(text, (size_t)seen.st_size);
     return found;
 }
 
-/* Look at a program that is about to be started. */
-static void look(int at, const char *path, char *const *environment)
+/* Note it if a program that is about to be started will not load the layer. */
+static void check_program(int at, const char *path, char *const *environment)
 {
-    int before = errno, was = inside;
+    int before = errno, was = in_layer;
     if (!state || !path)
         return;
-    inside = 1;
-    const char *found = reason(at, path, 0);
+    in_layer = 1;
+    const char *found = obstacle(at, path, 0);
     int kept = !preloaded_by_environment;
-    for (char *const *one = environment; !kept && one && *one; one++)
-        kept = !strncmp(*one, "LD_PRELOAD=", 11) && strstr(*one, strrchr(library, '/'));
+    for (char *const *variable = environment; !kept && variable && *variable; variable++)
+        kept = !strncmp(*variable, "LD_PRELOAD=", 11) && strstr(*variable, strrchr(library, '/'));
     if (!found && !kept && faccessat(at, path, X_OK, 0) == 0)
         found = "is started with a cleaned environment";
     if (!found && in_chroot && faccessat(at, path, X_OK, 0) == 0)
         found = "is started in a chroot";
     if (found)
-        blind(found, path);
-    inside = was;
+        note_unobserved(found, path);
+    in_layer = was;
     errno = before;
 }
 
-static void look_along_path(const char *file, char *const *environment)
+/* Do the same for a program that is searched for in PATH. */
+static void check_program_in_path(const char *file, char *const *environment)
 {
     char path[PATH_MAX];
     const char *from = getenv("PATH");
     if (strchr(file, '/')) {
-        look(AT_FDCWD, file, environment);
+        check_program(AT_FDCWD, file, environment);
         return;
     }
     for (from = from ? from : "/bin:/usr/bin"; *from; from += strcspn(from, ":"), from += *from == ':') {
         snprintf(path, sizeof path, "%.*s/%s", (int)strcspn(from, ":"), from, file);
         if (access(path, X_OK) == 0) {
-            look(AT_FDCWD, path, environment);
+            check_program(AT_FDCWD, path, environment);
             return;
         }
     }
@@ -105,7 +107,7 @@ static void look_along_path(const char *file, char *const *environment)
 int execve(const char *path, char *const argv[], char *const environment[])
 {
     REAL(execve, int, const char *, char *const[], char *const[]);
-    look(AT_FDCWD, path, environment);
+    check_program(AT_FDCWD, path, environment);
     return real(path, argv, environment);
 }
 
@@ -114,7 +116,7 @@ int execv(const char *path, char *const argv[]) { return execve(path, argv, envi
 int execvpe(const char *file, char *const argv[], char *const environment[])
 {
     REAL(execvpe, int, const char *, char *const[], char *const[]);
-    look_along_path(file, environment);
+    check_program_in_path(file, environment);
     return real(file, argv, environment);
 }
 
@@ -125,7 +127,7 @@ int fexecve(int fd, char *const argv[], char *const environment[])
     char path[64];
     REAL(fexecve, int, int, char *const[], char *const[]);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    look(AT_FDCWD, path, environment);
+    check_program(AT_FDCWD, path, environment);
     return real(fd, argv, environment);
 }
 
@@ -133,7 +135,7 @@ int execveat(int at, const char *path, char *const argv[], char *const environme
 {
     REAL(execveat, int, int, const char *, char *const[], char *const[], int);
     if (*path)
-        look(at, path, environment);
+        check_program(at, path, environment);
     return real(at, path, argv, environment, flags);
 }
 
@@ -142,7 +144,7 @@ int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *
 {
     REAL(posix_spawn, int, pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
          char *const[], char *const[]);
-    look(AT_FDCWD, path, environment);
+    check_program(AT_FDCWD, path, environment);
     return real(pid, path, actions, attributes, argv, environment);
 }
 
@@ -151,11 +153,11 @@ int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t 
 {
     REAL(posix_spawnp, int, pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
          char *const[], char *const[]);
-    look_along_path(file, environment);
+    check_program_in_path(file, environment);
     return real(pid, file, actions, attributes, argv, environment);
 }
 
-/* The words of execl and its kin, as an array; `environment` is what follows them, where it is wanted. */
+/* Replace execl and the like: gather the words in an array, with the environment after them if the call has one. */
 #define LISTED(name, run, with_environment)                                                                            \
     int name(const char *path, const char *first, ...)                                                                 \
     {                                                                                                                  \
@@ -183,7 +185,7 @@ int chroot(const char *path)
     return result;
 }
 
-/* System calls without a function of their own, or made around it. */
+/* Replace syscall(2), by which programs make calls that their C library has no function for, or bypass its functions. */
 long syscall(long number, ...)
 {
     long a[6];
@@ -193,7 +195,7 @@ long syscall(long number, ...)
     for (int n = 0; n < 6; n++)
         a[n] = va_arg(rest, long);
     va_end(rest);
-    if (state && !inside)
+    if (state && !in_layer)
         switch (number) {
         case SYS_fsync:
             return fsync((int)a[0]);
@@ -206,7 +208,7 @@ long syscall(long number, ...)
         case SYS_io_uring_setup: {
             long result = real(number, a[0], a[1]);
             if (result >= 0)
-                blind("is used, around the C library", "io_uring");
+                note_unobserved("is used, around the C library", "io_uring");
             return result;
         }
         default:
@@ -215,7 +217,7 @@ long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* What liburing and libaio begin with: their system calls are made without the C library. */
+/* Replace the first functions that a program calls of liburing and libaio, which make their own system calls. */
 #define AROUND(name, what)                                                                                             \
     int name(void *a, void *b, void *c, void *d)                                                                       \
     {                                                                                                                  \
@@ -225,7 +227,7 @@ long syscall(long number, ...)
             return -ENOSYS;                                                                                            \
         }                                                                                                              \
         if (state)                                                                                                     \
-            blind("is used, around the C library", what);                                                              \
+            note_unobserved("is used, around the C library", what);                                                    \
         return real(a, b, c, d);                                                                                       \
     }
 AROUND(io_uring_queue_init, "io_uring")
@@ -237,6 +239,6 @@ int aio_fsync(int kind, struct aiocb *block)
 {
     REAL(aio_fsync, int, int, struct aiocb *);
     if (state)
-        blind("is called", "aio_fsync");
+        note_unobserved("is called", "aio_fsync");
     return real(kind, block);
 }

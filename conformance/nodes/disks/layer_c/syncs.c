@@ -1,4 +1,4 @@
-/* Calls that make something durable: what they keep goes to the log. */
+/* Replaces the calls that make something durable, and logs what they keep. */
 #include "layer.h"
 #include <aio.h>
 #include <sys/mman.h>
@@ -15,6 +15,7 @@ static uint64_t hash_of(const unsigned char *block)
     return hash;
 }
 
+/* Read a block of a file, filled up with zeros; return its octets, or -1. */
 static ssize_t read_block(int fd, unsigned char *block, uint64_t number)
 {
     size_t got = 0;
@@ -32,28 +33,28 @@ static ssize_t read_block(int fd, unsigned char *block, uint64_t number)
     return (ssize_t)got;
 }
 
-/* Keep what is in a file now; the lock is held. The record counts from when it is whole. */
-static void keep_content(int fd, const struct stat *seen, enum op op)
+/* Log a file's present content, with the lock held. The log's end is moved when the record is complete, and not before. */
+static void log_content(int fd, const struct stat *seen, enum op op)
 {
     unsigned char block[BLOCK];
-    struct entry *entry = entry_of(seen->st_ino);
-    const struct record *base = entry->known > UNNAMED ? (const struct record *)((char *)state + entry->known) : NULL;
-    const uint64_t *base_hashes = base ? (const uint64_t *)(base + 1) : NULL; /* its names are empty: 4 octets, filled up */
+    struct inode_slot *slot = slot_of(seen->st_ino);
+    const struct record *base = slot->known > UNNAMED ? (const struct record *)((char *)state + slot->known) : NULL;
+    const uint64_t *base_hashes = base ? (const uint64_t *)(base + 1) : NULL; /* its two names are empty: 4 octets, filled up to 8 */
     uint64_t start = state->end;
-    struct record *record = begin(op, NULL, NULL, NULL);
+    struct record *record = begin_record(op, NULL, NULL, NULL);
     if (!record)
         return;
     state->end = start;
-    concern(record, seen);
+    set_inode(record, seen);
     record->blocks = (uint32_t)((record->length + BLOCK - 1) / BLOCK);
-    record->base = base ? entry->known : 0;
+    record->base = base ? slot->known : 0;
     uint64_t *hashes = (uint64_t *)((char *)record + record->size);
     unsigned char *next = (unsigned char *)(hashes + record->blocks);
     if (base_hashes)
         base_hashes++;
     for (uint32_t number = 0; number < record->blocks; number++) {
         if (read_block(fd, block, number) < 0) {
-            blind("cannot be read again, to keep what is synced", "a file");
+            note_unobserved("cannot be read again, to keep what is synced", "a file");
             return;
         }
         hashes[number] = hash_of(block);
@@ -64,12 +65,12 @@ static void keep_content(int fd, const struct stat *seen, enum op op)
     }
     record->size = (uint32_t)(next - (unsigned char *)record);
     record->status = DONE;
-    entry->known = start;
+    slot->known = start;
     __atomic_store_n(&state->end, start + record->size, __ATOMIC_SEQ_CST);
 }
 
-/* Open a file again for reading; its handle may be for writing only. */
-static int again(int fd)
+/* Return a descriptor of the same file that can be read, or one below 0. */
+static int reopen(int fd)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -77,7 +78,8 @@ static int again(int fd)
                                                         : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static void be_slow(void)
+/* Block for as long as syncs are delayed now. */
+static void delay_sync(void)
 {
     uint32_t milliseconds = __atomic_load_n(&state->slow, __ATOMIC_SEQ_CST);
     if (!milliseconds)
@@ -88,41 +90,41 @@ static void be_slow(void)
         continue;
 }
 
-/* Whether a sync of this handle is to fail. */
-int sync_refused(int fd)
+/* Whether a sync of this descriptor must fail; then count it and set errno to EIO. */
+int sync_must_fail(int fd)
 {
     struct stat seen;
-    if (inside || !is_ours(fd, &seen) || !__atomic_load_n(&state->sync_fails, __ATOMIC_SEQ_CST))
+    if (in_layer || !fd_is_below_data(fd, &seen) || !__atomic_load_n(&state->sync_fails, __ATOMIC_SEQ_CST))
         return 0;
     __atomic_add_fetch(&state->failed, 1, __ATOMIC_SEQ_CST);
     errno = EIO;
     return 1;
 }
 
-/* A sync of a handle has succeeded: log what it keeps. */
-int synced(int fd, enum op op)
+/* Delay and log a sync of a descriptor that has succeeded; return 0. */
+int log_sync(int fd, enum op op)
 {
     struct stat seen;
     int before = errno;
-    if (inside || !is_ours(fd, &seen))
+    if (in_layer || !fd_is_below_data(fd, &seen))
         return 0;
-    be_slow();
+    delay_sync();
     if (!state->records)
         return 0;
-    hold();
+    lock_state();
     if (S_ISDIR(seen.st_mode)) {
-        struct record *record = begin(SYNC_DIRECTORY, NULL, NULL, NULL);
-        concern(record, &seen);
-        finish(record, 1);
+        struct record *record = begin_record(SYNC_DIRECTORY, NULL, NULL, NULL);
+        set_inode(record, &seen);
+        finish_record(record, 1);
     } else if (S_ISREG(seen.st_mode)) {
-        int handle = again(fd);
+        int handle = reopen(fd);
         if (handle < 0)
-            blind("cannot be opened again, to keep what is synced", "a file");
+            note_unobserved("cannot be opened again, to keep what is synced", "a file");
         else if (fstat(handle, &seen) == 0)
-            keep_content(handle, &seen, op);
+            log_content(handle, &seen, op);
         close(handle);
     }
-    release();
+    unlock_state();
     errno = before;
     return 0;
 }
@@ -130,17 +132,17 @@ int synced(int fd, enum op op)
 int fsync(int fd)
 {
     REAL(fsync, int, int);
-    return sync_refused(fd) ? -1 : real(fd) < 0 ? -1 : synced(fd, SYNC);
+    return sync_must_fail(fd) ? -1 : real(fd) < 0 ? -1 : log_sync(fd, SYNC);
 }
 
 int fdatasync(int fd)
 {
     REAL(fdatasync, int, int);
-    return sync_refused(fd) ? -1 : real(fd) < 0 ? -1 : synced(fd, DATASYNC);
+    return sync_must_fail(fd) ? -1 : real(fd) < 0 ? -1 : log_sync(fd, DATASYNC);
 }
 
-/* The lock is held: every file below a directory is kept. */
-static void keep_below(int at)
+/* Log the content of every file below a directory, with the lock held; close its descriptor. */
+static void log_files_below(int at)
 {
     DIR *directory = fdopendir(at);
     struct dirent *entry;
@@ -151,11 +153,11 @@ static void keep_below(int at)
             continue;
         int fd = openat(at, entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
-            blind("cannot be opened, for sync keeps all", entry->d_name);
+            note_unobserved("cannot be opened, for sync keeps all", entry->d_name);
         else if (S_ISDIR(seen.st_mode))
-            keep_below(fd);
+            log_files_below(fd);
         else {
-            keep_content(fd, &seen, SYNC);
+            log_content(fd, &seen, SYNC);
             close(fd);
         }
     }
@@ -163,37 +165,38 @@ static void keep_below(int at)
         closedir(directory);
 }
 
-static void keep_all(void)
+/* Delay and log a sync of the whole file system that has succeeded. */
+static void log_sync_of_all(void)
 {
     char path[PATH_MAX];
-    if (!state || inside)
+    if (!state || in_layer)
         return;
-    be_slow();
+    delay_sync();
     if (!state->records)
         return;
-    hold();
+    lock_state();
     snprintf(path, sizeof path, "%.*s/../data", (int)(strrchr(library, '/') - library), library);
     int fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        blind("is called where the data directory cannot be found", "sync");
+        note_unobserved("is called where the data directory cannot be found", "sync");
     else
-        keep_below(fd);
-    finish(begin(SYNC_ALL, NULL, NULL, NULL), 1);
-    release();
+        log_files_below(fd);
+    finish_record(begin_record(SYNC_ALL, NULL, NULL, NULL), 1);
+    unlock_state();
 }
 
 void sync(void)
 {
     REAL(sync, void, void);
     real();
-    keep_all();
+    log_sync_of_all();
 }
 
 int syncfs(int fd)
 {
     struct stat seen;
     REAL(syncfs, int, int);
-    int ours = state && !inside && fstat(fd, &seen) == 0 && seen.st_dev == device;
+    int ours = state && !in_layer && fstat(fd, &seen) == 0 && seen.st_dev == device;
     if (ours && __atomic_load_n(&state->sync_fails, __ATOMIC_SEQ_CST)) {
         __atomic_add_fetch(&state->failed, 1, __ATOMIC_SEQ_CST);
         errno = EIO;
@@ -201,19 +204,19 @@ int syncfs(int fd)
     }
     int result = real(fd);
     if (result == 0 && ours)
-        keep_all();
+        log_sync_of_all();
     return result;
 }
 
-/* Return a handle for what is mapped at an address, or one below 0. */
-static int mapped_at(const void *address)
+/* Open the file that is mapped at an address; return its descriptor, or one below 0. */
+static int open_mapped(const void *address)
 {
     char line[PATH_MAX + 128];
-    inside = 1;
+    in_layer = 1;
     FILE *maps = fopen("/proc/self/maps", "re");
     int found = -2;
     if (!maps)
-        blind("is called where /proc is not there", "msync");
+        note_unobserved("is called where /proc is not there", "msync");
     while (maps && found == -2 && fgets(line, sizeof line, maps)) {
         unsigned long first, last;
         int path = 0;
@@ -225,19 +228,19 @@ static int mapped_at(const void *address)
     }
     if (maps)
         fclose(maps);
-    inside = 0;
+    in_layer = 0;
     return found;
 }
 
 int msync(void *address, size_t length, int flags)
 {
     REAL(msync, int, void *, size_t, int);
-    if (!state || inside || !(flags & MS_SYNC))
+    if (!state || in_layer || !(flags & MS_SYNC))
         return real(address, length, flags);
-    int fd = mapped_at(address), result = fd >= 0 && sync_refused(fd) ? -1 : real(address, length, flags);
+    int fd = open_mapped(address), result = fd >= 0 && sync_must_fail(fd) ? -1 : real(address, length, flags);
     if (fd >= 0) {
         if (result == 0)
-            synced(fd, DATASYNC);
+            log_sync(fd, DATASYNC);
         int before = errno;
         close(fd);
         errno = before;

@@ -1,13 +1,13 @@
-/* Calls that write: those that are synchronous keep what they wrote, and any may find the disk full. */
+/* Replaces the calls that write: synchronous ones are logged as syncs, and any may fail as on a full disk. */
 #include "layer.h"
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 
-/* Whether there is no room for a write to this handle. */
-static int no_room(int fd)
+/* Whether a write to this descriptor must fail; then count it and set errno to ENOSPC. Else use up one of `writes_left`. */
+static int write_must_fail(int fd)
 {
     struct stat seen;
-    if (!state || inside || __atomic_load_n(&state->writes_left, __ATOMIC_SEQ_CST) < 0 || !is_ours(fd, &seen) ||
+    if (!state || in_layer || __atomic_load_n(&state->writes_left, __ATOMIC_SEQ_CST) < 0 || !fd_is_below_data(fd, &seen) ||
         !S_ISREG(seen.st_mode))
         return 0;
     int64_t left = __atomic_load_n(&state->writes_left, __ATOMIC_SEQ_CST);
@@ -20,10 +20,10 @@ static int no_room(int fd)
     return 1;
 }
 
-/* Return which kind of sync a write to this handle is; 0 when it is none. */
-static int kind_of(int fd, int flags)
+/* Return which kind of sync a write to this descriptor with these flags is; 0 if it is none. */
+static int sync_kind(int fd, int flags)
 {
-    if (!state || inside)
+    if (!state || in_layer)
         return 0;
     int open = __atomic_load_n(&state->synchronous, __ATOMIC_SEQ_CST) ? fcntl(fd, F_GETFL) : 0;
     if (flags & RWF_SYNC || (open >= 0 && (open & O_SYNC) == O_SYNC))
@@ -35,12 +35,12 @@ static int kind_of(int fd, int flags)
     ssize_t name parameters                                                                                            \
     {                                                                                                                  \
         REAL(name, ssize_t, types);                                                                                    \
-        int kind = kind_of(fd, flags);                                                                                 \
-        if (no_room(fd) || (kind && sync_refused(fd)))                                                                 \
+        int kind = sync_kind(fd, flags);                                                                               \
+        if (write_must_fail(fd) || (kind && sync_must_fail(fd)))                                                       \
             return -1;                                                                                                 \
         ssize_t result = real arguments;                                                                               \
         if (kind && result >= 0)                                                                                       \
-            synced(fd, (enum op)kind);                                                                                 \
+            log_sync(fd, (enum op)kind);                                                                               \
         return result;                                                                                                 \
     }
 #define TYPES(...) __VA_ARGS__
@@ -72,27 +72,27 @@ WRITE(splice, to, (int from, off64_t *at, int to, off64_t *to_at, size_t size, u
 WRITE(copy_file_range, to, (int from, off64_t *at, int to, off64_t *to_at, size_t size, unsigned flags),
       TYPES(int, off64_t *, int, off64_t *, size_t, unsigned), (from, at, to, to_at, size, flags), 0)
 
-/* What stdio had in its buffer was written by the library itself. */
-static void flushed(int fd)
+/* Log a synchronous write of stdio's buffer, which the C library has made by itself. */
+static void log_flush(int fd)
 {
-    int kind = kind_of(fd, 0);
+    int kind = sync_kind(fd, 0);
     if (kind)
-        synced(fd, (enum op)kind);
+        log_sync(fd, (enum op)kind);
 }
 
 int fflush(FILE *file)
 {
     REAL(fflush, int, FILE *);
     int result = real(file);
-    if (result == 0 && file && state && !inside && state->synchronous)
-        flushed(fileno(file));
+    if (result == 0 && file && state && !in_layer && state->synchronous)
+        log_flush(fileno(file));
     return result;
 }
 
 int fclose(FILE *file)
 {
     REAL(fclose, int, FILE *);
-    if (file && state && !inside && state->synchronous)
+    if (file && state && !in_layer && state->synchronous)
         fflush(file);
     return real(file);
 }
