@@ -1,4 +1,4 @@
-"""The pytest plugin: hooks only."""
+"""The pytest plugin: hooks only; `conformance.suite` has what they call."""
 
 import gc
 import time
@@ -18,24 +18,24 @@ from conformance.suite.collect import (
     UNFILTERED,
     ScenarioFile,
     collect_file,
+    deselect_cells,
     is_filtered,
-    keep_wanted,
-    narrow,
-    take_ids,
+    move_ids_to_only,
+    narrow_paths,
 )
 from conformance.suite.item import CellItem, outcome_of
-from conformance.suite.junit import JUnitCauses
+from conformance.suite.junit import JUnitCompletion
 from conformance.suite.options import add_options, read_options
 from conformance.suite.progress import show_progress
-from conformance.suite.run import RUN, PytestRun, summarise
+from conformance.suite.run import RUN, PytestRun, print_summary
 from conformance.suite.run_directory import (
     DIRECTORY,
     allure_results,
-    hand_to_worker,
     is_worker,
-    prepare,
+    pass_to_worker,
+    prepare_run_directory,
+    release_run_directory,
     runs_nothing,
-    tidy,
 )
 from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
@@ -43,34 +43,34 @@ STARTED = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--candidate` and its company."""
+    """Add the options of the harness."""
     add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks and read the options."""
+    """Register the marks, read the options, and choose the run's directory."""
     for mark in (
         "requirement(id): a row of the requirement catalogue that the cell judges",
         "fault(name): a cell of a fault grid",
-        "candidate(name): who is judged",
+        "candidate(name): the candidate that is judged",
         "slow: takes more than a few seconds",
         "docker: needs a Docker engine",
     ):
         config.addinivalue_line("markers", mark)
-    take_ids(config)
+    move_ids_to_only(config)
     config.stash[OPTIONS] = options = read_options(config)
     if not is_worker(config):
-        narrow(config, options)
+        narrow_paths(config, options)
     config.stash[STARTED] = time.monotonic()
-    config.add_cleanup(gc.unfreeze)  # the first that is added is done last: nobody looks through what was frozen
-    prepare(config, options)
+    config.add_cleanup(gc.unfreeze)  # added first, so called last: the collector skips what is frozen until then
+    prepare_run_directory(config, options)
     if not is_worker(config):
-        config.pluginmanager.register(JUnitCauses())
+        config.pluginmanager.register(JUnitCompletion())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Show what runs and what waits."""
+    """Register the display of progress."""
     config = session.config
     show_progress(
         config, lambda: run.running_cells if (run := config.stash.get(RUN, None)) else (), config.stash[DIRECTORY]
@@ -78,8 +78,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind of a run that never began."""
-    tidy(config)
+    """Release the run's directory, and remove it if the run never began."""
+    release_run_directory(config)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
@@ -89,32 +89,32 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
-    """Keep the cells that are wanted; of these, after everything else has chosen, those of `--shard`."""
+    """Deselect the cells that `--only` and `--requirement` exclude; after all other plugins also those of other shards."""
     options, collected = config.stash[OPTIONS], len(items)
-    keep_wanted(config, options, items)
+    deselect_cells(config, options, items)
     result = yield
     config.stash[UNFILTERED] = len(items) == collected
     place, count = options.shard
-    left = [item for number, item in enumerate(items) if number % count != place - 1]
-    if left:
-        config.hook.pytest_deselected(items=left)
+    others = [item for number, item in enumerate(items) if number % count != place - 1]
+    if others:
+        config.hook.pytest_deselected(items=others)
         items[:] = items[place - 1 :: count]
     return result
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Begin the run once something is run; pytest does not come here when it only shows what there is.
+    """Begin the run if cells were collected and are to be executed.
 
-    Where a reporter finds the disk full, the session ends with a sentence; what has ended stays.
+    If the machine runs out of something while reports are written, exit pytest with a message instead of a traceback.
     """
     config = session.config
     cells = [item.collected for item in session.items if isinstance(item, CellItem)]
     if cells and not runs_nothing(config):
-        filtered = is_filtered(config, [one.file for one in cells])
+        filtered = is_filtered(config, [cell.file for cell in cells])
         config.stash[RUN] = PytestRun.begin(config, config.stash[OPTIONS], cells, filtered=filtered)
-        # What was loaded stays to the end: no collection has to look at it again (a tenth of the CPU). What a cell makes is
-        # kept in its history, or gone at once: so it need not be looked through after every 700 objects (a twentieth).
+        # What is loaded now lives to the end of the process, so the garbage collector need not visit it (a tenth of the
+        # CPU). Objects of a cell live as long as its history or are freed at once, so rarer collections suffice (a twentieth).
         gc.freeze()
         gc.set_threshold(10_000, 10, 10)
     try:
@@ -127,13 +127,13 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of xdist where the run is, and what is run."""
-    hand_to_worker(node.config, node.workerinput)
+    """Pass the run's directory and the paths to collect to a worker of xdist."""
+    pass_to_worker(node.config, node.workerinput)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker of xdist as many cells at a time as it may have in flight."""
+    """Return the scheduling by chunks, if each worker of xdist runs several cells at a time; None for xdist's own."""
     options = config.stash[OPTIONS]
     if options.cells == 1 or CLOCKS[options.settings.clock].jumps:
         return None
@@ -146,22 +146,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what a cell's reports show, before any reporter looks."""
+    """Add Allure's description of a cell before any reporter gets the report."""
     report = yield
-    if isinstance(item, CellItem) and call.when == "call" and item.told is not None:
-        allure_content.describe_cell(item.told.material, remark=item.told.remark)
-        item.told = None  # a history may be large, and it is written
+    if isinstance(item, CellItem) and call.when == "call" and item.report is not None:
+        allure_content.describe_cell(item.report.view, remark=item.report.remark)
+        item.report = None  # frees the history, which may be large and is written
     return report
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Tell the five verdicts apart in the terminal."""
+    """Return category, letter and word of a cell's outcome for the terminal; None leaves other reports to pytest."""
     outcome = outcome_of(report) if isinstance(report, pytest.TestReport) else None
     if outcome is None:
         return None
-    words = OUTCOME_DISPLAY[outcome]
-    return words.category, words.letter, words.category.upper()
+    display = OUTCOME_DISPLAY[outcome]
+    return display.category, display.letter, display.category.upper()
 
 
 @pytest.hookimpl(trylast=True)
@@ -182,7 +182,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the matrix and where everything is."""
+    """Print the summary of the run, if it has begun."""
     directory = config.stash[DIRECTORY]
     if not runs_nothing(config) and (directory / RUN_FILE).exists():
-        summarise(directory, terminalreporter, allure_results(config), config.stash[OPTIONS].baselines)
+        print_summary(directory, terminalreporter, allure_results(config), config.stash[OPTIONS].baselines)

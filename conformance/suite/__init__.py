@@ -1,4 +1,4 @@
-"""Scenarios as pytest knows them: the options, the collectors, the item that is one cell, and the run as a whole.
+"""Runs scenarios under pytest: options, collection, the item that is one cell, baselines, and the run as a whole.
 
-`conformance.plugin` holds the hooks and nothing else; what they do is here.
+`conformance.plugin` has the hooks, which call what is here.
 """

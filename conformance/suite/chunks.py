@@ -1,4 +1,7 @@
-"""How xdist hands cells out when a worker may have several in flight: in chunks, each whole to one worker."""
+"""Scheduling for xdist with `--cells N`: each worker gets chunks of N consecutive cells, which it runs concurrently.
+
+A module of its own, since xdist need not be installed.
+"""
 
 from typing import Any
 
@@ -7,15 +10,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 
 class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
-    """xdist's scheduling by scope, where a scope is a run of cells as long as may be in flight at once."""
+    """xdist's scheduling by scope; a scope is a chunk of `cells` consecutive items of the collection."""
 
     def __init__(self, config: pytest.Config, log: Any, cells: int) -> None:
         super().__init__(config, log)
         self._cells = cells
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return the chunk of a cell, by its place in the collection."""
-        if not self._places:
-            self._places = {name: place for place, name in enumerate(self.collection or ())}
-        return f"cells {self._places[nodeid] // self._cells}"
+        """Return the name of an item's chunk, by the item's position in the collection."""
+        if not self._positions:
+            self._positions = {name: position for position, name in enumerate(self.collection or ())}
+        return f"cells {self._positions[nodeid] // self._cells}"

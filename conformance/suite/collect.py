@@ -1,6 +1,4 @@
-"""Collectors: a file of scenarios, a scenario, and for each point of its matrix and each candidate one item. What
-`selection` finds is applied to a session as arguments and items of pytest.
-"""
+"""Collects scenario files as pytest items, one for each cell and candidate, and applies `--only` and `--requirement`."""
 
 import os
 import shlex
@@ -23,16 +21,16 @@ OPTIONS = pytest.StashKey[Options]()
 
 
 class ScenarioFile(pytest.File):
-    """A file of one or more scenarios; one that is wrong does not hide the others."""
+    """A file of one or more scenarios; one with errors does not keep the others from being collected."""
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """Yield a collector for each scenario, and one for what is wrong with the file."""
+        """Yield a collector for each scenario, also for those with errors; these fail when they collect their cells."""
         for scenario in read_scenarios(self.path, paths.fixtures()):
             yield ScenarioCollector.from_parent(self, name=scenario.id, scenario=scenario)
 
 
 class ScenarioCollector(pytest.Collector):
-    """One scenario: its matrix, times the candidates."""
+    """One scenario, whose items are the cells of its matrix for each candidate."""
 
     def __init__(self, *, scenario: Scenario, **rest: Any) -> None:
         super().__init__(**rest)
@@ -53,22 +51,24 @@ class ScenarioCollector(pytest.Collector):
                 )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show what is wrong in the file's own terms, without a traceback."""
+        """Return the scenario's errors by line, without a traceback."""
         if isinstance(excinfo.value, InvalidFile):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
 
 
 def collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
-    """Take `*.scenario.yaml` and nothing else."""
+    """Return a collector for `*.scenario.yaml`, None for any other file."""
     if not file_path.name.endswith(SUFFIX):
         return None
     return ScenarioFile.from_parent(parent, path=file_path, nodeid=_node_id(file_path, parent.config.rootpath))
 
 
 def _node_id(file: Path, root: Path) -> str | None:
-    """Return the node id of a file outside of pytest's root, for which pytest has none: its place in the corpus, or the
-    way to it from the root. None leaves it to pytest."""
+    """Return the node id of a file outside of pytest's root: its path in the corpus, else its path relative to the root.
+
+    None for a file below the root, to which pytest gives an id.
+    """
     if file.is_relative_to(root):
         return None
     corpus = paths.corpus()
@@ -76,13 +76,13 @@ def _node_id(file: Path, root: Path) -> str | None:
 
 
 NO_CELL_FOUND = "no cell was found"
-"""How the message of a run without a cell begins."""
+"""How the message of a run without any cell begins."""
 UNFILTERED = pytest.StashKey[bool]()
-"""Whether no item was deselected, but for those of other shards."""
+"""Whether no item was deselected, apart from those of other shards."""
 
 
-def take_ids(config: pytest.Config) -> None:
-    """Move the arguments that are ids of cells to `--only`, and write `-k` so that pytest can read `axis=value`."""
+def move_ids_to_only(config: pytest.Config) -> None:
+    """Move the path arguments that are ids of cells to `--only`, and rewrite `-k` so that pytest accepts `axis=value`."""
     ids = [word for word in config.args if is_id(word)]
     if ids and config.args_source is config.ArgsSource.ARGS:
         config.option.only = [*(config.option.only or ()), *ids]
@@ -90,8 +90,8 @@ def take_ids(config: pytest.Config) -> None:
     config.option.keyword = as_keywords(config.option.keyword or "")
 
 
-def narrow(config: pytest.Config, options: Options) -> None:
-    """Let pytest collect only the scenarios that `--only` names. Raises pytest.UsageError."""
+def narrow_paths(config: pytest.Config, options: Options) -> None:
+    """Replace pytest's path arguments by the scenarios that `--only` names, if it is given. Raises pytest.UsageError."""
     if not options.only:
         return
     start = config.invocation_params.dir
@@ -105,8 +105,8 @@ def narrow(config: pytest.Config, options: Options) -> None:
     config.args[:] = [f"{path}::{scenario}" for path, scenario in found]
 
 
-def keep_wanted(config: pytest.Config, options: Options, items: list[pytest.Item]) -> None:
-    """Deselect what `--only` and `--requirement` do not name. Raises pytest.UsageError."""
+def deselect_cells(config: pytest.Config, options: Options, items: list[pytest.Item]) -> None:
+    """Deselect the items that `--only` and `--requirement` do not name; `items` is changed in place."""
     if not options.only and not options.requirements:
         return
     cells = [item for item in items if isinstance(item, CellItem)]
@@ -117,13 +117,13 @@ def keep_wanted(config: pytest.Config, options: Options, items: list[pytest.Item
 
 
 def is_filtered(config: pytest.Config, files: Sequence[Path]) -> bool:
-    """Whether only a part of the corpus is run: something was deselected, or not all of its files were collected."""
+    """Whether not all of the corpus is run: items were deselected, or `files`, those that were collected, are not all."""
     parts = any("::" in word for word in config.args)
     return parts or not config.stash.get(UNFILTERED, False) or not covers_corpus(files)
 
 
 def explain_empty(config: pytest.Config) -> str:
-    """Return why no cell was collected, and what to do."""
+    """Return a message that no cell was collected, with the options that exclude all, or how to name files."""
     option = config.option
     given = {
         "-k": [option.keyword],

@@ -1,5 +1,6 @@
-"""The item: one cell as a test. It runs the cell, keeps the result for the reports, and ends as the verdict says.
-Only a violation is an assertion's failure; what could not be judged is something else.
+"""A cell as a pytest item: runs the cell, and passes, fails or skips as its outcome says.
+
+Only a violated requirement is an AssertionError; a cell that could not be judged, or that broke, raises something else.
 """
 
 from pathlib import Path
@@ -12,14 +13,14 @@ from conformance.report.escaping import visible
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import BaselineResult
-from conformance.suite.junit import properties
+from conformance.suite.junit import cell_properties
 from conformance.suite.run import RUN, CellReport, CollectedCell
 from conformance.suite.selection import as_keywords
 from conformance.verdicts import Outcome
 
 
 class ConformanceFailure(AssertionError):
-    """A requirement is violated. The text is the whole failure, written for a stranger."""
+    """A requirement is violated; the text explains the whole failure."""
 
 
 class InconclusiveCell(Exception):
@@ -31,7 +32,7 @@ class BrokenCell(Exception):
 
 
 def raise_for(outcome: Outcome, text: str) -> None:
-    """End a test as its cell ended; returns only for a pass."""
+    """Raise the exception by which a test ends with an outcome (skip for a cell that is not applicable); return for a pass."""
     match outcome:
         case Outcome.FAIL:
             raise ConformanceFailure(text)
@@ -46,14 +47,14 @@ def raise_for(outcome: Outcome, text: str) -> None:
 
 
 class CellItem(pytest.Item):
-    """A scenario at one point of its matrix, played by one candidate."""
+    """One cell of a scenario's matrix with one assignment of candidates; `report` is set between run and report."""
 
     def __init__(self, *, cell: Cell, assignment: Assignment, **rest: Any) -> None:
         super().__init__(**rest)
         self.cell = cell
         self.assignment = assignment
-        self.told: CellReport | None = None
-        self._ended: BaselineResult | None = None
+        self.report: CellReport | None = None
+        self._compared: BaselineResult | None = None
         self._text = ""
         for requirement in cell.requirements:
             self.add_marker(pytest.mark.requirement(requirement))
@@ -67,50 +68,50 @@ class CellItem(pytest.Item):
 
     @property
     def collected(self) -> CollectedCell:
-        """What the run is told of it."""
+        """The cell as the run takes it."""
         return CollectedCell(self.nodeid, self.path, self.cell, self.assignment)
 
     def runtest(self) -> None:
-        """Run and judge the cell, and end as it did.
+        """Run and judge the cell, and end with its outcome.
 
-        A cell is run once: where a plugin asks for it again (pytest-rerunfailures), it ends as the first time.
-        Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
+        A cell is run once: if a plugin runs the item again (pytest-rerunfailures), it ends as the first time.
+        Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips a cell that is not applicable, xfails a known failure.
         """
-        if self._ended is None:
+        if self._compared is None:
             try:
-                told = self.told = self.config.stash[RUN].execute(self.collected)
+                report = self.report = self.config.stash[RUN].execute(self.collected)
             except Exception as error:
                 self.user_properties.append(("outcome", str(Outcome.ERROR)))
                 raise BrokenCell(describe_harness_error(error)) from error
-            self.user_properties.append(("outcome", str(told.reading.outcome)))
+            self.user_properties.append(("outcome", str(report.compared.outcome)))
             if self.config.option.xmlpath:
-                self.user_properties += properties(told.material)
-            for remark in told.material.remarks:
+                self.user_properties += cell_properties(report.view)
+            for remark in report.view.remarks:
                 self.user_properties.append(("remark", visible(remark.sentence, 600)))
-            self._ended, self._text = told.reading, told.text
-        if self._ended.known:
-            pytest.xfail(self._ended.text)
-        if self._ended.outcome is not Outcome.PASS:
-            raise_for(self._ended.outcome, self._text)
+            self._compared, self._text = report.compared, report.text
+        if self._compared.known:
+            pytest.xfail(self._compared.text)
+        if self._compared.outcome is not Outcome.PASS:
+            raise_for(self._compared.outcome, self._text)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the scenario's file and line."""
         return self.path, self.cell.line - 1, f"{self.cell.id} [{self.assignment.identity}]"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the text for a stranger; a traceback only where the harness itself broke."""
+        """Return the failure's text; a traceback only if the harness itself broke."""
         if isinstance(excinfo.value, ConformanceFailure | InconclusiveCell | BrokenCell):
             return str(excinfo.value)
-        if isinstance(excinfo.value, pytest.xfail.Exception) and self._ended is not None:
+        if isinstance(excinfo.value, pytest.xfail.Exception) and self._compared is not None:
             return self._text
         return super().repr_failure(excinfo, style)
 
 
 def outcome_of(report: pytest.TestReport) -> Outcome | None:
-    """Return the verdict that a report carries, or None when it is not of a cell's call, or known to fail."""
-    found = (
+    """Return a cell's outcome from a report; None if the report is not of a cell's call phase, or of a known failure."""
+    outcome = (
         dict(report.user_properties).get("outcome")
         if report.when == "call" and not hasattr(report, "wasxfail")
         else None
     )
-    return Outcome(str(found)) if found else None
+    return Outcome(str(outcome)) if outcome else None

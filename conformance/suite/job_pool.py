@@ -1,6 +1,17 @@
-"""Cells in flight: up to N at once in one loop, begun in the order of collection, and asked for in it.
+"""Runs coroutines concurrently while pytest runs its items one after another.
 
-The loop has a thread of its own, so that it goes on while pytest reports a result.
+Theory of operation
+-------------------
+
+pytest asks for the result of one item at a time, in the order of collection (`JobPool.result`, which blocks). The jobs run
+on an event loop in a thread of its own, so they go on while pytest reports a result. At most `limit` run at a time, begun in
+their order; a semaphore admits the next when one has ended.
+
+In a worker of xdist, which learns late which items it gets, jobs are grouped in chunks of `limit` consecutive ones (as
+`ChunkScheduling` hands them out): only the chunk of the job that is asked for is begun.
+
+A job whose result `needs_rerun` (its timing suffered from the others) is run a second time with no other job beside it: it
+waits until none is running, and holds the lock that other reruns wait for.
 """
 
 import asyncio
@@ -16,50 +27,52 @@ T = TypeVar("T")
 Job = Callable[[], Awaitable[T]]
 
 
-def _never(result: object) -> bool:
-    return False
-
-
 class JobPool(Generic[T]):
-    """Runs jobs, at most `most` of them at a time; `chunks` begins no job before one of its own chunk is asked for.
+    """Runs named jobs, at most `limit` of them at a time; with `chunks` only those of the chunk that is asked for.
 
-    A job of whose result `needs_rerun` says so is done once more, alone, after all others that have begun; what comes of it
-    then is its result. `running` has the names of those that have begun and not ended.
+    A job whose result `needs_rerun` is run once more, alone; the second result counts. `running` are the names of the jobs
+    that have begun and not ended.
     """
 
     def __init__(
-        self, jobs: Sequence[tuple[str, Job[T]]], most: int, *, chunks: bool, needs_rerun: Callable[[T], bool] = _never
+        self,
+        jobs: Sequence[tuple[str, Job[T]]],
+        limit: int,
+        *,
+        chunks: bool,
+        needs_rerun: Callable[[T], bool] = lambda result: False,
     ) -> None:
         self.running: set[str] = set()
         self._jobs = dict(jobs)
-        self._most = most
+        self._limit = limit
         self._chunks = chunks
         self._needs_rerun = needs_rerun
-        self._beside = 0
-        self._alone = asyncio.Condition()
+        self._unfinished = 0
+        self._rerun_lock = asyncio.Condition()
         self._tasks: dict[str, asyncio.Task[list[T]]] = {}
         self._begun: set[str] = set()
-        self._room = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(limit)
         self._loop = asyncio.SelectorEventLoop()
         self._loop.set_task_factory(tracked_task_factory)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
         self._thread = threading.Thread(target=self._loop.run_forever, name="cells", daemon=True)
 
     def result(self, name: str) -> T:
-        """Return a job's result, as soon as it is there. Raises what it raised, and KeyboardInterrupt."""
+        """Block until a job has ended, and return its result. Raises what the job raised, and KeyboardInterrupt."""
         if not self._thread.ident:
             self._thread.start()
-        return self._call(self._wait(name)).pop()
+        return self._run_in_thread(self._wait(name)).pop()
 
     def close(self) -> None:
-        """Cancel what is still in flight, and wait until it has cleaned up."""
+        """Cancel the jobs that have not ended, and block until they have cleaned up and the thread has ended."""
         if self._thread.ident:
-            self._call(self._end())
+            self._run_in_thread(self._cancel_all())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
         self._loop.close()
 
-    def _call(self, coro: Coroutine[Any, Any, list[T]]) -> list[T]:
-        future: Future[list[T]] = asyncio.run_coroutine_threadsafe(coro, self._loop)
+    def _run_in_thread(self, coroutine: Coroutine[Any, Any, list[T]]) -> list[T]:
+        """Run a coroutine on the pool's loop, and block until it has ended; interrupted, cancel it."""
+        future: Future[list[T]] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -67,49 +80,54 @@ class JobPool(Generic[T]):
             raise
 
     async def _wait(self, name: str) -> list[T]:
+        """Begin the jobs that are due now, and return the result of the named one, in a list."""
         if name not in self._tasks:
-            for one in self._due(name):
-                self._beside += 1
-                self._tasks[one] = create_cell_task(self._run(one))
+            for due in self._take_due(name):
+                self._unfinished += 1
+                self._tasks[due] = create_cell_task(self._run(due))
         try:
             return await self._tasks[name]
         finally:
             del self._tasks[name]
 
-    def _due(self, name: str) -> list[str]:
-        """Return what may begin when a job is asked for: all, or the rest of its chunk; later, only itself."""
+    def _take_due(self, name: str) -> list[str]:
+        """Return the jobs to begin when one is asked for: all, or its chunk; if they have begun before, only this one again."""
         names, begun = list(self._jobs), self._begun
-        start = names.index(name) // self._most * self._most if self._chunks else 0
-        due = names[start : start + self._most] if self._chunks else names
+        start = names.index(name) // self._limit * self._limit if self._chunks else 0
+        due = names[start : start + self._limit] if self._chunks else names
         self._begun = begun | set(due)
-        return [one for one in due if one not in begun] or [name]
+        return [job for job in due if job not in begun] or [name]
 
     async def _run(self, name: str) -> list[T]:
-        """Return a job's result, in a list: asyncio takes the repr of a result, and that of a history is seconds long."""
+        """Run a job, and once more if needed; return its result in a list.
+
+        A list, since asyncio formats a task's result with `reprlib`, which cuts a list short and takes seconds for a history.
+        """
         try:
-            async with self._room:
-                result = await self._fly(name)
+            async with self._slots:
+                result = await self._run_once(name)
         finally:
-            async with self._alone:
-                self._beside -= 1
-                self._alone.notify_all()
+            async with self._rerun_lock:
+                self._unfinished -= 1
+                self._rerun_lock.notify_all()
         if not self._needs_rerun(result):
             return [result]
-        async with self._alone:  # held until it has ended: the next one waits
-            await self._alone.wait_for(lambda: not self._beside)
-            return [await self._fly(name)]
+        async with self._rerun_lock:  # held until this run has ended: another rerun waits
+            await self._rerun_lock.wait_for(lambda: not self._unfinished)
+            return [await self._run_once(name)]
 
-    async def _fly(self, name: str) -> T:
+    async def _run_once(self, name: str) -> T:
         self.running.add(name)
         try:
             return await self._jobs[name]()
         finally:
             self.running.discard(name)
 
-    async def _end(self) -> list[T]:
-        left = list(self._tasks.values())
-        for task in left:
+    async def _cancel_all(self) -> list[T]:
+        """Cancel all tasks and wait for them; return [], the type that `_run_in_thread` needs."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._loop.shutdown_default_executor()
         return []

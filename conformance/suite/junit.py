@@ -1,4 +1,4 @@
-"""What the JUnit file says: of each cell its name and what it takes to compare it, of the whole run the causes of its violations."""
+"""Adds to pytest's JUnit file: names and properties of the cells, by which runs can be compared, and the run's violations."""
 
 import hashlib
 from pathlib import Path, PurePosixPath
@@ -16,13 +16,13 @@ from conformance.scenarios.loader import SUFFIX
 from conformance.suite.run_directory import DIRECTORY
 
 _SCENARIO, _FILE, _CANDIDATE = "scenario", "file", "candidate"
-"""Properties of a test case by which its name, its class and its place are made."""
+"""Properties of a test case from which its name, class and file are made."""
 
 
-def properties(material: CellView) -> list[tuple[str, object]]:
-    """Return the properties of a cell's test case. `history-sha256` is that of the file of its history."""
-    header = material.header
-    found: list[tuple[str, object]] = [
+def cell_properties(view: CellView) -> list[tuple[str, object]]:
+    """Return the properties of a cell's test case; `history-sha256` is the hash of its history's file, if that exists."""
+    header = view.header
+    properties: list[tuple[str, object]] = [
         (_SCENARIO, header.nodeid.partition("::")[2].partition("::")[0]),
         ("axes", ",".join(f"{axis}={value}" for axis, value in header.axes.items())),
         (_CANDIDATE, header.candidate),
@@ -31,47 +31,47 @@ def properties(material: CellView) -> list[tuple[str, object]]:
         ("seed", header.seed),
         ("clock", header.clock),
     ]
-    found += [("requirement", requirement) for requirement in header.requirements]
-    if material.file is not None and material.file.exists():
-        found.append(("history-sha256", hashlib.sha256(material.file.read_bytes()).hexdigest()))
-    return found
+    properties += [("requirement", requirement) for requirement in header.requirements]
+    if view.file is not None and view.file.exists():
+        properties.append(("history-sha256", hashlib.sha256(view.file.read_bytes()).hexdigest()))
+    return properties
 
 
-class JUnitCauses:
-    """Completes the file before pytest writes it.
+class JUnitCompletion:
+    """A pytest plugin that completes the JUnit file before pytest writes it.
 
-    A test case is named by scenario, axes and candidate; its class is the scenario's file as the corpus has it, wherever that is
-    installed; file and line are given where the user has them. `candidate-version-NAME`, and `violation-1`, `violation-2` ...
-    (each violated row, and what may follow from it) are properties of the suite.
+    A test case is named by scenario, axes and candidate. Its class is the scenario's folder and file without the
+    path to them, which differs between installations; file and line are given only for a user's own scenarios. Properties of the whole suite are
+    `candidate-version-NAME`, and `violation-1`, `violation-2` ...: each violated requirement with what may follow from it.
     """
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Read the cells that have ended; pytest's own plugin writes the file after this."""
+        """Add the attributes and properties; pytest's own plugin writes the file after this."""
         xml: LogXML | None = session.config.stash.get(xml_key, None)
         directory: Path | None = session.config.stash.get(DIRECTORY, None)
         if xml is None or directory is None or not (directory / RUN_FILE).exists():
             return
         for reporter in xml.node_reporters_ordered:
-            case = reporter.to_xml()  # of a test that has ended this is one element, the same each time
-            said = {str(one.get("name")): str(one.get("value")) for one in case.iter("property")}
-            case.attrib.update(_attributes(said))
+            case = reporter.to_xml()  # for a test that has ended this returns the same element each time
+            properties_of_case = {str(item.get("name")): str(item.get("value")) for item in case.iter("property")}
+            case.attrib.update(_attributes(properties_of_case))
         for candidate in read_header(directory).candidates:
             xml.add_global_property(f"candidate-version-{candidate.name}", candidate.version)
         for number, cause in enumerate(find_root_causes(read_run_summary(directory).cells), 1):
             xml.add_global_property(f"violation-{number}", f"{cause.candidate}: {cause.sentence}")
 
 
-def _attributes(said: dict[str, str]) -> dict[str, str]:
-    """Return the attributes of a test case from its properties; none for what is no cell."""
-    if _SCENARIO not in said:
+def _attributes(properties: dict[str, str]) -> dict[str, str]:
+    """Return the attributes `name`, `classname`, `file` and `line` from a test case's properties; {} for another test."""
+    if _SCENARIO not in properties:
         return {}
-    file, _, line = said[_FILE].rpartition(":")
-    axes = f"[{said['axes']}]" if said["axes"] else ""
+    file, _, line = properties[_FILE].rpartition(":")
+    axes = f"[{properties['axes']}]" if properties["axes"] else ""
     *folders, name = PurePosixPath(file).parts
-    last = [folder for folder in folders if folder not in ("", "/", "..")][-1:]
-    named = {
-        "name": f"{said[_SCENARIO]}{axes} {said[_CANDIDATE]}",
-        "classname": ".".join((*last, name.removesuffix(SUFFIX))),
+    parent = [folder for folder in folders if folder not in ("", "/", "..")][-1:]
+    attributes = {
+        "name": f"{properties[_SCENARIO]}{axes} {properties[_CANDIDATE]}",
+        "classname": ".".join((*parent, name.removesuffix(SUFFIX))),
     }
-    return named | {"file": file, "line": line} if is_users_file(file) else named
+    return attributes | {"file": file, "line": line} if is_users_file(file) else attributes

@@ -1,5 +1,8 @@
-"""Shows how far a run is. At a terminal a status line below pytest's own lines, taken away before pytest writes and drawn
-after; elsewhere, in a log, a line of its own every so often."""
+"""Shows the progress of a run: at a terminal a status line below pytest's lines, in a log a line every 25 seconds.
+
+The status line is erased before pytest writes and drawn again afterwards: every hook in which pytest's reporter writes is
+wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock.
+"""
 
 import os
 import sys
@@ -25,7 +28,7 @@ from conformance.verdicts.outcome import OUTCOME_DISPLAY, OVER_CELLS
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """Where a run is. `running` has the name of each cell and since how many seconds (real time) it runs."""
+    """The progress of a run. `running` has the name of each cell that runs, and for how many seconds of real time it has."""
 
     planned: int
     ended: Mapping[Outcome, int]
@@ -33,12 +36,12 @@ class ProgressState:
 
     @property
     def waiting(self) -> int:
-        """Cells that have not begun."""
+        """The number of cells that have not begun."""
         return max(self.planned - sum(self.ended.values()) - len(self.running), 0)
 
 
 def status_line(state: ProgressState, width: int) -> str:
-    """Return the line, printable and at most `width` columns wide."""
+    """Return the status line, in printable characters and at most `width` columns wide: `✗ 1 ✓ 3  4 waiting  1 running: ...`."""
     ended = " ".join(
         f"{OUTCOME_DISPLAY[outcome].sign} {state.ended[outcome]}" for outcome in OVER_CELLS if state.ended.get(outcome)
     )
@@ -49,16 +52,19 @@ def status_line(state: ProgressState, width: int) -> str:
 
 
 _TICK = 1.0
-"""Seconds (real time) after which the line is drawn again when nothing has happened."""
+"""Seconds of real time after which the line is drawn again when nothing has happened."""
 
 
 LOG_INTERVAL = 25.0
-"""Real seconds between two lines of a log: with a busy machine's delays, at most 30."""
+"""Seconds of real time between two lines of a log; on a busy machine they are at most 30."""
 _LOG_WIDTH = 240
 
 
 class Progress:
-    """A plugin of pytest's: knows from its hooks what runs, and draws through a file of its own, beside all capture."""
+    """A pytest plugin that shows the status line; writes to a duplicate of stdout, which pytest does not capture.
+
+    `running_cells` returns the node ids of cells that run concurrently, which pytest has not come to yet.
+    """
 
     interval = _TICK
 
@@ -78,50 +84,50 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Learn how many cells there are."""
+        """Note the number of cells."""
         self._planned = max(self._planned, len(session.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        """Begin to show; xdist's controller comes here too, which collects nothing itself."""
+        """Start the thread that redraws; also in xdist's controller, which collects nothing itself."""
         self._ticker.start()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """Learn from a worker of xdist how many cells there are."""
+        """Note the number of cells, as a worker of xdist has collected them."""
         self._planned = len(ids)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, None, None]:
-        """A cell begins."""
-        with self._lock:  # the ticker goes through what these hold
+        """Note that a cell has begun."""
+        with self._lock:  # the thread iterates over these
             self._reached.add(nodeid)
             self._since.setdefault(nodeid, time.monotonic())
-        with self._aside():
+        with self._erased():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
-        """A phase of a cell ended; the call's is its outcome, and another's when it failed."""
+        """Count the outcome of a cell's call phase, and an error for another phase that failed."""
         outcome = outcome_of(report)
         if outcome is not None or report.failed:
             with self._lock:
                 self._ended[outcome or Outcome.ERROR] += 1
                 self._since.pop(report.nodeid, None)
-        with self._aside():
+        with self._erased():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> Generator[None, None, None]:
-        """A cell ended."""
+        """Note that a cell has ended."""
         with self._lock:
             self._since.pop(nodeid, None)
-        with self._aside():
+        with self._erased():
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Take the line away for good."""
+        """Stop the thread, erase the line and close the stream."""
         self._over.set()
         if self._ticker.is_alive():
             self._ticker.join()
@@ -134,12 +140,13 @@ class Progress:
             self._refresh()
 
     def _refresh(self) -> None:
-        """Show how far the run is now."""
-        with self._aside():
+        """Draw the progress of this moment."""
+        with self._erased():
             pass
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
+    def _erased(self) -> Iterator[None]:
+        """Erase the line, and draw it again after the block; the block runs under the lock."""
         with self._lock:
             self._clear()
             yield
@@ -164,12 +171,12 @@ class Progress:
             if name not in self._reached:
                 self._since.setdefault(name, now)
         for name in [name for name in self._since if name not in self._reached and name not in running_cells]:
-            del self._since[name]  # it has ended, and pytest has not come to it yet
+            del self._since[name]  # it has ended, but pytest has not reported it yet
         running = [(name.partition("::")[2] or name, now - since) for name, since in list(self._since.items())]
         return ProgressState(self._planned, self._ended, running)
 
     def _back(self) -> str:
-        """Return what brings the cursor back to where pytest left it in its line."""
+        """Return the escape sequence that moves the cursor to the column where pytest left it."""
         column = self._terminal._tw.width_of_current_line
         return f"\r\x1b[{column}C" if column else "\r"
 
@@ -180,10 +187,10 @@ class Progress:
 
 
 class ProgressLog(Progress):
-    """A line of its own every `LOG_INTERVAL`: how long the run takes by now, how many cells have begun and ended.
+    """A pytest plugin that writes a line every `LOG_INTERVAL`: the time so far, and how many cells have begun and ended.
 
-    pytest reports cells in their order, which hides those that ended after one that still runs: what has begun is counted
-    in the run's directory.
+    pytest reports cells in their order, which hides those that ended after one that still runs; so the cells that have begun
+    are counted by their files in the run's directory.
     """
 
     def __init__(
@@ -195,26 +202,26 @@ class ProgressLog(Progress):
         self._column = 0
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
+    def _erased(self) -> Iterator[None]:
         with self._lock:
             yield
 
     def _refresh(self) -> None:
         if not (self._directory / RUN_FILE).exists():
-            return  # nothing but tests in Python until now
+            return  # the run has not begun, or only Python tests have run so far
         with self._lock:
             begun = len(cell_files(self._directory))
             so_far = f"[{rounded_duration(int(time.monotonic() - self._began))}] {begun} of {self._planned or '?'} cells begun; reported: "
             column = self._terminal._tw.width_of_current_line
-            fresh = "\n" if column not in (0, self._column) else ""  # pytest does not know of the last line's end
+            fresh = "\n" if column not in (0, self._column) else ""  # pytest does not know that the last line has ended
             self._column = column
             self._write(f"{fresh}{so_far}{status_line(self._state(), _LOG_WIDTH - len(so_far))}\n")
 
 
 def show_progress(config: pytest.Config, running_cells: Callable[[], Collection[str]], directory: Path) -> None:
-    """Register what shows progress: a status line where it can be drawn, at a terminal with nobody else writing; lines of
-    a log elsewhere. None for a worker, or where pytest's reporter was taken away or told to be silent (`-qq`).
+    """Register the plugin that shows progress: at a terminal a status line (not with `-q` or `-s`), elsewhere a log.
 
+    Nothing is registered for a worker of xdist, if no test is run, without pytest's reporter, or with `-qq`.
     `running_cells` returns the node ids of cells that run although pytest has not come to them yet; `directory` is the run's.
     """
     terminal = config.pluginmanager.get_plugin("terminalreporter")

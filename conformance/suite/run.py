@@ -1,6 +1,4 @@
-"""The run: one invocation, its directory, and what is told about it while it goes on and at its end. The JUnit file
-gets the causes of its violations.
-"""
+"""The run: one invocation of pytest with cells. Writes its header and footer, executes its cells, and prints its summary."""
 
 import os
 import shlex
@@ -49,7 +47,7 @@ from conformance.verdicts import Outcome, Reason, Verdict
 
 @dataclass(frozen=True, slots=True)
 class CollectedCell:
-    """A cell as it was collected: what it is called in the run, in which file it stands, and who plays it."""
+    """A cell that was collected: its node id, its scenario file, and the candidates that take the servers' places."""
 
     nodeid: str
     file: Path
@@ -59,34 +57,34 @@ class CollectedCell:
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
-    """A cell's result, what the baseline makes of it, and the whole of what reports show."""
+    """A cell's result, compared with the baseline, and the view of it that reports show."""
 
     result: CellResult
-    reading: BaselineResult
-    material: CellView
+    compared: BaselineResult
+    view: CellView
 
     @property
     def remark(self) -> str:
-        """What the baseline has against the cell, or ''."""
-        return self.reading.text if not self.reading.known else ""
+        """The baseline's complaint about the cell (a stale entry), or ''."""
+        return self.compared.text if not self.compared.known else ""
 
     @property
     def text(self) -> str:
-        """What the terminal shows: the baseline's complaint first, where there is one."""
-        return "\n\n".join(part for part in (self.remark, failure_text(self.material)) if part)
+        """The text for the terminal: the baseline's complaint, if any, and the failure."""
+        return "\n\n".join(part for part in (self.remark, failure_text(self.view)) if part)
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """A cell that was run and judged, and what the baseline makes of it."""
+class _ExecutedCell:
+    """A cell that was run and judged, compared with the baseline."""
 
     header: CellHeader
     result: CellResult
-    reading: BaselineResult
+    compared: BaselineResult
 
 
 class PytestRun:
-    """One invocation as one process sees it: the only one, or one of xdist's workers."""
+    """One invocation in one process: the only one, or a worker of xdist."""
 
     def __init__(self, directory: Path, options: Options, header: RunHeader, *, worker: bool) -> None:
         self.directory = directory
@@ -94,15 +92,17 @@ class PytestRun:
         self._header = header
         self._worker = worker
         self._began = time.monotonic()
-        self._baselines = _baselines(options)
-        self._pool: JobPool[_Done] | None = None
+        self._baselines = _read_baselines(options)
+        self._pool: JobPool[_ExecutedCell] | None = None
 
     @classmethod
     def begin(
         cls, config: pytest.Config, options: Options, cells: Sequence[CollectedCell], *, filtered: bool
     ) -> "PytestRun":
-        """Write the header (the first worker does) and return the run; `filtered` says that these are not all cells of
-        the corpus. Raises pytest.UsageError."""
+        """Write the run's header, unless another worker has, and return the run.
+
+        `filtered`: the cells are not all of the corpus. Raises pytest.UsageError; exits pytest if the header cannot be written.
+        """
         directory = config.stash[DIRECTORY]
         header = RunHeader(
             run=directory.name,
@@ -122,96 +122,101 @@ class PytestRun:
             cells_planned=len(cells),
         )
         try:
-            held = begin_run(directory, header)
+            written = begin_run(directory, header)
         except RunDirectoryError as error:
             raise pytest.UsageError(str(error)) from error
         except OSError as error:
             pytest.exit(describe_harness_error(error), pytest.ExitCode.INTERNAL_ERROR)
         if (results := allure_results(config)) is not None:
-            allure_content.write_static(results, held, os.environ)
-        run = cls(directory, options, held, worker=is_worker(config))
-        run.plan(cells)
+            allure_content.write_static(results, written, os.environ)
+        run = cls(directory, options, written, worker=is_worker(config))
+        run.prepare_pool(cells)
         return run
 
-    def plan(self, cells: Sequence[CollectedCell]) -> None:
-        """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
-        most = self._options.cells
-        if most > 1 and not CLOCKS[self._options.settings.clock].jumps:
-            jobs = [(one.nodeid, partial(self._run, one, SHARED_LOOP)) for one in cells]
-            self._pool = JobPool(jobs, most, chunks=self._worker, needs_rerun=self._needs_rerun)
+    def prepare_pool(self, cells: Sequence[CollectedCell]) -> None:
+        """Have several cells run at a time if the options ask for it; with a clock that jumps, cells run one by one."""
+        limit = self._options.cells
+        if limit > 1 and not CLOCKS[self._options.settings.clock].jumps:
+            jobs = [(collected.nodeid, partial(self._run, collected, SHARED_LOOP)) for collected in cells]
+            self._pool = JobPool(jobs, limit, chunks=self._worker, needs_rerun=self._needs_rerun)
 
     @property
     def running_cells(self) -> tuple[str, ...]:
-        """The node ids of the cells that are in flight beside each other."""
+        """The node ids of the cells that run now, () if cells run one by one."""
         return tuple(self._pool.running) if self._pool is not None else ()
 
-    def execute(self, one: CollectedCell) -> CellReport:
-        """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
-        done = self._pool.result(one.nodeid) if self._pool is not None else run_without_loop(self._run(one, OWN_LOOP))
-        result, reading = done.result, done.reading
-        material = CellView(
+    def execute(self, collected: CollectedCell) -> CellReport:
+        """Run and judge a cell (or block until the pool has), and return it with its comparison and its view for reports."""
+        done = (
+            self._pool.result(collected.nodeid)
+            if self._pool is not None
+            else run_without_loop(self._run(collected, OWN_LOOP))
+        )
+        result, compared = done.result, done.compared
+        view = CellView(
             header=done.header,
             events=result.events,
             verdicts=result.verdicts,
             file=result.file,
-            source=one.file.read_text("utf-8").splitlines(),
+            source=collected.file.read_text("utf-8").splitlines(),
             logs=result.logs,
-            known=reading.text if reading.known else "",
+            known=compared.text if compared.known else "",
         )
-        return CellReport(result, reading, material)
+        return CellReport(result, compared, view)
 
-    async def _run(self, one: CollectedCell, cell_loop: CellLoop) -> _Done:
-        readings: list[BaselineResult] = []
+    async def _run(self, collected: CollectedCell, cell_loop: CellLoop) -> _ExecutedCell:
+        """Run, judge and compare a cell."""
+        compared: list[BaselineResult] = []
 
-        def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
-            readings.append(self._read(one, outcome, verdicts))
-            return readings[-1].text if readings[-1].known else ""
+        def find_known_failure(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
+            compared.append(self._compare(collected, outcome, verdicts))
+            return compared[-1].text if compared[-1].known else ""
 
-        header = self._cell_header(one)
+        header = self._cell_header(collected)
         result = await execute(
-            one.cell,
-            one.assignment,
+            collected.cell,
+            collected.assignment,
             self._options.settings,
             header,
             self.directory,
             cell_loop=cell_loop,
-            find_known_failure=known,
+            find_known_failure=find_known_failure,
         )
-        return _Done(header, result, readings[-1])
+        return _ExecutedCell(header, result, compared[-1])
 
-    def _needs_rerun(self, done: _Done) -> bool:
-        """Whether a cell has to be run once more, without others beside it: it could not be judged, or not be held against
-        the baseline, since the harness was late, as it may be when others take its time. What came of it is put aside."""
+    def _needs_rerun(self, done: _ExecutedCell) -> bool:
+        """Return whether a cell has to be run again alone, and move its files aside if so.
+
+        That is so if it is inconclusive because the harness was late: other cells may have taken its processor time.
+        """
         late = any(verdict.reason is Reason.LATE for verdict in done.result.verdicts)
-        spoilt = done.reading.outcome is Outcome.INCONCLUSIVE and late
-        if spoilt:
+        rerun = done.compared.outcome is Outcome.INCONCLUSIVE and late
+        if rerun:
             move_first_attempt(self.directory, done.header.nodeid)
-        return spoilt
+        return rerun
 
-    def _read(self, one: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> BaselineResult:
-        baseline = self._baselines.get(one.assignment.identity)
-        return BaselineResult(outcome=outcome) if baseline is None else self._hold(baseline, one, outcome, verdicts)
-
-    def _hold(
-        self, baseline: Baseline, one: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]
-    ) -> BaselineResult:
+    def _compare(self, collected: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> BaselineResult:
+        """Return a cell's outcome, compared with the baseline of its candidate if there is collected."""
+        baseline = self._baselines.get(collected.assignment.identity)
+        if baseline is None:
+            return BaselineResult(outcome=outcome)
         fail = self._options.new_cells == "fail"
-        return compare_with_baseline(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
+        return compare_with_baseline(baseline, collected.cell, outcome, verdicts, new_cells_fail=fail)
 
-    def _cell_header(self, one: CollectedCell) -> CellHeader:
-        repeat = self.repeat(one.nodeid, one.assignment, one.file)
+    def _cell_header(self, collected: CollectedCell) -> CellHeader:
+        repeat = self.rerun_command(collected.nodeid, collected.assignment, collected.file)
         return cell_header(
-            one.cell,
-            one.assignment,
+            collected.cell,
+            collected.assignment,
             self._options.settings,
             run=self._header.run,
-            nodeid=one.nodeid,
+            nodeid=collected.nodeid,
             environment_sha256=self._header.environment_sha256,
             repeat=repeat,
         )
 
-    def repeat(self, nodeid: str, assignment: Assignment, file: Path) -> str:
-        """Return the command that runs this one cell again, exactly, from the directory that this one was run in."""
+    def rerun_command(self, nodeid: str, assignment: Assignment, file: Path) -> str:
+        """Return the command that runs one cell again with the same options and seed, from the present directory."""
         settings = self._options.settings
         place = os.path.relpath(file) + "::" + nodeid.partition("::")[2]
         word = self._options.words[self._options.assignments.index(assignment)]
@@ -229,45 +234,49 @@ class PytestRun:
         return shlex.join([*words, "--seed", str(settings.seed)])
 
     def finish(self, *, interrupted: bool) -> None:
-        """End what is still in flight and write the footer; of xdist's processes the controller does."""
+        """Cancel the cells that still run, and write the footer; in xdist the controller writes it, not a worker."""
         if self._pool is not None:
             self._pool.close()
         if not self._worker:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
 
 
-def summarise(
+def print_summary(
     directory: Path, terminal: pytest.TerminalReporter, results: Path | None, baselines: Sequence[str] = ()
 ) -> None:
-    """Print what could not be judged, the matrix, and where everything is; draft baselines where they are to be."""
+    """Print the inconclusive cells, the matrix of outcomes, and the paths of what was written; write drafts of baselines.
+
+    `results` is the directory of Allure's results, None without Allure. `baselines` are the values of `--baseline`.
+    """
     for report in terminal.getreports("inconclusive"):
         terminal.write_sep("_", "inconclusive")
         terminal.write_line(report.longreprtext)
     terminal.write_sep("=", "conformance")
-    book = read_run_summary(directory, corpus=paths.corpus())
-    terminal.write(terminal_summary(book, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
-    for line in report_to_github(book, os.environ):
+    run_summary = read_run_summary(directory, corpus=paths.corpus())
+    terminal.write(terminal_summary(run_summary, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
+    for line in report_to_github(run_summary, os.environ):
         terminal.write_line(line)
     terminal.write_line(f"run        {directory}")
-    for line in _new_failures(book):
+    for line in _new_failures(run_summary):
         terminal.write_line(line)
     for path in write_drafts(directory, read_baselines(baselines)) if WRITE in baselines else ():
         terminal.write_line(f"baseline   {path}")
     if results is not None:
-        allure_content.write_categories(results, find_root_causes(book.cells))
+        allure_content.write_categories(results, find_root_causes(run_summary.cells))
         terminal.write_line(f"allure     {results}")
     terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
 
 
-def _new_failures(book: RunSummary) -> Iterator[str]:
-    """Yield what failed in cells that a baseline does not list: `new since 0.1.0: 4 cells fail`, and their ids."""
-    news = [cell for cell in book.cells if cell.known.startswith(NEW_CELL)]
-    for since, count in Counter(cell.known for cell in news).items():
+def _new_failures(run_summary: RunSummary) -> Iterator[str]:
+    """Yield lines about failures in cells that a baseline does not list: `new since 0.1.0: 4 cells fail`, and the cells."""
+    new = [cell for cell in run_summary.cells if cell.known.startswith(NEW_CELL)]
+    for since, count in Counter(cell.known for cell in new).items():
         yield f"{since}: {count} cell{'s' if count > 1 else ''} fail{'' if count > 1 else 's'}"
-    yield from (f"  {cell.name}  {cell.header.candidate}" for cell in news)
+    yield from (f"  {cell.name}  {cell.header.candidate}" for cell in new)
 
 
-def _baselines(options: Options) -> dict[str, Baseline]:
+def _read_baselines(options: Options) -> dict[str, Baseline]:
+    """Return the baselines that `--baseline` names, by candidate. Raises pytest.UsageError."""
     try:
         return read_baselines(options.baselines)
     except BaselineError as error:
@@ -275,4 +284,4 @@ def _baselines(options: Options) -> dict[str, Baseline]:
 
 
 RUN = pytest.StashKey[PytestRun]()
-"""The run of this process; none where no cell was collected, and in xdist's controller."""
+"""The run of this process; absent if no cell was collected, and in xdist's controller."""

@@ -1,4 +1,4 @@
-"""Where a run is written: chosen once, by the process that was started, and handed to xdist's workers."""
+"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers."""
 
 import errno
 import fcntl
@@ -16,18 +16,18 @@ from conformance.shortage import shortage_of
 from conformance.suite.options import Options
 
 REPORTS = Path("reports")
-"""Where a run without --run-dir gets its folder, in the directory that pytest was started in."""
+"""The folder, below the directory in which pytest was started, that gets the directory of a run without --run-dir."""
 WORKER_KEY = "conformance_run_dir"
 ARGUMENTS_KEY = "conformance_arguments"
-"""A worker gets the words of the command line only, and not the corpus that stands for no path at all."""
+"""Key of the paths to collect: a worker gets the command line only, without the corpus that replaces a missing path."""
 ALLURE_KEY = "conformance_allure_results"
-"""A worker does not get options that the controller set itself: the default place of Allure's results is one."""
+"""Key of the directory of Allure's results: a worker does not get options that the controller has set itself."""
 
 LOCKED = pytest.StashKey[int]()
-"""The descriptor by which the directory is locked."""
+"""The descriptor of the directory, which holds the lock."""
 DIRECTORY = pytest.StashKey[Path]()
 ALLURE_BY_DEFAULT = pytest.StashKey[bool]()
-"""Set by `conformance run`: Allure's results go into the run's directory when nothing else was asked for."""
+"""Set by `conformance run`: without `--alluredir`, Allure's results go into the run's directory."""
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -36,24 +36,28 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def runs_nothing(config: pytest.Config) -> bool:
-    """Whether pytest was asked to show something and to run no test."""
+    """Whether pytest was started only to show something, such as with `--collect-only`."""
     option = config.option
     shows = ("collectonly", "showfixtures", "show_fixtures_per_test", "markers", "setuponly", "setupplan", "cacheshow")
     return any(getattr(option, name, None) for name in shows)
 
 
-def prepare(config: pytest.Config, options: Options) -> None:
-    """Choose the run's directory; nothing is made yet. Raises pytest.UsageError when it holds a run already."""
+def prepare_run_directory(config: pytest.Config, options: Options) -> None:
+    """Choose, create, lock and empty the run's directory; a worker takes the one that the controller has passed to it.
+
+    Only chosen if nothing is run. Raises pytest.UsageError if it is locked, or holds a run (without --fresh) or other files;
+    exits pytest if it cannot be written.
+    """
     if is_worker(config):
-        handed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it
-        config.stash[DIRECTORY] = Path(handed[WORKER_KEY])
-        config.args[:] = handed[ARGUMENTS_KEY]
-        config.option.allure_report_dir = handed[ALLURE_KEY]
+        passed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it
+        config.stash[DIRECTORY] = Path(passed[WORKER_KEY])
+        config.args[:] = passed[ARGUMENTS_KEY]
+        config.option.allure_report_dir = passed[ALLURE_KEY]
         return
     config.stash[DIRECTORY] = directory = choose_run_directory(config.invocation_params.dir, options)
     if runs_nothing(config):
         return
-    if why := _unwritable(directory):
+    if why := _unwritable_reason(directory):
         pytest.exit(f"--run-dir {directory}: {why}", pytest.ExitCode.INTERNAL_ERROR)
     _lock(config, directory)
     if holds_run(directory) and not options.fresh:
@@ -69,9 +73,10 @@ def prepare(config: pytest.Config, options: Options) -> None:
 
 
 def _lock(config: pytest.Config, directory: Path) -> None:
-    """Take the run's directory for this process, until it ends or `tidy` is called: two runs would mix their cells.
+    """Create and lock the run's directory until this process ends or `release_run_directory` is called.
 
-    A place that cannot be made, or has no locks, is told by whoever writes there first. Raises pytest.UsageError.
+    Two runs would mix their cells. Raises pytest.UsageError if another process has the lock. A directory that cannot be
+    created is left for the first write to report; a file system without locks is accepted.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -82,7 +87,7 @@ def _lock(config: pytest.Config, directory: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        del config.stash[DIRECTORY]  # it is not ours to tidy
+        del config.stash[DIRECTORY]  # so that it is not removed: it belongs to the other run
         raise pytest.UsageError(
             f"--run-dir {directory}: another run writes there; wait for its end, or take another directory"
         ) from None
@@ -91,37 +96,37 @@ def _lock(config: pytest.Config, directory: Path) -> None:
             raise
 
 
-def hand_to_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    """Write into a worker's input where the run and Allure's results are, and what is run; `prepare` reads it there."""
+def pass_to_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
+    """Put the directories of the run and of Allure's results, and the paths to collect, into the input of an xdist worker."""
     results = allure_results(config)
     worker_input[WORKER_KEY] = str(config.stash[DIRECTORY])
     worker_input[ARGUMENTS_KEY] = list(config.args)
     worker_input[ALLURE_KEY] = None if results is None else str(results)
 
 
-def _unwritable(directory: Path) -> str:
-    """Return why nothing can be written to a directory that need not be there yet; '' when it can."""
-    place = next(path for path in (directory, *directory.parents) if path.exists())
-    if not place.is_dir():
-        return f"{place} is not a directory"
+def _unwritable_reason(directory: Path) -> str:
+    """Return why a directory, which need not exist, cannot be created or written to; '' if it can. Writes a probe."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    if not existing.is_dir():
+        return f"{existing} is not a directory"
     try:
-        descriptor, probe = tempfile.mkstemp(prefix=".conformance-", dir=place)
+        descriptor, probe = tempfile.mkstemp(prefix=".conformance-", dir=existing)
     except OSError as error:
-        return f"{place}: {shortage_of(error) or error.strerror}"
+        return f"{existing}: {shortage_of(error) or error.strerror}"
     os.close(descriptor)
     Path(probe).unlink()
     return ""
 
 
 def choose_run_directory(start: Path, options: Options) -> Path:
-    """Return --run-dir, or `reports/<UTC stamp>-<seed>`, with a number where that is taken."""
+    """Return --run-dir, else a new `reports/<UTC time>-<seed>` (see `timestamped_run_directory`); does not create it."""
     if options.run_dir is not None:
         return (start / options.run_dir).absolute()
     return timestamped_run_directory(start, options.settings.seed)
 
 
 def timestamped_run_directory(start: Path, seed: int = 1) -> Path:
-    """Return `reports/<UTC stamp>-<seed>` below a directory, with a number where that is taken."""
+    """Return `reports/<UTC time>-<seed>` below a directory, with `-2`, `-3` ... appended if it exists; does not create it."""
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}"
     first = start / REPORTS / name
     number = 2
@@ -133,13 +138,13 @@ def timestamped_run_directory(start: Path, seed: int = 1) -> Path:
 
 
 def allure_results(config: pytest.Config) -> Path | None:
-    """Return where Allure's results go, or None when nobody asked for them."""
+    """Return the directory of Allure's results, None without `--alluredir`."""
     word = config.getoption("allure_report_dir", None)
     return Path(word).absolute() if word else None
 
 
-def tidy(config: pytest.Config) -> None:
-    """Let go of the directory, and remove the folders that were made for a run that never began."""
+def release_run_directory(config: pytest.Config) -> None:
+    """Release the lock, and remove the empty folders that were created for a run that never began."""
     if (handle := config.stash.get(LOCKED, None)) is not None:
         os.close(handle)
         del config.stash[LOCKED]

@@ -63,7 +63,7 @@ def test_cells_are_in_flight_together_only_by_clocks_that_nobody_moves(tmp_path:
     settings = SimpleNamespace(clock=clock)
     options: Any = SimpleNamespace(cells=8, settings=settings, baselines=(), casts=())
     run = PytestRun(tmp_path, options, SimpleNamespace(), worker=False)  # type: ignore[arg-type]
-    run.plan([])
+    run.prepare_pool([])
     assert (run._pool is not None) is together
     if run._pool is not None:
         run._pool.close()
@@ -164,6 +164,6 @@ def test_what_a_cell_leaves_behind_is_told_of_that_cell_and_spares_the_others():
 
 def test_xdist_is_told_to_keep_a_chunk_together():
     scheduling = ChunkScheduling.__new__(ChunkScheduling)
-    scheduling._cells, scheduling._places = 2, {}
+    scheduling._cells, scheduling._positions = 2, {}
     scheduling.__dict__["collection"] = NAMES
     assert [scheduling._split_scope(name) for name in NAMES] == ["cells 0", "cells 0", "cells 1", "cells 1", "cells 2"]
