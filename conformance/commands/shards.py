@@ -127,7 +127,7 @@ def combined_exit_code(codes: set[int]) -> int:
 
 
 def _prepare_run_directory(options: ClusterOptions) -> None:
-    """Create the parents of the run directory. An old run is deleted with `--fresh`, else it is a RunDirectoryError."""
+    """Create the parents of the run directory. Deletes an old run with `--fresh`; raises RunDirectoryError without."""
     if (options.run_dir / RUN_FILE).exists():
         if not options.fresh:
             raise RunDirectoryError(

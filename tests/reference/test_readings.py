@@ -16,14 +16,16 @@ from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
 from conformance.judge.incremental import IncrementalJudge
 from conformance.reference.components import ComponentSets
 from conformance.reference.defects.catalogue import DEFECTS, apply_by_name
+from conformance.reference.host import Host
 from conformance.reference.readings.reading import EVERY, READINGS, reading
-from conformance.reference.receive.verbs import ShadowVerbs
+from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, SessionState, ShadowVerbs
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
 from tests.docs.pages import ROOT
+from tests.reference.furnished import HandClock, live
 
 
 def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
@@ -52,6 +54,24 @@ def test_all_at_once_is_every_one():
     for one in READINGS.values():
         for name, mixin in one.classes.items():
             assert issubclass(classes.class_in(name), mixin), one.name
+
+
+@pytest.mark.parametrize(
+    ("name", "repeated"), [("checks-the-order-first", OUT_OF_ORDER), ("checks-arguments-first", MALFORMED)]
+)
+def test_a_repeated_request_with_malformed_arguments(tmp_path: Path, name: str, repeated: str):
+    verbs_class = apply_by_name(ComponentSets(), name).class_in("verbs")
+
+    async def life(host: Host, clock: HandClock) -> None:
+        state = SessionState("transport")
+        state.greeted, state.peer = True, host.config.peers[0]
+        verbs = verbs_class(host, state)
+        (first,) = await verbs.dispatch("XSHADOWREQUEST", [state.peer.name, "a-database"])
+        assert first.startswith("250 ")
+        assert await verbs.dispatch("XSHADOWREQUEST", [state.peer.name]) == [repeated]
+        assert await verbs.dispatch("XQDISCARD", [state.peer.name]) == [MALFORMED]
+
+    live(tmp_path, life)
 
 
 def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: Path):

@@ -51,10 +51,10 @@ IDLE_SESSION_S = 20.0
 class _OpenSessionQueue(RemoteQueue):
     """A queue whose sessions wait IDLE_SESSION_S for the next message, unless the queue is paused."""
 
-    def __init__(self, host: Host, hop: NextHop, settle: RecordOutcome) -> None:
-        self._news = asyncio.Event()
-        self._waiting = 0
-        super().__init__(host, hop, settle)
+    def __init__(self, host: Host, hop: NextHop, record_outcome: RecordOutcome) -> None:
+        self._wake_up = asyncio.Event()
+        self._waiting_sessions = 0
+        super().__init__(host, hop, record_outcome)
 
     @property
     def paused(self) -> bool:
@@ -63,30 +63,29 @@ class _OpenSessionQueue(RemoteQueue):
 
     @paused.setter
     def paused(self, paused: bool) -> None:
-        """Whether no new attempt begins. Setting it ends the sessions that wait."""
         self._paused = paused
-        self._news.set()
+        self._wake_up.set()
 
     def add(self, attempt: DeliveryAttempt) -> None:
         """Give an attempt to a session that waits for one, or open a session for it."""
-        if self._waiting > len(self.waiting) and not self.paused:
+        if self._waiting_sessions > len(self.waiting) and not self.paused:
             self.waiting.append(attempt)
-            self._news.set()
+            self._wake_up.set()
         else:
             super().add(attempt)
 
     async def next_in_session(self) -> DeliveryAttempt | None:
         """Return the next attempt for an open session; waits up to IDLE_SESSION_S for it."""
-        self._waiting += 1
+        self._waiting_sessions += 1
         try:
             async with asyncio.timeout(IDLE_SESSION_S):
                 while (attempt := self.pop()) is None and not self.paused:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._wake_up.clear()
+                    await self._wake_up.wait()
         except TimeoutError:
             return self.pop()
         finally:
-            self._waiting -= 1
+            self._waiting_sessions -= 1
         return attempt
 
 

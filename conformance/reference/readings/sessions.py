@@ -12,6 +12,7 @@ from conformance.reference.receive.verbs import (
     MALFORMED,
     NOT_OFFERED,
     OUT_OF_ORDER,
+    SHADOW_ID,
     ListenerName,
     ShadowVerbs,
 )
@@ -49,11 +50,14 @@ class ChecksTheOrderFirst(ShadowVerbs):
     """Answers a second request in one session, and one inside a transaction, with 503 whatever its arguments are."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return 503 for a command out of order whose arguments are also malformed, and the usual refusal or None
-        otherwise."""
+        """Return 503 for a repeated request, and for a command in a transaction, also where its arguments are malformed.
+
+        Otherwise the usual refusal, or None.
+        """
         refused = super().refusal(words, second)
-        late = self.session_state.in_transaction
-        return OUT_OF_ORDER if refused == MALFORMED and late else refused
+        repeated = second is SHADOW_ID and self.client_identity is not None
+        out_of_order = repeated or self.session_state.in_transaction
+        return OUT_OF_ORDER if refused == MALFORMED and out_of_order else refused
 
 
 @reading("knows-no-xshadow-parameter", allowed_by="ruling 33", slots=VERBS_SLOTS)

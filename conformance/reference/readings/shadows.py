@@ -151,7 +151,7 @@ class CountsOwnSessionsOnly(ShadowRedundancyManager):
     """Takes only sessions that it opened itself for contact with a primary."""
 
     def record_query_from(self, server: str) -> None:
-        """Record that a server answers, which is no contact with it."""
+        """Record that the server answers. Its query does not count as contact with a primary."""
         self.host.choice.record_answer(server)
 
 
