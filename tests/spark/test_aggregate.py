@@ -126,21 +126,21 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, AggregationRes
 def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it is one part: an exchange would be there only because Spark thinks that it is large."""
     plans: dict[str, str] = {}
-    kept, asked = partitioning.Partitioning.cached, aggregation._asked
+    cached, query = partitioning.Partitioning.cached, aggregation._query
 
     def plan(rows: DataFrame) -> str:
         return str(rows._jdf.queryExecution().executedPlan().toString())
 
     def keep(self: partitioning.Partitioning, rows: DataFrame) -> DataFrame:
         plans[f"view {len(plans)}"] = plan(rows)
-        return kept(self, rows)
+        return cached(self, rows)
 
     def ask(session: SparkSession, table: Table) -> Any:
         plans[table.name] = plan(session.sql(table.query))
-        return asked(session, table)
+        return query(session, table)
 
-    monkeypatch.setattr(partitioning.Partitioning, "kept", keep)
-    monkeypatch.setattr(aggregation, "_asked", ask)
+    monkeypatch.setattr(partitioning.Partitioning, "cached", keep)
+    monkeypatch.setattr(aggregation, "_query", ask)
     aggregate([runs / "planted"], tmp_path / "out", conf={"spark.sql.maxPlanStringLength": "1000000"})
     assert len(plans) == len(CACHED_VIEWS) + len(VIEWS_CACHED_WHEN_SMALL) + len(PER_RUN_TABLES) + len(CROSS_RUN_TABLES)
     moved = {name: text.count("Exchange hashpartitioning") for name, text in plans.items()}
