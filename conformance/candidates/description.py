@@ -182,12 +182,12 @@ def read_description(path: Path) -> Candidate:
     Raises CandidateError with a line `path:line:column: message` for each problem.
     """
     report = ProblemReport(str(path))
-    node = read_full_yaml(path, report, most=MAX_DESCRIPTION_OCTETS)
+    node = read_full_yaml(path, report, max_octets=MAX_DESCRIPTION_OCTETS)
     like = node.get("like") if node is not None else None
     # A `like` that is not a file name is left to the schema to report.
     if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(FILE_NAME, like.value):
         beside = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
-        other = read_full_yaml(Path(beside.path), beside, most=MAX_DESCRIPTION_OCTETS)
+        other = read_full_yaml(Path(beside.path), beside, max_octets=MAX_DESCRIPTION_OCTETS)
         report.take(beside.problems)
         if other is not None and (not other.entries or "like" in other.entries):
             report.add(like.mark, f"like: {like.value} must be a description without a 'like' of its own")

@@ -1,1 +1,1 @@
-"""The scenario language: models of a document, the loader with line numbers, expansion into cells."""
+"""The scenario language: parse YAML files with line numbers, check them, and expand each scenario's matrix into cells."""

@@ -1,4 +1,14 @@
-"""The cells that a document makes: it is checked whole, and each of its steps read at every point of the matrix."""
+"""Expand a scenario document into cells, and report everything that is wrong with it at any point of its matrix.
+
+1. The names in the document itself are checked: requirements, capabilities, invariants.
+2. The axes are read, and references to them checked; the matrix's points are enumerated without the excluded ones.
+3. At each point, and for each fault of the fault grid there, `${axis}` is substituted, the steps are parsed and their names
+   checked against the topology. A point without problems gives a cell.
+
+Points that do not differ in the axes of a step share its parsed form, and cells that name the same topology share that. Where
+the axes are wrong or the work would exceed a limit, only the first point is checked. A problem that occurs in several cells is
+reported once.
+"""
 
 import hashlib
 import json
@@ -37,7 +47,10 @@ from conformance.topology import Topology
 
 
 class CellExpander:
-    """A scenario's document and the cells that it makes."""
+    """Checks one scenario document, and expands it into cells.
+
+    `document` is None where its values are wrong: then its steps are checked, and there are no cells. `line` is that of its id.
+    """
 
     def __init__(
         self, path: Path, fixtures: Path, node: Node, document: Document | None, line: int, report: ProblemReport
@@ -52,50 +65,56 @@ class CellExpander:
         self._messages = fixture_names(fixtures / "messages")
         self._steps = node.get("steps") or Node(node.mark, ())
         self._points: tuple[Point, ...] = ()
-        self._used: dict[int, list[str]] = {}
-        self._read: dict[tuple[int, tuple[str, ...]], ParsedStep | None] = {}
-        self._worlds: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
-        self._own: dict[str, Node] = {}
-        self._cells: dict[tuple[GridSize, OwnTimers | None], tuple[Cell, ...]] = {}
+        self._axes_of_step: dict[int, list[str]] = {}
+        self._parsed: dict[tuple[int, tuple[str, ...]], ParsedStep | None] = {}
+        self._topologies: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
+        self._placeholders: dict[str, Node] = {}
+        self._cells_by_size: dict[tuple[GridSize, OwnTimers | None], tuple[Cell, ...]] = {}
 
     def check(self) -> None:
-        """Report everything that is wrong with the document, at whatever point of its matrix."""
+        """Report everything that is wrong with the document and, with the smoke grid, at any point of its matrix."""
         self._check_names_of_document()
         before = len(self._report.problems)
         axes = read_axes(self._node.get("axes"), self._report)
         axes_are_good = len(self._report.problems) == before
         self._check_axes(axes)
-        at = matrix_points(axes, self._node.get("exclude"), self._report)
-        self._points = at if axes_are_good else at[:1]
+        all_points = matrix_points(axes, self._node.get("exclude"), self._report)
+        self._points = all_points if axes_are_good else all_points[:1]
         self._check_grid()
-        if not self._check_work():
+        if not self._check_size():
             self._points = self._points[:1]
-        self._cells["smoke", None] = self._make("smoke", None)
+        self._cells_by_size["smoke", None] = self._expand("smoke", None)
 
     def cells(self, size: GridSize, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
-        """Return the cells, with the fault grid in some size. Raises Problems for what only such a cell shows."""
-        key = (size, timers if self._leaves_timers else None)
-        if key not in self._cells:
-            self._cells[key] = self._make(*key)
+        """Return the cells with a fault grid of some size, cached.
+
+        `timers` are the candidate's own, used where the scenario has `timers: own`. Raises InvalidFile for problems that only
+        these cells have.
+        """
+        key = (size, timers if self._has_own_timers else None)
+        if key not in self._cells_by_size:
+            self._cells_by_size[key] = self._expand(*key)
             if problems := self._report.problems:
                 raise InvalidFile(problems)
-        return self._cells[key]
+        return self._cells_by_size[key]
 
     @property
-    def _leaves_timers(self) -> bool:
+    def _has_own_timers(self) -> bool:
+        """Whether the scenario has `timers: own`."""
         return self._document is not None and self._document.timers == "own"
 
-    def _make(self, size: GridSize, timers: OwnTimers | None) -> tuple[Cell, ...]:
-        self._own = placeholder_nodes(timers) if self._leaves_timers else {}
+    def _expand(self, size: GridSize, timers: OwnTimers | None) -> tuple[Cell, ...]:
+        """Return the cells of all points that have no problem."""
+        self._placeholders = placeholder_nodes(timers) if self._has_own_timers else {}
         faults = self._document.faults if self._document else None
         if faults is None:
-            laid: Iterable[tuple[Point, GridFault | None]] = ((point, None) for point in self._points)
+            points: Iterable[tuple[Point, GridFault | None]] = ((point, None) for point in self._points)
         else:
-            laid = fault_grid.points_with_faults(faults, self._points, size)
-        return tuple(cell for point, fault in laid if (cell := self._cell(point, fault)) is not None)
+            points = fault_grid.points_with_faults(faults, self._points, size)
+        return tuple(cell for point, fault in points if (cell := self._cell(point, fault)) is not None)
 
     def _check_names_of_document(self) -> None:
-        """Check the document's own names against the catalogue, the capabilities and the invariants."""
+        """Report unknown requirements, capabilities and invariants, and waived invariants without a reason."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:
@@ -108,14 +127,14 @@ class CellExpander:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")
 
     def _check_axes(self, axes: Mapping[str, tuple[Node, ...]]) -> None:
-        """Report axes that nobody uses, references to axes that are not there, and `${axis}` inside a text."""
+        """Report unused axes, references to unknown axes, and `${axis}` inside a longer text."""
         used: set[str] = set()
         for key in ("topology", "configure", "steps"):
             part = self._node.get(key)
             for reference, name in axis_references(part) if part else ():
                 used.add(name)
-                if name not in axes and not (self._leaves_timers and name in OWN_NAMES):
-                    known = (*axes, *OWN_NAMES) if self._leaves_timers else axes
+                if name not in axes and not (self._has_own_timers and name in OWN_NAMES):
+                    known = (*axes, *OWN_NAMES) if self._has_own_timers else axes
                     self._report.add(reference.mark, unknown_name("axis", name, known))
             for stray in partial_references(part) if part else ():
                 self._report.add(
@@ -131,7 +150,7 @@ class CellExpander:
             self._report.add(entry.key, f"the axis {name!r} is not used: no ${{{name}}} and no `when` names it")
 
     def _fault_axis(self) -> dict[str, tuple[Node, ...]]:
-        """Return the axis that a grid adds, with the values that a `when` may name."""
+        """Return the axis that a fault grid adds, with all its values; empty without a grid."""
         faults = self._document.faults if self._document else None
         if faults is None:
             return {}
@@ -139,7 +158,7 @@ class CellExpander:
         return {fault_grid.AXIS: tuple(Node(self._node.mark, name) for name in names)}
 
     def _check_grid(self) -> None:
-        """Report a grid that is too large, or one beside an axis of its name."""
+        """Report a fault grid with too many cells, or with an axis of the name that it adds."""
         values = self._fault_axis().get(fault_grid.AXIS)
         if values is None:
             return
@@ -151,8 +170,8 @@ class CellExpander:
         if (count := len(self._points) * len(values)) > MAX_CELLS:
             self._report.add(mark, f"{count} cells in the full grid; a scenario has at most {MAX_CELLS}")
 
-    def _check_work(self) -> bool:
-        """Report steps that are too many for so many cells; return whether they are not."""
+    def _check_size(self) -> bool:
+        """Return whether the steps of all cells are within the limit; report where they are not."""
         cells, values = len(self._points), self._steps.count()
         if cells * values <= MAX_VALUES:
             return True
@@ -163,17 +182,18 @@ class CellExpander:
         return False
 
     def _cell(self, point: Point, fault: GridFault | None) -> Cell | None:
-        world = self._world(point)
+        """Return the cell of a point, with a fault of the grid or without; None where the document has any problem."""
+        resolved = self._topology_at(point)
         document = self._document
         if document is not None and document.faults is not None:
             name = Node(self._node.mark, fault.name if fault else fault_grid.NONE)
             point = dict(sorted({**point, fault_grid.AXIS: name}.items()))
-        read = [self._step(n, item, point) for n, item in enumerate(self._steps.items, start=1)]
-        present = [step for step in read if step is not None]
-        if world is None:
+        parsed = [self._step(n, item, point) for n, item in enumerate(self._steps.items, start=1)]
+        present = [step for step in parsed if step is not None]
+        if resolved is None:
             return None
-        topology, known = world
-        names = KnownNames(known)
+        topology, names_of_kinds = resolved
+        names = KnownNames(names_of_kinds)
         check_fault_grid(self._node.get("faults"), names, self._report)
         check_names(present, names, self._report)
         self._check_generations(topology)
@@ -189,7 +209,7 @@ class CellExpander:
         return Cell(
             scenario=document.id,
             title=document.title,
-            path=self._told_path(),
+            path=self._shown_path(),
             line=self._line,
             axes={name: text for name, text in values.items() if implied.get(name) != text},
             implied={name: text for name, text in values.items() if implied.get(name) == text},
@@ -206,31 +226,39 @@ class CellExpander:
         )
 
     def _step(self, number: int, node: Node, point: Point) -> ParsedStep | None:
-        """Read a step at a point; points that differ in axes that it does not use share it."""
-        if number not in self._used:
-            named = chain(
+        """Return a step parsed at a point, shared by points that do not differ in the axes it uses; None where it does not exist.
+
+        `number` is its place among the steps, from 1.
+        """
+        if number not in self._axes_of_step:
+            axes = chain(
                 (name for _, name in axis_references(node)), *(when.entries for when in when_nodes_of_step(node))
             )
-            self._used[number] = sorted(set(named))
-        known = {**self._own, **point}
-        key = (number, tuple(f"{name}={axis_text(known[name].data())}" for name in self._used[number] if name in known))
-        if key not in self._read:
-            self._read[key] = parse_step(substitute_axes(node, known), str(number), point, self._report)
-        return self._read[key]
+            self._axes_of_step[number] = sorted(set(axes))
+        values = {**self._placeholders, **point}
+        key = (
+            number,
+            tuple(f"{name}={axis_text(values[name].data())}" for name in self._axes_of_step[number] if name in values),
+        )
+        if key not in self._parsed:
+            self._parsed[key] = parse_step(substitute_axes(node, values), str(number), point, self._report)
+        return self._parsed[key]
 
-    def _world(self, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:
-        written = self._node.get("topology")
-        if written is None:
+    def _topology_at(self, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:
+        """Return the topology at a point with the names in it by kind; None after reporting a problem."""
+        node = self._node.get("topology")
+        if node is None:
             return None
-        bound = substitute_axes(written, point)
+        bound = substitute_axes(node, point)
         key = json.dumps(bound.data(), sort_keys=True)
-        if key not in self._worlds:
-            topology = self._topology(bound)
-            known = names_of_topology(topology, self._catalogue.ids, self._messages) if topology else {}
-            self._worlds[key] = (topology, known) if topology else None
-        return self._worlds[key]
+        if key not in self._topologies:
+            topology = self._read_topology(bound)
+            names = names_of_topology(topology, self._catalogue.ids, self._messages) if topology else {}
+            self._topologies[key] = (topology, names) if topology else None
+        return self._topologies[key]
 
-    def _topology(self, node: Node) -> Topology | None:
+    def _read_topology(self, node: Node) -> Topology | None:
+        """Return the topology that a node is, or names; None after reporting a problem."""
         if node.entries:
             return read_topology(node, self._report)
         folder = self._fixtures / "topologies"
@@ -244,7 +272,7 @@ class CellExpander:
             return None
 
     def _check_generations(self, topology: Topology) -> None:
-        """Report a requirement that binds no server of the topology: nothing here could judge it."""
+        """Report requirements that bind no generation of the topology's servers, so that no cell could judge them."""
         generations = {server.generation for server in topology.servers}
         for item in (self._node.get("requirements") or self._node).items:
             row = self._catalogue.get(item.value) if isinstance(item.value, str) else None
@@ -254,17 +282,18 @@ class CellExpander:
                 )
 
     def _sha256(self, document: Document, topology: Topology, steps: Iterable[ParsedStep]) -> str:
-        """Return the hash of all that the suite brings: the document, its topology, the messages that it sends."""
+        """Return the hash of the document, its topology, and the templates of the messages that its steps send."""
         folder = self._fixtures / "messages"
         messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
-        told = [
+        parts = [
             document.model_dump_json(exclude=None if document.implied else {"implied"}),
             topology.model_dump_json(),
             json.dumps(messages, sort_keys=True),
         ]
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def _told_path(self) -> str:
+    def _shown_path(self) -> str:
+        """Return the scenario's path relative to the corpus; of a file elsewhere, its folder and name."""
         corpus = self._fixtures.parent / "scenarios"
         if self._path.is_relative_to(corpus):
             return self._path.relative_to(corpus).as_posix()
@@ -277,10 +306,11 @@ def _file_hash(path: Path) -> str:
 
 
 def _messages_of(steps: Iterable[ParsedStep]) -> Iterator[str]:
-    for read in steps:
-        action: Any = read.step.action if read.step else None
-        if read.verb in ("send", "submit") and action is not None:
+    """Yield the names of the templates that steps send, including steps inside blocks."""
+    for parsed in steps:
+        action: Any = parsed.step.action if parsed.step else None
+        if parsed.verb in ("send", "submit") and action is not None:
             yield action.message
-        if read.verb == "talk" and action is not None:
+        if parsed.verb == "talk" and action is not None:
             yield from (line.message for line in action.lines if line.message is not None)
-        yield from _messages_of(read.inner)
+        yield from _messages_of(parsed.inner)

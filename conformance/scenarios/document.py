@@ -1,4 +1,4 @@
-"""A scenario document as a whole, and the cell: one point of its matrix."""
+"""The models of a scenario document and of a cell, which is one point of a scenario's matrix."""
 
 from typing import Any, Literal
 
@@ -14,70 +14,78 @@ CAPABILITIES = (
     "relay", "dsn", "lmtp-delivery", "duplicate-detection", "shadow-2013", "shadow-2010", "delayed-acknowledgement",
     "safety-net", "journal", "inspect", "redirect", "resubmit",
 )  # fmt: skip
-"""What a candidate can claim (docs/node-contract.md)."""
+"""Capabilities that a candidate can claim (docs/node-contract.md)."""
 
 LACKS = ("queue", "routes", "alternatives")
-"""What a claim covers unless a description says in `lacks` that it does not (docs/node-contract.md)."""
+"""Abilities that every candidate has unless its description lists them in `lacks` (docs/node-contract.md)."""
 
 NEEDS = (*CAPABILITIES, "shadow", *LACKS)
-"""What a scenario can need; `shadow` is one of those of the generations, for the parameters of Exchange."""
+"""Words of `needs`; `shadow` is either of `shadow-2013` and `shadow-2010`, for scenarios about Exchange's parameters."""
+
+
+Timers = Literal["told", "own"]
+"""Whether the harness sets the retry timers of servers (`told`) or leaves those of the candidate (`own`)."""
 
 
 class FaultGrid(BaseModel):
-    """Where a grid of faults is laid: on one link, over these verbs."""
+    """The link and the places of a fault grid: the scenario is repeated with a fault at each of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    sender: PartyOrAny = Field(alias="from", description="who dials; `*` is anyone")
-    to: Party = Field(description="who is dialled")
+    sender: PartyOrAny = Field(alias="from", description="the party that connects; `*`: any")
+    to: Party = Field(description="the party that is connected to")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
     places: tuple[Place, ...] = Field(
-        (), description="where faults strike; default: every place of a mail transaction, from connect to dot"
+        (), description="where faults occur; default: every place of a mail transaction, from connect to dot"
     )
 
 
 class Document(BaseModel):
-    """A scenario as written, after its values were checked; steps stay raw until the axes have values."""
+    """A scenario as written, with checked values; its steps are parsed later, for each point of the matrix."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    id: Label = Field(description="what reports, baselines and links call it, for ever")
+    id: Label = Field(description="the stable name in reports, baselines and links")
     title: str = Field(min_length=10, max_length=160, description="a sentence that is true when it passes")
-    description: str = Field("", description="what is not obvious: what is held back, and who is caught by it")
-    requirements: tuple[str, ...] = Field(min_length=1, description="rows of the catalogue; the first is foremost")
+    description: str = Field(
+        "", description="what is not obvious: what is delayed or withheld, and which defects fail it"
+    )
+    requirements: tuple[str, ...] = Field(
+        min_length=1, description="rows of the catalogue; a failure is blamed on the first"
+    )
     needs: tuple[str, ...] = Field(
         (),
-        description="capabilities of the candidate; `shadow`: of either generation; `queue`: it keeps mail and tries again; "
+        description="capabilities that the candidate must have; `shadow`: of either generation; `queue`: it keeps mail and retries; "
         "`routes`: it chooses the next hop by recipient domain",
     )
-    topology: Any = Field(description="name of a topology of fixtures/topologies, or a whole one")
+    topology: Any = Field(description="name of a topology of fixtures/topologies, or a topology itself")
     axes: dict[Label, tuple[JsonValue, ...]] = Field({}, description="the matrix: names, each with a list of values")
     implied: dict[Label, JsonValue] = Field(
         {},
-        description="of axes that were added to a scenario: the value that is not part of a cell's id, since it is what the "
-        "scenario did before",
+        description="of axes that were added to a scenario: the value that cell ids leave out, since it is what the scenario "
+        "did before",
     )
-    exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
+    exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values without a cell")
     configure: dict[str, Parameter] = Field(
         {}, description="transport parameters of all servers from the start", json_schema_extra=editor_schema()
     )
-    timers: Literal["told", "own"] = Field(
+    timers: Timers = Field(
         "told",
-        description="own: servers are not told how often to try again and when to give up; `${own-given-up-by}` and its "
-        "like stand for what the candidate's description says of itself",
+        description="own: servers keep their own retry interval and queue lifetime, and `${own-given-up-by}` and the like "
+        "stand for what the candidate's description states",
     )
     unscaled: str = Field(
-        "", description="why a scaled clock cannot show it: what does not shrink with the times that servers are told"
+        "", description="why the scaled clock cannot run it: a time that does not shrink with the configured ones"
     )
     waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
     faults: FaultGrid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
-    drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")
-    tags: tuple[str, ...] = Field((), description="words to select by; `slow` and `docker` become marks")
+    drain: Duration = Field(6 * 3600, description="how long the drain at the end may last")
+    tags: tuple[str, ...] = Field((), description="words to select cells by; `slow` and `docker` become pytest marks")
     steps: tuple[Any, ...] = Field(min_length=1, description="what happens, in order")
 
 
 class Cell(BaseModel):
-    """One point of a scenario's matrix: everything that is needed to run and to judge it."""
+    """One point of a scenario's matrix, with everything that is needed to run and to judge it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -93,24 +101,24 @@ class Cell(BaseModel):
     waive: dict[str, str] = {}
     drain: float
     steps: tuple[Step, ...]
-    sha256: str = Field(description="of the scenario's text, its topology's and its messages': what the suite was")
+    sha256: str = Field(description="hash of the scenario, its topology and its messages")
     tags: tuple[str, ...] = ()
-    timers: Literal["told", "own"] = "told"
+    timers: Timers = "told"
     unscaled: str = ""
 
     @property
     def id(self) -> str:
-        """`scenario[axis=value,...]`, stable for ever."""
+        """The stable id `scenario[axis=value,...]`, without implied axes."""
         axes = ",".join(f"{name}={value}" for name, value in self.axes.items())
         return f"{self.scenario}[{axes}]" if axes else self.scenario
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
-        """All steps, those inside blocks too."""
+        """All steps in order, including those inside blocks."""
         return tuple(flattened(self.steps))
 
     @property
     def judged_requirements(self) -> frozenset[str]:
-        """Every requirement that the cell judges: its scenario's, and those of single expectations."""
+        """The requirements of the scenario and of its single expectations."""
         expected = (step.action.expectation for step in self.all_steps if isinstance(step.action, Expect))
         return frozenset(self.requirements).union(*(expectation.requirements for expectation in expected))

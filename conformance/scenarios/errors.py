@@ -1,22 +1,22 @@
-"""What is wrong with a file: every problem with its place, gathered, and told all at once."""
+"""Problems of a file: each with its place and message, collected and reported together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
-SHOWN = 60
-"""Characters of a wrong value that a message shows."""
-LONGEST = 300
-"""Characters of a message; what is beyond is cut."""
-_TOLD = 50
+MAX_VALUE_LENGTH = 60
+"""Characters of a value in a message; the rest is cut off."""
+MAX_MESSAGE_LENGTH = 300
+"""Characters of a message; the rest is cut off."""
+_MAX_LISTED = 50
 """Problems of one file that are listed."""
 _MAX_BITS = 1000
-"""Larger integers are not written out: that takes quadratic time, and Python refuses it from 4,300 digits on."""
+"""Larger integers are not formatted: that takes quadratic time, and Python refuses it from 4,300 digits on."""
 
 
 class Mark(NamedTuple):
-    """A place in a file, both numbers from 1."""
+    """A place in a file; both numbers count from 1."""
 
     line: int
     column: int
@@ -24,7 +24,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong, with its place. As text: `path:line:col: message`."""
+    """Something wrong in a file. As text: `path:line:column: message`."""
 
     path: str
     line: int
@@ -36,7 +36,7 @@ class Problem:
 
 
 class InvalidFile(Exception):
-    """A scenario (or a topology, or a message) that cannot be used, with everything that is wrong with it."""
+    """A file (a scenario, topology, message ...) cannot be used; `problems` lists everything that is wrong with it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -44,7 +44,7 @@ class InvalidFile(Exception):
 
 
 class ProblemReport:
-    """Takes the problems of one file as they are found."""
+    """Collects the problems of one file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -52,54 +52,59 @@ class ProblemReport:
         self._refused: set[Mark] = set()
 
     def add(self, mark: Mark, message: str) -> None:
-        """Take a problem, cut at LONGEST characters, in characters that can be printed.
+        """Add a problem at a place, unless a value there was refused; one that was added before counts once.
 
-        The same one twice (found in two cells) counts once.
+        Unprintable characters of the message are escaped, and what exceeds MAX_MESSAGE_LENGTH is cut off.
         """
         if mark not in self._refused:
-            text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in message[: LONGEST + 1])
-            text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+            text = "".join(
+                char if char.isprintable() else ascii(char)[1:-1] for char in message[: MAX_MESSAGE_LENGTH + 1]
+            )
+            text = text if len(text) <= MAX_MESSAGE_LENGTH else text[: MAX_MESSAGE_LENGTH - 1] + "…"
             self._found.add(Problem(self.path, mark.line, mark.column, text))
 
     def refuse(self, mark: Mark, message: str) -> None:
-        """Take a problem for which a value was thrown away: what follows from that, at the same place, is not told."""
+        """Add a problem whose value is dropped; later problems at that place only follow from it and are ignored."""
         self.add(mark, message)
         self._refused.add(mark)
 
     def take(self, problems: Iterable[Problem]) -> None:
-        """Take problems that were found in another file."""
+        """Add problems of another file."""
         self._found.update(problems)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found, in the order of the file."""
+        """The collected problems, sorted by path, line and column."""
         return tuple(sorted(self._found))
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
-    """Return problems, a line for each; of very many the first ones, and how many there are beside them."""
-    lines = [str(problem) for problem in problems[:_TOLD]]
-    return "\n".join([*lines, f"and {len(problems) - _TOLD} more"] if len(problems) > _TOLD else lines)
+    """Return a line for each problem; of more than 50 the first 50, and a line with the number of the others."""
+    lines = [str(problem) for problem in problems[:_MAX_LISTED]]
+    return "\n".join([*lines, f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else lines)
 
 
 def short_repr(value: object) -> str:
-    """Return a value as a message shows it: quoted, its control characters escaped, and not too long."""
+    """Return the repr of a value for a message: unprintable characters escaped, at most MAX_VALUE_LENGTH characters."""
     if isinstance(value, str):
-        value = value[: SHOWN + 1]
+        value = value[: MAX_VALUE_LENGTH + 1]
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return "a number of more than 300 digits"
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` when something known is like the word, else nothing."""
-    near = get_close_matches(word[:SHOWN], sorted(known), n=1, cutoff=0.6)
+    """Return ` (did you mean 'x'?)` when a known word is similar, else ''."""
+    near = get_close_matches(word[:MAX_VALUE_LENGTH], sorted(known), n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def unknown_name(kind: str, word: str, known: Iterable[str]) -> str:
-    """Return the message for a name that nobody has: `no server 'mbx9' (did you mean 'mbx1'?)`, or what there is."""
+    """Return the message for an unknown name of some kind: `no server 'mbx9' (did you mean 'mbx1'?)`.
+
+    Without a similar name, up to 12 known names are listed instead.
+    """
     names = sorted(known)
     hint = did_you_mean(word, names)
     if not hint and names and len(names) <= 12:

@@ -1,12 +1,10 @@
-"""What a scenario may expect: one closed model for each expectation verb.
+"""The models of expectations, one for each verb of `expect`.
 
-An expectation is reached after the step before it has ended. With `within` the run goes on until it holds or the
-bound has passed;
-without, it must hold of what has happened by then. Bounds are counted from the beginning of the step labelled
-`since`; without
-`since`, from the moment the expectation is reached. `after` says that it must not have come true earlier than that.
+An expectation is reached when the step before it has ended. Without `within` it must hold for what has happened by then; with
+`within` the run continues until it holds or the limit has passed. With `after` it must not have come true earlier than that.
+These limits count from the beginning of the step labelled `since`; without `since`, from the moment the expectation is reached.
 
-`of` names messages as `send` called them: `m` is all messages of that step, `m#3` the third.
+`of` names messages as `send` does: `m` is all messages of that step, `m#3` the third.
 """
 
 from typing import Literal
@@ -36,24 +34,24 @@ from conformance.scenarios.values import Duration
 
 
 class Expectation(BaseModel):
-    """What all expectations share."""
+    """The fields of every expectation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    within: Duration | None = Field(None, description="it must have come true by then, counted from `since`")
-    after: Duration | None = Field(None, description="it must not have come true before then, counted from `since`")
+    within: Duration | None = Field(None, description="latest time at which it comes true, counted from `since`")
+    after: Duration | None = Field(None, description="earliest time at which it comes true, counted from `since`")
     since: StepLabel | None = Field(
         None,
-        description="label of the step from whose beginning the bounds are counted; of a `start`, from when the node is ready",
+        description="label of the step from whose beginning the times count; for a `start`, from when the node is ready",
     )
     room: Duration | None = Field(
         None,
-        description="so far is the moment of the expectation from the time that it is about: a harness that ran late by no "
-        "more excuses nothing",
+        description="distance of the expectation from the time that it is about: a harness that is late by no more than this "
+        "excuses no failure",
     )
     where: Text | None = Field(
         None,
-        description="a keyword of EHLO: not applicable where no server offered it in the sessions of the messages `of`",
+        description="EHLO keyword: not applicable where no server offered it in the sessions of the messages `of`",
     )
     requirements: tuple[Requirement, ...] = Field(
         (), description="which requirements it judges; default: the scenario's"
@@ -61,21 +59,21 @@ class Expectation(BaseModel):
 
 
 EXPECTATIONS: Registry[type[Expectation]] = Registry("expectation", require_name_types)
-"""Every expectation verb and the model of what stands under it. Its check is in `conformance.judge.expectations`."""
+"""Verb -> model. The check of each is in `conformance.judge.expectations`."""
 
 expectation = EXPECTATIONS.register
 
 
-_MOST_COPIES = 1_000_000
+_MAX_COPIES = 1_000_000
 
 
 class Copies(BaseModel):
-    """A number of copies: `copies: 1`, or `copies: {min: 1, max: 2}`."""
+    """A range of numbers: `copies: 1`, or `copies: {min: 1, max: 2}`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min: int = Field(0, ge=0, le=_MOST_COPIES)
-    max: int | None = Field(None, ge=0, le=_MOST_COPIES)
+    min: int = Field(0, ge=0, le=_MAX_COPIES)
+    max: int | None = Field(None, ge=0, le=_MAX_COPIES)
 
     @model_validator(mode="before")
     @classmethod
@@ -88,7 +86,7 @@ ONE = Copies(min=1, max=1)
 
 @expectation("reply")
 class ReplyExpected(Expectation):
-    """The final reply to each message, or to one attempt of it; `code: lost` when no reply was to be had."""
+    """The final reply to each message, or to one attempt of it; `code: lost` when the session ended without a reply."""
 
     of: Message
     code: int | Literal["lost", "none"] | None = None
@@ -100,7 +98,7 @@ class ReplyExpected(Expectation):
 
 @expectation("shadow")
 class ShadowExpected(Expectation):
-    """A shadow copy of each message was stored `on` one of these servers (any, when not given)."""
+    """A shadow copy of each message was stored `on` one of these servers (default: any)."""
 
     of: Message
     on: Servers | None = None
@@ -111,14 +109,16 @@ class ShadowExpected(Expectation):
         description="in-transaction: a session that is used for the copy while the sender waits has the copy's MAIL after "
         "the sender's MAIL and before its reply",
     )
-    count: int | None = Field(None, ge=0, description="shadow copies acknowledged in all, for each message")
+    count: int | None = Field(None, ge=0, description="number of acknowledged shadow copies, for each message")
     sites: Sites | None = Field(None, description="the shadow servers' sites are among these")
-    spread: int | None = Field(None, ge=1, description="over all messages at least so many different servers hold one")
+    spread: int | None = Field(
+        None, ge=1, description="minimum number of different servers that hold a copy, over all messages"
+    )
 
 
 @expectation("no-shadow")
 class NoShadowExpected(Expectation):
-    """No shadow copy of any of the messages was stored (`on` these servers, where given)."""
+    """No shadow copy of any of the messages was stored (`on` these servers; default: on any)."""
 
     of: Message
     on: Servers | None = None
@@ -126,7 +126,7 @@ class NoShadowExpected(Expectation):
 
 @expectation("shadow-attempts")
 class ShadowAttemptsExpected(Expectation):
-    """The attempts to make a shadow, in order: which servers were dialled, or how many and in which sites."""
+    """The attempts to store a shadow copy: how many, with which servers, and in which sites."""
 
     of: Message | None = None
     by: Server
@@ -135,28 +135,28 @@ class ShadowAttemptsExpected(Expectation):
         None, description="the site of each attempt, in order: `London` or `remote`, `local`"
     )
     on: Servers | None = Field(None, description="every attempt goes to one of these")
-    distinct: bool | None = Field(None, description="no server is dialled twice while another was not tried")
+    distinct: bool | None = Field(None, description="no server is tried twice before all others were tried")
 
 
 @expectation("same-content")
 class SameContentExpected(Expectation):
-    """The shadow's envelope and content equal the primary's, trace fields aside."""
+    """The shadow copy has the envelope and content of the primary's message, trace fields aside."""
 
     of: Message
 
 
 @expectation("discarded")
 class DiscardedExpected(Expectation):
-    """The shadow server `on` was told to discard the shadow of each message."""
+    """The shadow server `on` got a discard notification for each message."""
 
     of: Message
     on: Party | None = None
-    times: int | None = Field(None, ge=0, description="told so often, for each message")
+    times: int | None = Field(None, ge=0, description="number of notifications for each message")
 
 
 @expectation("not-discarded")
 class NotDiscardedExpected(Expectation):
-    """No discard notification for any of the messages was given (to `on`) up to now."""
+    """No discard notification for any of the messages was sent (to `on`) so far."""
 
     of: Message
     on: Party | None = None
@@ -164,19 +164,19 @@ class NotDiscardedExpected(Expectation):
 
 @expectation("queried")
 class QueriedExpected(Expectation):
-    """`by` asked `at` for its discard status: at least/at most so often, at least once each `every`."""
+    """`by` queried the discard status at `at`: how often, and at what intervals."""
 
     by: Party
     at: Party
     times: Copies | None = None
-    every: Duration | None = Field(None, description="no gap between queries (or from `since`) is longer")
+    every: Duration | None = Field(None, description="longest time between two queries, and from `since` to the first")
     answered: bool | None = None
     before: Literal["quit"] | None = Field(None, description="in each ended session with mail, before its QUIT")
 
 
 @expectation("promoted")
 class PromotedExpected(Expectation):
-    """`by` took the shadows of each message over: it transmitted them to their next hops as its own."""
+    """`by` was promoted for each message: it transmitted its shadow copies to their next hops as its own."""
 
     of: Message
     by: Servers
@@ -184,18 +184,16 @@ class PromotedExpected(Expectation):
 
 @expectation("not-promoted")
 class NotPromotedExpected(Expectation):
-    """No holder of a shadow transmitted it, or transmitted it to one of `to`."""
+    """No server that holds a shadow copy transmitted it (to one of `to`, where given)."""
 
     of: Message
     by: Servers | None = None
-    to: Parties | None = Field(
-        None, description="not to one of these; whoever takes shadows over may transmit them to others"
-    )
+    to: Parties | None = Field(None, description="next hops to which it must not be transmitted; others are allowed")
 
 
 @expectation("mailbox")
 class MailboxExpected(Expectation):
-    """So many copies of each message are in the mailbox `who`."""
+    """The number of copies of each message in the mailbox `who`."""
 
     of: Message
     who: Mailboxes
@@ -204,7 +202,7 @@ class MailboxExpected(Expectation):
 
 @expectation("delivered")
 class DeliveredExpected(Expectation):
-    """So many copies of each message reached recipients outside, at the sink `at` (any)."""
+    """The number of copies of each message that reached recipients outside, at the sink `at` (default: any)."""
 
     of: Message
     to: Texts | None = None
@@ -212,26 +210,26 @@ class DeliveredExpected(Expectation):
     copies: Copies = ONE
     repeats: Literal["in-flight"] | None = Field(
         None,
-        description="no more copies beyond the first, of all messages together, than servers had under way when killed",
+        description="in-flight: of all messages together at most as many copies beyond the first as servers had in flight when killed",
     )
     by: Server | None = Field(None, description="the server that handed it over")
 
 
 @expectation("transmitted")
 class TransmittedExpected(Expectation):
-    """How often each message's content went from one server to another (or to a sink)."""
+    """The number of times that each message's content was transmitted from one party to another."""
 
     of: Message
     sender: Party = Field(alias="from")
     to: Party
     copies: Copies = ONE
-    recipients: int | None = Field(None, description="recipients of each such transaction")
+    recipients: int | None = Field(None, description="number of recipients of each such transaction")
     listener: Literal["transport", "delivery", "frontend", "smtp", "lmtp"] | None = None
 
 
 @expectation("route")
 class RouteExpected(Expectation):
-    """The servers that each message went through, in order, to its sink."""
+    """The servers through which each message went to its sink, in order."""
 
     of: Message
     to: Text
@@ -240,7 +238,7 @@ class RouteExpected(Expectation):
 
 @expectation("advertised")
 class AdvertisedExpected(Expectation):
-    """Whether `by` offered a keyword in its EHLO reply to `to` (a party), on a listener."""
+    """Whether `by` offered a keyword in its EHLO reply to the party `to`, on a listener."""
 
     by: Server
     to: Party
@@ -251,7 +249,7 @@ class AdvertisedExpected(Expectation):
 
 @expectation("issued")
 class IssuedExpected(Expectation):
-    """Whether `by` used a verb towards `to`: so many times."""
+    """The number of times that `by` sent a verb to `to`."""
 
     by: Party
     to: Party
@@ -261,7 +259,7 @@ class IssuedExpected(Expectation):
 
 @expectation("closed")
 class ClosedExpected(Expectation):
-    """`by` closed the labelled conversation (or the sessions `of` a message) with this reply first."""
+    """`by` closed the labelled conversation, or the sessions `of` messages, after this reply."""
 
     conversation: Conversation | None = None
     of: Message | None = None
@@ -274,14 +272,14 @@ class ClosedExpected(Expectation):
 
 @expectation("conversation")
 class ConversationExpected(Expectation):
-    """A labelled `talk` went as it says: every reply as written beside its line."""
+    """In a labelled `talk` every reply was as its line expects."""
 
     conversation: Conversation
 
 
 @expectation("report")
 class ReportExpected(Expectation):
-    """So many delivery status notifications about each message reached `to`, with a null reverse-path."""
+    """The number of delivery status notifications about each message that reached `to`, with a null reverse-path."""
 
     of: Message
     to: Text
@@ -291,7 +289,7 @@ class ReportExpected(Expectation):
 
 @expectation("journaled")
 class JournaledExpected(Expectation):
-    """So many journal reports about each message reached `to`."""
+    """The number of journal reports about each message that reached `to`."""
 
     of: Message
     to: Text
@@ -300,19 +298,19 @@ class JournaledExpected(Expectation):
 
 @expectation("queue")
 class QueueExpected(Expectation):
-    """What the last `inspect` of a node showed: items in queues of a kind, for a next hop or primary."""
+    """The number of items in queues of a kind at the last `inspect` of a node, for one next hop or primary."""
 
     on: Server
     kind: Literal["submission", "delivery", "shadow", "safety-net", "shadow-safety-net", "discard", "delivered-to"]
     of: Message | None = None
     items: Copies
     next_hop: Hop | None = Field(None, alias="next-hop")
-    queues: int | None = Field(None, description="in so many separate queues")
+    queues: int | None = Field(None, description="number of queues that hold them")
 
 
 @expectation("refused")
 class RefusedExpected(Expectation):
-    """The last configuration offered to `node` was refused, naming all of `names` (or taken: `refused: no`)."""
+    """The last configuration of `node` was refused with an error that names all of `names` (`refused: no`: accepted)."""
 
     node: Server
     refused: bool = True
@@ -330,7 +328,7 @@ class WithheldExpected(Expectation):
 
 @expectation("left")
 class LeftExpected(Expectation):
-    """`node` ended by itself, or left on its orderly stop, with this exit code."""
+    """`node` ended by itself, or by an orderly stop, with this exit code."""
 
     node: Server
     code: int

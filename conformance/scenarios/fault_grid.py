@@ -1,14 +1,15 @@
-"""Fault grids: a scenario again with one fault at each point of a link, as one more axis of its matrix, `fault`.
+"""Fault grids: repeat a scenario with one fault at each point of a link, as one more axis `fault` of its matrix.
 
-A grid comes in three sizes. *smoke*: the points at which mail is lost most easily, each once. *pairwise*: every pair of
-values (of the fault's place, position and kind, and of the scenario's axes) meets in some cell. *full*: everything with
-everything. In each size all cells without a fault (`fault=none`) are there too.
+A fault has a place in the session (MAIL, dot ...), a position there (before, after ...) and a kind (drop, stall ...). A grid
+has one of three sizes. *smoke*: the faults that lose mail most easily, each at the first point of the matrix. *pairwise*:
+every pair of values that can occur together (of place, position, kind, and the scenario's axes) occurs in some cell. *full*:
+every fault at every point. In each size the cells without a fault (`fault=none`) are included.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import combinations
 from typing import Literal
 
 from conformance.faults import FAULTS, WHENS, fault_place
@@ -19,21 +20,21 @@ from conformance.scenarios.steps.breaking import Fault
 
 GridSize = Literal["smoke", "pairwise", "full"]
 GRID_SIZES: dict[str, GridSize] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
-"""The sizes of a fault grid, by what they are called."""
+"""The sizes of a fault grid by name."""
 
 AXIS = "fault"
-"""The axis that a grid adds; a scenario with a grid can have none of that name."""
+"""The axis that a grid adds; a scenario with a grid cannot have one of that name."""
 NONE = "none"
-"""Its value where no fault is armed."""
+"""The value of that axis in a cell without a fault."""
 
-OFFSET = 20
-"""Octet of the body at which a fault in the body strikes."""
-LASTING = 30
-"""Seconds that a delay lasts: shorter than every timeout of RFC 5321 and of the documents."""
-RATE = 1000
-"""Octets a second, of a fault that needs a rate."""
+_BODY_OFFSET = 20
+"""Octet of the body at which a fault in the body occurs."""
+_DELAY_S = 30
+"""Duration of a delay: shorter than every timeout of RFC 5321 and of the documents."""
+_RATE = 1000
+"""Octets a second, for a fault that limits the rate."""
 
-_SMOKE = frozenset(
+_SMOKE_FAULTS = frozenset(
     {
         "connect-before-refuse",
         "greeting-after-stall",
@@ -49,7 +50,7 @@ _SMOKE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GridFault:
-    """One fault of a grid: at which place, at which point of the exchange there, and what it does."""
+    """A fault of a grid: a place in the session, the position in the exchange there, and the kind of fault."""
 
     place: str
     position: str
@@ -57,11 +58,11 @@ class GridFault:
 
     @property
     def name(self) -> str:
-        """`dot-after-drop`: its value on the axis."""
+        """The fault's value on the axis: `dot-after-drop`."""
         return f"{self.place.lower()}-{self.position}-{self.kind}"
 
     def step(self, grid: FaultGrid, line: int) -> Step:
-        """Return the step that arms it before the first step of the scenario; `line` is that of `faults:`."""
+        """Return a step, to precede those of the scenario, that arms the fault; `line` is that of `faults:` in the file."""
         needs = FAULTS[self.kind].required_field
         fault = Fault.model_validate(
             {
@@ -72,20 +73,21 @@ class GridFault:
                 "does": self.kind,
                 "at": self.place,
                 "when": self.position,
-                "offset": OFFSET if self.place == "body" else None,
-                "lasting": LASTING if needs == "lasting" else None,
-                "rate": RATE if needs == "rate" else None,
+                "offset": _BODY_OFFSET if self.place == "body" else None,
+                "lasting": _DELAY_S if needs == "lasting" else None,
+                "rate": _RATE if needs == "rate" else None,
                 "reply": self._reply() if needs == "reply" else None,
             }
         )
         return Step(path="0", line=line, verb="fault", action=fault)
 
     def _reply(self) -> str:
+        """Return the reply that a fault sends in place of the server's."""
         return "421 4.3.2 not now" if self.place == "greeting" else "451 4.3.0 try later"
 
 
 def faults_of(grid: FaultGrid) -> tuple[GridFault, ...]:
-    """Return every fault of a grid, in the order of a session."""
+    """Return every fault of a grid, in the order of their places in a session."""
     return tuple(
         GridFault(place, position, kind)
         for place in places_of(grid)
@@ -96,7 +98,7 @@ def faults_of(grid: FaultGrid) -> tuple[GridFault, ...]:
 
 
 def places_of(grid: FaultGrid) -> tuple[str, ...]:
-    """Return the places of a grid: those that it names, else those that every mail transaction passes."""
+    """Return the places of a grid: those that it names, else those of every mail transaction."""
     if grid.places:
         return grid.places
     hello = "LHLO" if grid.listener in ("delivery", "lmtp") or grid.to.endswith("-store") else "EHLO"
@@ -106,42 +108,43 @@ def places_of(grid: FaultGrid) -> tuple[str, ...]:
 def points_with_faults(
     grid: FaultGrid, points: Sequence[Point], size: GridSize
 ) -> Iterator[tuple[Point, GridFault | None]]:
-    """Yield the points of a matrix with the faults of a grid of some size, in a stable order.
+    """Yield the matrix's points without a fault (None), then those with a fault of the grid, in a stable order.
 
-    Grids that name their places are small: *smoke* has the first fault after each place then.
+    The size *smoke* of a grid that names its places has one fault for each of them.
     """
     yield from ((point, None) for point in points)
     faults = faults_of(grid)
     match size:
         case "smoke":
-            chosen = _first_after_each(faults) if grid.places else [f for f in faults if f.name in _SMOKE]
-            yield from ((points[0], fault) for fault in chosen)
+            selected = _first_for_each_place(faults) if grid.places else [f for f in faults if f.name in _SMOKE_FAULTS]
+            yield from ((points[0], fault) for fault in selected)
         case "pairwise":
             yield from _pairwise(points, faults)
         case "full":
             yield from ((point, fault) for point in points for fault in faults)
 
 
-def _first_after_each(faults: Iterable[GridFault]) -> list[GridFault]:
+def _first_for_each_place(faults: Iterable[GridFault]) -> list[GridFault]:
+    """Return the first fault at each place that drops or refuses the session."""
     return list({fault.place: fault for fault in reversed(tuple(faults)) if fault.kind in ("drop", "refuse")}.values())
 
 
 def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[tuple[Point, GridFault]]:
-    """Yield combinations in which every pair of values that can meet does: always the one with most pairs that are new.
+    """Yield points with faults so that every pair of values that can occur together does; greedily, most new pairs first.
 
-    Most combinations of place, position and kind make no sense, and an `exclude` takes others away; covering-array
-    generators leave pairs out under such constraints, so the set is picked from the combinations that there are.
+    Generators of covering arrays omit pairs where combinations are excluded, as most of place, position and kind are. So
+    combinations are selected from a list of all possible ones.
     """
-    every = [(point, fault, _pairs(point, fault)) for point in points for fault in faults]
-    missing = {pair for _, _, pairs in every for pair in pairs}
-    # What a combination adds only ever shrinks: only the first of the queue has to be counted again.
-    queue = [(-len(pairs), number) for number, (_, _, pairs) in enumerate(every)]
+    combinations = [(point, fault, _pairs(point, fault)) for point in points for fault in faults]
+    missing = {pair for _, _, pairs in combinations for pair in pairs}
+    # The number of a combination's new pairs only decreases: recounting the first of the queue is enough.
+    queue = [(-len(pairs), number) for number, (_, _, pairs) in enumerate(combinations)]
     heapify(queue)
     while missing:
-        added, number = heappop(queue)
-        point, fault, pairs = every[number]
+        count, number = heappop(queue)
+        point, fault, pairs = combinations[number]
         new = len(pairs & missing)
-        if new == -added:
+        if new == -count:
             missing -= pairs
             yield point, fault
         elif new:
@@ -149,5 +152,6 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
 
 
 def _pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
+    """Return the pairs of values, each with its index, that occur in a cell with this fault."""
     values = [fault.place, fault.position, fault.kind, *(axis_text(value.data()) for value in point.values())]
-    return frozenset(combinations(enumerate(values), 2))
+    return frozenset(itertools.combinations(enumerate(values), 2))

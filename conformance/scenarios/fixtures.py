@@ -1,4 +1,4 @@
-"""Reads the fixtures that scenarios name: topologies, and the templates of messages."""
+"""Read the files of fixtures/ that scenarios name: topologies, and templates of messages."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ def fixture_names(folder: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def load_topology(path: Path) -> Topology:
-    """Return the topology in a file. Raises Problems."""
+    """Return the topology in a file, cached by path. Raises InvalidFile, also where its name is not the file's."""
     report = ProblemReport(str(path))
     node = load_node(path, report)
     topology = read_topology(node, report) if node else None
@@ -30,7 +30,7 @@ def load_topology(path: Path) -> Topology:
 
 
 def load_node(path: Path, report: ProblemReport) -> Node | None:
-    """Return the one document of a file, or report why it cannot be had."""
+    """Return the only document of a file; None after reporting why there is none."""
     text = read_text(path, report)
     if text is None:
         return None
@@ -42,12 +42,15 @@ def load_node(path: Path, report: ProblemReport) -> Node | None:
 
 
 def read_topology(node: Node, report: ProblemReport) -> Topology | None:
-    """Return the topology that a node describes; its parameters may be written as `2m` and `yes`."""
+    """Return the topology that a node describes; None after reporting problems.
+
+    Its parameters may be written as `2m` and `yes`.
+    """
     return validate(Topology, _with_parameters(node), report)
 
 
 def _with_parameters(node: Node) -> Node:
-    """Return a topology's node with the values of its parameters read."""
+    """Return a topology's node with the parameters of all levels parsed (`2m` is 120)."""
     entries: dict[str, Entry] = {}
     for key, entry in node.entries.items():
         inner = entry.node
@@ -60,6 +63,7 @@ def _with_parameters(node: Node) -> Node:
 
 
 def _read_parameters(node: Node) -> Node:
+    """Return a node with each scalar below it parsed as a parameter; lists stay as they are."""
     if node.entries:
         return Node(node.mark, {key: Entry(e.key, _read_parameters(e.node)) for key, e in node.entries.items()})
     value: Any = node.value if node.items else parse_parameter(node.value)

@@ -1,4 +1,4 @@
-"""The loader: from files of scenarios to scenarios with their cells, or with everything that is wrong with them."""
+"""Load scenario files: each document becomes a scenario with its cells, or with everything that is wrong with it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from conformance.scenarios.validation import validate
 from conformance.scenarios.yaml_nodes import Chunk, compose, read_text, split_documents
 
 SUFFIX = ".scenario.yaml"
-"""How the name of a file of scenarios ends."""
+"""The suffix of scenario files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario of a file: its cells, or what is wrong with it."""
+    """A document of a scenario file. Where `problems` is not empty it has no cells."""
 
     id: str
     path: Path
@@ -28,9 +28,9 @@ class Scenario:
     matrix: CellExpander | None
 
     def cells(self, grid: GridSize = "smoke", timers: OwnTimers | None = None) -> tuple[Cell, ...]:
-        """Return the cells in a stable order, with the scenario's fault grid in the size asked for. Raises Problems.
+        """Return the cells in a stable order, with a fault grid of the given size where the scenario has one.
 
-        `timers` are those that the candidate has by itself, for a scenario that leaves them to it.
+        `timers` are the candidate's own, for a scenario with `timers: own`. Raises InvalidFile.
         """
         if self.problems or self.matrix is None:
             raise InvalidFile(self.problems)
@@ -38,60 +38,63 @@ class Scenario:
 
 
 def read_scenarios(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
-    """Return the scenarios of a file; one that is wrong (no YAML at all, even) does not hide the others.
+    """Return the scenarios of a file; one with problems, even invalid YAML, does not affect the others.
 
-    A file that cannot be read counts as one scenario, with the reason. `fixtures` is the directory of topologies and messages.
+    A file that cannot be read gives one scenario with that problem. `fixtures` is the directory of topologies and messages.
     """
-    whole = ProblemReport(str(path))
-    text = read_text(path, whole)
+    report = ProblemReport(str(path))
+    text = read_text(path, report)
     if text is None:
-        return (Scenario(_stem(path), path, 1, None, whole.problems, None),)
+        return (Scenario(_stem(path), path, 1, None, report.problems, None),)
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
     for number, chunk in enumerate(split_documents(text), start=1):
         scenario = _read_document(path, fixtures, chunk, number)
         if scenario.document and (first := seen.setdefault(scenario.id, scenario.line)) != scenario.line:
-            scenario = _spoiled(scenario, f"the id {scenario.id!r} is used twice (first in line {first})")
+            scenario = _with_problem(scenario, f"the id {scenario.id!r} is used twice (first in line {first})")
         scenarios.append(scenario)
     if not scenarios:
-        whole.add(Mark(1, 1), "there is no scenario in this file")
-        return (Scenario(_stem(path), path, 1, None, whole.problems, None),)
+        report.add(Mark(1, 1), "there is no scenario in this file")
+        return (Scenario(_stem(path), path, 1, None, report.problems, None),)
     return tuple(scenarios)
 
 
 def scenario_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files of scenarios among and below the paths, sorted; a file that is named is taken."""
+    """Return the scenario files below the folders among the paths, and the other paths as they are, sorted."""
     found = (path.rglob("*" + SUFFIX) if path.is_dir() else [path] for path in paths)
-    return tuple(sorted({path for some in found for path in some}))
+    return tuple(sorted({file for files in found for file in files}))
 
 
 def read_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Scenario, ...]:
-    """Return all scenarios of files and folders; an id that two files use spoils the second."""
+    """Return all scenarios of files and folders; of two files with the same id the second gets a problem."""
     scenarios: list[Scenario] = []
     seen: dict[str, Scenario] = {}
     for scenario in (scenario for path in scenario_files(paths) for scenario in read_scenarios(path, fixtures)):
         first = seen.setdefault(scenario.id, scenario)
         if first.path != scenario.path and scenario.document:
             message = f"the id {scenario.id!r} is used already, by {first.path}:{first.line}"
-            scenarios.append(_spoiled(scenario, message))
+            scenarios.append(_with_problem(scenario, message))
         else:
             scenarios.append(scenario)
     return tuple(scenarios)
 
 
 def check_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Problem, ...]:
-    """Return everything that is wrong with files and folders of scenarios, in the order of files and lines."""
+    """Return all problems of the scenarios in files and folders, sorted by file and line."""
     scenarios = read_corpus(paths, fixtures)
     return tuple(sorted({problem for scenario in scenarios for problem in scenario.problems}))
 
 
 def _stem(path: Path) -> str:
-    """Return a file's name without `.scenario.yaml`."""
+    """Return a file's name without `SUFFIX`."""
     return path.name.removesuffix(SUFFIX)
 
 
 def _read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Scenario:
-    """Read the n-th document of a file; file and number stand in for the id where there is none."""
+    """Return the scenario of a file's document, with its problems.
+
+    Its id is made of the file's name and the document's `number` where the document has none.
+    """
     report = ProblemReport(str(path))
     name, line = f"{_stem(path)}-{number}", chunk.line
     node = compose(chunk, report)
@@ -105,6 +108,7 @@ def _read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Sce
     return Scenario(name, path, line, document, report.problems, matrix)
 
 
-def _spoiled(scenario: Scenario, message: str) -> Scenario:
+def _with_problem(scenario: Scenario, message: str) -> Scenario:
+    """Return a scenario with one more problem, at its first line."""
     problem = Problem(str(scenario.path), scenario.line, 1, message)
     return replace(scenario, problems=tuple(sorted({problem, *scenario.problems})))

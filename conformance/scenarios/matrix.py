@@ -1,4 +1,7 @@
-"""The matrix of a scenario: its axes, the `${axis}` that stand for their values, and the points it has."""
+"""The matrix of a scenario: read its axes, enumerate its points, and substitute `${axis}` by the value at a point.
+
+A condition (of `when` and `exclude`) is a mapping of axes to a value or a list of values.
+"""
 
 import itertools
 import json
@@ -12,33 +15,36 @@ from conformance.scenarios.errors import ProblemReport, short_repr, unknown_name
 from conformance.scenarios.yaml_nodes import Entry, Node
 
 MAX_CELLS = 5_000
-"""Points of one scenario's matrix, before `exclude`."""
+"""Points of a scenario's matrix, before `exclude`."""
 MAX_VALUES = 1_000_000
-"""Values in the steps of all cells of one scenario: each cell reads its steps."""
+"""Values in the steps of all cells of a scenario together, since each cell parses its steps."""
 MAX_RULES = 1_000
-"""Rules of one `exclude`: each is held against every point."""
+"""Rules of an `exclude`: each is compared with every point."""
 
 Point = Mapping[str, Node]
-"""One value for each axis, in the order of the axes' names."""
+"""A value for each axis, in the order of the axes' names."""
 
 _REFERENCE = re.compile(r"\$\{([a-z][a-z0-9-]*)\}")
-_UNSAFE = re.compile(r"[\[\],]|::|[^ -~]")
+_NOT_IN_ID = re.compile(r"[\[\],]|::|[^ -~]")
 
 
 def axis_text(value: Any) -> str:
-    """Return an axis value as cell ids show it: `true`, `20`, `a+b` for a list."""
+    """Return an axis value as text for cell ids: `true`, `20`, `a+b` for a list."""
     if isinstance(value, list):
         return "+".join(axis_text(item) for item in value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def read_axes(node: Node | None, report: ProblemReport) -> dict[str, tuple[Node, ...]]:
-    """Return the values of each axis, axes sorted by name; what cannot be an axis is reported and left out."""
+    """Return the values of each axis, sorted by the axes' names, after reporting what is wrong with them.
+
+    Wrong values are included.
+    """
     axes: dict[str, tuple[Node, ...]] = {}
     for name, entry in sorted(node.entries.items() if node else ()):
         texts: set[str] = set()
         for value in entry.node.items:
-            if problem := _unfit(value):
+            if problem := _axis_value_problem(value):
                 report.add(value.mark, problem)
             elif (text := axis_text(value.data())) in texts:
                 report.add(value.mark, f"the axis {name!r} has the value {short_repr(text)} twice")
@@ -51,11 +57,12 @@ def read_axes(node: Node | None, report: ProblemReport) -> dict[str, tuple[Node,
     return axes
 
 
-def _unfit(value: Node) -> str | None:
+def _axis_value_problem(value: Node) -> str | None:
+    """Return why a node cannot be the value of an axis; None where it can."""
     if isinstance(value.value, dict) or any(isinstance(item.value, dict | tuple) for item in value.items):
         return "a value of an axis is a scalar, or a flat list of scalars"
     text = axis_text(value.data())
-    if not text or len(text) > 60 or _UNSAFE.search(text):
+    if not text or len(text) > 60 or _NOT_IN_ID.search(text):
         return f"{short_repr(text)} cannot be part of a cell's id: 1 to 60 printable ASCII characters but , [ ] and ::"
     return None
 
@@ -63,7 +70,10 @@ def _unfit(value: Node) -> str | None:
 def matrix_points(
     axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: ProblemReport
 ) -> tuple[Point, ...]:
-    """Return the points of the matrix, in order, without the excluded ones. None at all is reported."""
+    """Return the first MAX_CELLS points of the matrix without those that `exclude` names; reports what is wrong with its rules.
+
+    With more than MAX_RULES rules none is applied.
+    """
     combinations = [
         dict(zip(axes, values, strict=True))
         for values in itertools.islice(itertools.product(*axes.values()), MAX_CELLS)
@@ -75,55 +85,55 @@ def matrix_points(
     for rule in exclude.items if exclude else ():
         if not check_condition(rule, axes, report):
             continue
-        wanted = [(name, _texts(entry.node)) for name, entry in rule.entries.items()]
-        left = [point for point in combinations if not all(texts[id(point)][name] in some for name, some in wanted)]
-        if len(left) == len(combinations):
+        condition = [(name, _value_texts(entry.node)) for name, entry in rule.entries.items()]
+        kept = [p for p in combinations if not all(texts[id(p)][name] in values for name, values in condition)]
+        if len(kept) == len(combinations):
             report.add(rule.mark, "this excludes no cell, or none that is not excluded already")
-        combinations = left
+        combinations = kept
     if exclude and not combinations:
         report.add(exclude.mark, "every cell is excluded")
     return tuple(combinations)
 
 
 def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], report: ProblemReport) -> bool:
-    """Report what is wrong with a mapping of axes to values (of `when`, of `exclude`); return whether nothing is."""
-    good = True
+    """Report unknown axes and values in a condition; return whether there are none."""
+    valid = True
 
-    def wrong(node: Node, message: str) -> None:
-        nonlocal good
-        good = False
+    def reject(node: Node, message: str) -> None:
+        nonlocal valid
+        valid = False
         report.add(node.mark, message)
 
     if not condition.entries:
-        wrong(condition, "expected a mapping of axes to values")
+        reject(condition, "expected a mapping of axes to values")
     for name, entry in condition.entries.items():
         if name not in axes:
-            good = False
+            valid = False
             report.add(entry.key, unknown_name("axis", name, axes))
             continue
         texts = [axis_text(value.data()) for value in axes[name]]
         known = frozenset(texts)
         for value in entry.node.items or (entry.node,):
             if axis_text(value.data()) not in known:
-                wrong(value, unknown_name(f"value of the axis {name!r}:", axis_text(value.data()), texts))
-    return good
+                reject(value, unknown_name(f"value of the axis {name!r}:", axis_text(value.data()), texts))
+    return valid
 
 
 def matches_condition(condition: Node, point: Point) -> bool:
-    """Whether a point has, for each axis of the condition, the value there, or one of the values there."""
+    """Return whether a point has, for each axis of the condition, its value or one of its values."""
     return all(
-        name in point and axis_text(point[name].data()) in _texts(entry.node)
+        name in point and axis_text(point[name].data()) in _value_texts(entry.node)
         for name, entry in condition.entries.items()
     )
 
 
-def _texts(node: Node) -> frozenset[str]:
-    """Return the values that a condition names for one axis, as text."""
+def _value_texts(node: Node) -> frozenset[str]:
+    """Return the values that a condition has for an axis, as texts."""
     return frozenset(axis_text(value.data()) for value in node.items or (node,))
 
 
 def axis_references(node: Node) -> Iterator[tuple[Node, str]]:
-    """Yield each `${axis}` below a node, with the axis's name."""
+    """Yield each node that is a `${axis}`, at or below a node, with the axis's name."""
     if isinstance(node.value, str) and (match := _REFERENCE.fullmatch(node.value)):
         yield node, match[1]
     for child in (*node.items, *(entry.node for entry in node.entries.values())):
@@ -131,7 +141,7 @@ def axis_references(node: Node) -> Iterator[tuple[Node, str]]:
 
 
 def partial_references(node: Node) -> Iterator[Node]:
-    """Yield each text below a node that has `${` in it but is no whole `${axis}`."""
+    """Yield each text, at or below a node, that contains `${` but is not just a `${axis}`."""
     if isinstance(node.value, str) and "${" in node.value and not _REFERENCE.fullmatch(node.value):
         yield node
     for child in (*node.items, *(entry.node for entry in node.entries.values())):
@@ -139,7 +149,7 @@ def partial_references(node: Node) -> Iterator[Node]:
 
 
 def substitute_axes(node: Node, point: Point) -> Node:
-    """Return a node with every `${axis}` replaced by its value at a point; places stay as written."""
+    """Return a node with every `${axis}` below it replaced by its value at a point; unknown axes stay, and so do places."""
     match node.value:
         case str() as text:
             match = _REFERENCE.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Makes the messages that scenarios send: from the templates of fixtures/messages, the same octets every time."""
+"""Build the messages that scenarios send from the templates of fixtures/messages; equal arguments give equal octets."""
 
 import hashlib
 import re
@@ -17,27 +17,27 @@ from conformance.scenarios.fixtures import load_node
 from conformance.scenarios.validation import validate
 
 DOMAIN = "harness.test"
-"""The right side of every Message-ID that is made here."""
+"""The domain of every Message-ID that is built here."""
 
-_LINE = 76
-_UNFIT = re.compile(r"[^A-Za-z0-9-]+")
+_LINE_LENGTH = 76
+_NOT_IN_MESSAGE_ID = re.compile(r"[^A-Za-z0-9-]+")
 
 
 class Template(BaseModel):
-    """A message of fixtures/messages: what stands in its header beside the usual fields, and its body.
+    """A message of fixtures/messages: its body, and header fields in addition to the usual ones.
 
-    The body is either `body`, a text whose lines end with CRLF on the wire, or `octets`, which goes out as it is.
+    The body is either `body`, a text whose lines will end with CRLF, or `octets`, which are sent as they are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    title: str = Field(description="what is particular about it")
+    title: str = Field(description="what is special about the message")
     headers: dict[str, str | None] = Field({}, description="header fields to set, or (null) to leave out")
     charset: Literal["us-ascii", "utf-8", "latin-1"] = "us-ascii"
     body: str | None = Field(None, description="the body's text")
     octets: str | None = Field(None, description="the body's octets, line ends as written")
-    token: bool = Field(True, description="put a line with a unique token before the body")
-    raw: bool = Field(False, description="send it without dot-stuffing (RFC 5321 4.5.2): the attack is in its dots")
+    token: bool = Field(True, description="begin the body with a line that has a unique token")
+    raw: bool = Field(False, description="send without dot-stuffing (RFC 5321 4.5.2), for attacks by lines with dots")
 
     @model_validator(mode="after")
     def _one_body(self) -> "Template":
@@ -48,24 +48,24 @@ class Template(BaseModel):
         return self
 
     def content(self) -> bytes:
-        """Return the body's octets."""
+        """Return the octets of the body, without the token's line."""
         text = self.octets if self.body is None else self.body.replace("\n", "\r\n")
         return (text or "").encode(self.charset)
 
 
 @lru_cache(maxsize=64)
 def load_template(name: str, fixtures: Path | None = None) -> Template:
-    """Return a template by name; `fixtures` is the directory of the fixtures (default: the harness's).
+    """Return a template by name, cached; `fixtures` is the directory of the fixtures (default: the harness's).
 
-    Raises Problems when its file is wrong, FileNotFoundError when there is none.
+    Raises InvalidFile, also where there is no such file.
     """
     path = (fixtures or paths.fixtures()) / "messages" / f"{name}.yaml"
     report = ProblemReport(str(path))
     node = load_node(path, report)
-    found = validate(Template, node, report) if node else None
-    if found is None or report.problems:
+    form = validate(Template, node, report) if node else None
+    if form is None or report.problems:
         raise InvalidFile(report.problems)
-    return found
+    return form
 
 
 def build_message(
@@ -83,14 +83,14 @@ def build_message(
     scenario: str = "",
     fixtures: Path | None = None,
 ) -> bytes:
-    """Return the content of a message, with CRLF line ends: the same arguments always give the same octets.
+    """Return the content of a message, header and body, with CRLF line ends.
 
-    `name` is what the step called it and `sequence` its number there, from 1; `message` is the template's name.
-    `date` (aware) becomes the `Date:` field. `headers` are set over the template's; null leaves a field out. The body
-    is padded to `size` octets, or so that the message has `whole` octets. Its first line holds a token that no other message of the run has, unless the template
-    says otherwise.
+    `message` is the template's name. `name` is the step's name for the messages that it sends and `sequence` the number of
+    this one, from 1; with `seed` and `scenario` they make its Message-ID and token unique in the run. `date` must be aware.
+    `headers` override fields of the template; None leaves a field out. The body is padded to `size` octets, or so that header
+    and body have `whole` octets together.
 
-    Raises ValueError for a header field that cannot be written or a size below the body's, and what `template` raises.
+    Raises ValueError for an invalid header field or a size that padding cannot reach; what `load_template` raises.
     """
     form = load_template(message, fixtures)
     identity = ".".join(_slug(part) for part in (f"{name}-{sequence}", scenario, str(seed)) if part)
@@ -103,19 +103,22 @@ def build_message(
         "Message-ID": f"<{identity}@{DOMAIN}>",
         "MIME-Version": "1.0",
     }
-    header = b"".join(_field(key, value) for key, value in _merged(fields, form.headers, headers or {}).items())
+    header = b"".join(
+        _format_field(key, value) for key, value in _merge_headers(fields, form.headers, headers or {}).items()
+    )
     body = (f"token {token}\r\n".encode() if form.token else b"") + form.content()
     if whole is not None:
         size = whole - len(header) - 2
-    return header + b"\r\n" + _padded(body, size, token)
+    return header + b"\r\n" + _pad(body, size, token)
 
 
 def _slug(text: str) -> str:
-    return _UNFIT.sub("-", text).strip("-")[:80]
+    """Return a text with other characters than letters, digits and hyphens replaced, for a Message-ID."""
+    return _NOT_IN_MESSAGE_ID.sub("-", text).strip("-")[:80]
 
 
-def _merged(*layers: Mapping[str, str | None]) -> dict[str, str]:
-    """Return header fields, later layers over earlier ones, whatever their case; those that are null fall out."""
+def _merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
+    """Return header fields in which later layers override earlier ones, regardless of case; without those that are None."""
     merged: dict[str, tuple[str, str | None]] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -123,19 +126,21 @@ def _merged(*layers: Mapping[str, str | None]) -> dict[str, str]:
     return {key: value for key, value in merged.values() if value is not None}
 
 
-def _field(name: str, value: str) -> bytes:
+def _format_field(name: str, value: str) -> bytes:
+    """Return a header field as a line. Raises ValueError for characters that RFC 5322 does not allow there."""
     if re.search(r"[\r\n](?!\n? )|[^\x01-\x7f]", value) or not re.fullmatch(r"[!-9;-~]+", name):
         raise ValueError(f"the header field {name!r} cannot be written as {value!r}")
     return f"{name}: {value}\r\n".encode("ascii")
 
 
-def _padded(body: bytes, size: int | None, token: str) -> bytes:
+def _pad(body: bytes, size: int | None, token: str) -> bytes:
+    """Return a body padded to a size by lines made of a token; unchanged for None. Raises ValueError for a size out of reach."""
     missing = 0 if size is None else size - len(body)
     if missing < 0 or missing == 1:
         raise ValueError(f"a body of {len(body)} octets cannot be padded to {size}")
-    line = (token * 3)[:_LINE].encode() + b"\r\n"
-    count, rest = divmod(missing, len(line))
-    if rest == 1:
-        count, rest = count - 1, rest + len(line)
-    last = (token * 3)[: rest - 2].encode() + b"\r\n" if rest else b""
+    line = (token * 3)[:_LINE_LENGTH].encode() + b"\r\n"
+    count, remainder = divmod(missing, len(line))
+    if remainder == 1:  # no room for CRLF: the last two lines become one
+        count, remainder = count - 1, remainder + len(line)
+    last = (token * 3)[: remainder - 2].encode() + b"\r\n" if remainder else b""
     return body + line * count + last

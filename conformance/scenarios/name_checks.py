@@ -1,4 +1,4 @@
-"""Checks the names in a cell's steps: parties against its topology, and what earlier steps have to have named."""
+"""Check the names in a cell's steps: servers and the like against its topology, others against what earlier steps defined."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
 
-_MOST_DIGITS = 9
-"""Of the number of a message: `m#3`."""
+_MAX_DIGITS = 9
+"""Digits of the number in `m#3`."""
 SENDERS = ("outside", "submission")
-"""Parties of the harness that only send."""
+"""The harness's own parties that only send."""
 
 PLACES = frozenset(
     {"connect", "greeting", "body", "dot"}
@@ -26,28 +26,31 @@ PLACES = frozenset(
     | set(OPERATIONS_BY_VERB)
     | set(get_args(OperationName))
 )
-"""Where a fault can strike: places of a session, verbs, and what lines mean in the terms of shadow redundancy."""
+"""Places in a session where a fault can occur: phases, SMTP verbs, and operations of shadow redundancy."""
 
 
 @dataclass(slots=True)
 class KnownNames:
-    """The names that are known at a step of a cell: those of its world, and those that steps have given so far."""
+    """The names that a step of a cell can refer to, by kind: those of its topology, and those that earlier steps defined.
 
-    known: dict[str, frozenset[str]]
-    given: dict[str, dict[str, int]] = field(default_factory=dict)
+    For a defined name of messages the value is how many messages it stands for, else 1.
+    """
 
-    def give(self, kind: str, name: str, count: int = 1) -> bool:
-        """Take a name that a step gives; return whether it is new. `count` is how many messages it stands for."""
-        names = self.given.setdefault(kind, {})
-        new = name not in names
+    of_topology: dict[str, frozenset[str]]
+    defined: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def define(self, kind: str, name: str, count: int = 1) -> bool:
+        """Add a name, which stands for `count` messages; return whether it is new."""
+        names = self.defined.setdefault(kind, {})
+        is_new = name not in names
         names[name] = count
-        return new
+        return is_new
 
 
 def names_of_topology(
     topology: Topology, requirements: Iterable[str], messages: Iterable[str]
 ) -> dict[str, frozenset[str]]:
-    """Return the names of every kind that a topology (and what belongs to the harness) gives."""
+    """Return the names that exist before any step, by kind: those of a topology, the harness's own, and those passed in."""
     servers = frozenset(topology.by_name)
     stores = frozenset(topology.store_name(server) for server in servers)
     sinks = stores | {sink.name for sink in topology.sinks}
@@ -73,10 +76,13 @@ def names_of_topology(
 def check_names(
     steps: Iterable[ParsedStep], names: KnownNames, report: ProblemReport, *, repeated: bool = False
 ) -> None:
-    """Report every name in the steps that nobody has, and every name that two steps give, or one step twice."""
+    """Report references to unknown names, and names that are defined twice; add the steps' names to `names`.
+
+    `repeated`: the steps are inside a `repeat`, where `send` would define its name twice.
+    """
     for read in steps:
         _check_step(read, names, report)
-        _give_names(read, names, report)
+        _define_names(read, names, report)
         if repeated and read.verb in ("send", "submit"):
             report.add(
                 read.node.mark, "inside `repeat` the same messages would be made twice; use `count`, or `resend`"
@@ -85,22 +91,23 @@ def check_names(
 
 
 def check_fault_grid(faults: Node | None, names: KnownNames, report: ProblemReport) -> None:
-    """Report every name in `faults:` that nobody has; its fault is known to the steps as `grid`."""
+    """Report unknown names in a scenario's `faults`, and define the name `grid` of its fault; None: the scenario has no grid."""
     if faults is None:
         return
     for key, kind in referenced_names(FaultGrid).items():
-        for node in _pick(faults, [key]):
+        for node in _values_at(faults, [key]):
             if isinstance(node.value, str) and (problem := _problem(node.value, kind, names)):
                 report.add(node.mark, problem)
-    names.give("fault", "grid")
+    names.define("fault", "grid")
 
 
 def _check_step(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
+    """Report references of a step, without those inside it, to unknown names."""
     model = EXPECTATIONS[read.expectation] if read.expectation else ACTIONS.get(read.verb)
     if model is None:
         return
     for key, kind in referenced_names(model).items():
-        for node in _at(read, key):
+        for node in _field_nodes(read, key):
             if not isinstance(node.value, str):
                 continue
             if problem := _problem(node.value, kind, names):
@@ -108,66 +115,78 @@ def _check_step(read: ParsedStep, names: KnownNames, report: ProblemReport) -> N
 
 
 def _problem(name: str, kind: str, names: KnownNames) -> str | None:
+    """Return why a name of a kind is unknown; None where it is known."""
     match kind:
         case "message":
-            return _message_problem(name, names.given.get("message", {}))
+            return _message_problem(name, names.defined.get("message", {}))
         case "message or conversation":
-            return None if name in names.given.get("conversation", {}) else _problem(name, "message", names)
+            return None if name in names.defined.get("conversation", {}) else _problem(name, "message", names)
         case "fault":
-            given = {**names.given.get("fault", {}), "all": 1}
-            return None if name in given else unknown_name("fault or partition armed before:", name, given)
+            armed = {**names.defined.get("fault", {}), "all": 1}
+            return None if name in armed else unknown_name("fault or partition armed before:", name, armed)
         case "label" | "conversation":
-            given = names.given.get(kind, {})
-            return None if name in given else unknown_name(f"{kind} of an earlier step:", name, given)
+            defined = names.defined.get(kind, {})
+            return None if name in defined else unknown_name(f"{kind} of an earlier step:", name, defined)
         case _:
-            return None if name in names.known[kind] else unknown_name(kind.split(" or ")[0], name, names.known[kind])
+            return (
+                None
+                if name in names.of_topology[kind]
+                else unknown_name(kind.split(" or ")[0], name, names.of_topology[kind])
+            )
 
 
-def _message_problem(name: str, given: Mapping[str, int]) -> str | None:
+def _message_problem(name: str, defined: Mapping[str, int]) -> str | None:
+    """Return why `m` or `m#3` names no message of an earlier step; None where it does."""
     base, hash_sign, number = name.partition("#")
-    if base not in given:
-        return unknown_name("message of an earlier step:", base, given)
+    if base not in defined:
+        return unknown_name("message of an earlier step:", base, defined)
     if hash_sign and not (
-        number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS and 1 <= int(number) <= given[base]
+        number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS and 1 <= int(number) <= defined[base]
     ):
-        return f"no message {short_repr(name)}: {base!r} is {given[base]} message(s), the first is {base}#1"
+        return f"no message {short_repr(name)}: {base!r} is {defined[base]} message(s), the first is {base}#1"
     return None
 
 
-def _give_names(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
+def _define_names(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
+    """Add the label of a step and the name that it defines, without those of steps inside it."""
     if read.label is not None and isinstance(read.label.value, str):
-        _give(names, "label", read.label.value, read.label.mark, report)
-    given = defined_name(ACTIONS[read.verb]) if read.verb in ACTIONS else None
-    if given is None:
+        _define(names, "label", read.label.value, read.label.mark, report)
+    definition = defined_name(ACTIONS[read.verb]) if read.verb in ACTIONS else None
+    if definition is None:
         return
-    key, kind, default = given
+    key, kind, default = definition
     node = read.node.get(key)
     name = node.value if node else default
     if isinstance(name, str):
         count = read.node.get("count")
         number = count.value if count and isinstance(count.value, int) else 1
-        _give(names, kind, name, node.mark if node else read.node.mark, report, number)
+        _define(names, kind, name, node.mark if node else read.node.mark, report, number)
 
 
-def _give(names: KnownNames, kind: str, name: str, mark: Mark, report: ProblemReport, count: int = 1) -> None:
-    if not names.give(kind, name, count):
+def _define(names: KnownNames, kind: str, name: str, mark: Mark, report: ProblemReport, count: int = 1) -> None:
+    """Add a name, and report one that an earlier step has defined already."""
+    if not names.define(kind, name, count):
         report.add(mark, f"an earlier step of this cell has given the name {short_repr(name)} to a {kind}")
 
 
-def _at(read: ParsedStep, key: str) -> Iterator[Node]:
-    """Yield the nodes of a field; a bare value stands for the verb's short field."""
+def _field_nodes(read: ParsedStep, key: str) -> Iterator[Node]:
+    """Yield the nodes of a field of a step, given as `field` or `field.inner`; of a list each item.
+
+    In a step's short form the bare value is the node of the field that it stands for.
+    """
     keys = key.split(".")
     model = ACTIONS.get(read.verb)
     if model is not None and model.short == key and not read.node.entries:
         keys = []
-    yield from _pick(read.node, keys)
+    yield from _values_at(read.node, keys)
 
 
-def _pick(node: Node, keys: list[str]) -> Iterator[Node]:
+def _values_at(node: Node, keys: list[str]) -> Iterator[Node]:
+    """Yield the nodes at a path of keys below a node; a list on the way stands for each of its items."""
     if node.items:
         for item in node.items:
-            yield from _pick(item, keys)
+            yield from _values_at(item, keys)
     elif not keys:
         yield node
     elif (inner := node.get(keys[0])) is not None:
-        yield from _pick(inner, keys[1:])
+        yield from _values_at(inner, keys[1:])

@@ -1,6 +1,6 @@
-"""What a text in a step or an expectation stands for: a name that is looked up, a name that the step gives, or free text.
+"""Types for the text fields of steps and expectations: a reference to a name, the definition of a name, or free text.
 
-Each type says it once, where the field is declared; the checks of names and the reference derive from it.
+A field's type declares which. The checks of names (`name_checks`) and the reference in docs/writing-scenarios.md derive from it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,20 +15,23 @@ from conformance.scenarios.values import Label, OneOrMore
 
 @dataclass(frozen=True, slots=True)
 class RefersTo:
-    """Marks a text that is a name of this kind (`conformance.scenarios.name_checks.names_of_topology`), or free where there is none."""
+    """Annotates a text that refers to a name of a kind, such as 'server'; None: free text.
+
+    The kinds are those of `name_checks.names_of_topology` and of names that earlier steps define.
+    """
 
     kind: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class DefinesName:
-    """Marks a name of this kind that a step gives, for later steps to use."""
+    """Annotates a text by which a step defines a name of a kind, for later steps to refer to."""
 
     kind: str
 
 
 Text = Annotated[str, RefersTo(None)]
-"""Text of the scenario's own: an address, a reply."""
+"""Free text: an address, a reply."""
 Texts = Annotated[OneOrMore, RefersTo(None)]
 
 Message = Annotated[str, RefersTo("message")]
@@ -57,41 +60,45 @@ FaultInForce = Annotated[str, RefersTo("fault")]
 
 @cache
 def referenced_names(model: type[BaseModel]) -> dict[str, str]:
-    """Return which fields of a model (as written, a dot for what is nested) hold a name of what kind."""
-    return {key: mark.kind for key, mark in _marks(model) if isinstance(mark, RefersTo) and mark.kind is not None}
+    """Return the fields of a model that refer to a name, with the kind of name; nested fields as `field.inner`."""
+    return {key: mark.kind for key, mark in _text_fields(model) if isinstance(mark, RefersTo) and mark.kind is not None}
 
 
 @cache
 def defined_name(model: type[BaseModel]) -> tuple[str, str, object] | None:
-    """Return field, kind and default of the name that a step of this model gives; None where it gives none."""
-    for key, mark in _marks(model):
+    """Return field, kind and default of the name that a step of a model defines; None where it defines none."""
+    for key, mark in _text_fields(model):
         if isinstance(mark, DefinesName):
-            (default,) = (one.default for name, one in model.model_fields.items() if (one.alias or name) == key)
+            (default,) = (f.default for name, f in model.model_fields.items() if (f.alias or name) == key)
             return key, mark.kind, default
     return None
 
 
 def require_name_types(model: type[BaseModel]) -> None:
-    """Raise TypeError when a text of a model says neither what kind of name it is, nor that it is free."""
-    for key, mark in _marks(model):
+    """Raise TypeError when a text field of a model has no type of this module."""
+    for key, mark in _text_fields(model):
         if mark is None:
             raise TypeError(f"{model.__name__}: `{key}` is a text; give it a type of conformance.scenarios.name_types")
 
 
-def _marks(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
+def _text_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
+    """Yield each text field of a model, nested ones too, with its annotation; None where it has neither."""
     for name, field in model.model_fields.items():
-        yield from _marks_in(field.annotation, tuple(field.metadata), prefix + (field.alias or name))
+        yield from _texts_in(field.annotation, tuple(field.metadata), prefix + (field.alias or name))
 
 
-def _marks_in(annotation: Any, about: tuple[Any, ...], key: str) -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
+def _texts_in(
+    annotation: Any, metadata: tuple[Any, ...], key: str
+) -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
+    """Yield what `_text_fields` does for the type annotation of a field, given its metadata; keys of mappings are skipped."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
-        yield from _marks_in(inner, (*more, *about), key)
+        yield from _texts_in(inner, (*more, *metadata), key)
     elif annotation is str:
-        yield key, next((mark for mark in about if isinstance(mark, RefersTo | DefinesName)), None)
+        yield key, next((mark for mark in metadata if isinstance(mark, RefersTo | DefinesName)), None)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield from _marks(annotation, key + ".")
+        yield from _text_fields(annotation, key + ".")
     elif not (isinstance(origin, type) and issubclass(origin, Mapping)):
         for argument in get_args(annotation):
-            yield from _marks_in(argument, about, key)
+            yield from _texts_in(argument, metadata, key)

@@ -1,6 +1,7 @@
-"""What a server does about mail that cannot be delivered when nobody sets its timers: the words of `${own-...}`.
+"""A server's own timers for undeliverable mail, and the placeholders `${own-...}` that stand for them.
 
-A candidate's description states it, from its maker's documentation; a scenario with `timers: own` holds it to that.
+A candidate's description states them from the documentation of the server. A scenario with `timers: own` does not set
+any timer, and judges the server by what its description states.
 """
 
 from collections.abc import Mapping
@@ -16,27 +17,30 @@ from conformance.scenarios.yaml_nodes import Entry, Node
 PREFIX = "own-"
 
 NEVER_WARNED = 12 * 3600.0
-"""Seconds after which a server that is said to warn nobody is believed."""
+"""Seconds without a delay report after which a server that sends none, by its description, is taken at its word."""
 
 
 class OwnTimers(BaseModel):
-    """The retry schedule, warning and queue lifetime of a server at its maker's settings. Times count from the
-    message's acceptance."""
+    """The retry schedule, delay report and queue lifetime of a server with default settings.
+
+    Times are seconds since the message was accepted.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     source: str = Field(
-        min_length=10, description="where its maker says so: the manual's page, and the settings by name"
+        min_length=10, description="where the server's documentation says so: the page, and the names of the settings"
     )
     tries_in_first_hour: Copies = Field(alias="tries-in-first-hour", description="attempts, the first one included")
     tries_in_half_a_day: Copies = Field(alias="tries-in-half-a-day", description="attempts, the first one included")
     warned_after: Duration | None = Field(
-        None, alias="warned-after", description="no sooner comes the report that it is delayed; left out: never"
+        None, alias="warned-after", description="earliest time of the delay report; left out: there is none"
     )
-    warned_by: Duration | None = Field(None, alias="warned-by", description="it has come by then")
-    given_up_after: Duration = Field(alias="given-up-after", description="no sooner comes the report that it failed")
+    warned_by: Duration | None = Field(None, alias="warned-by", description="latest time of the delay report")
+    given_up_after: Duration = Field(alias="given-up-after", description="earliest time of the failure report")
     given_up_by: Duration = Field(
-        alias="given-up-by", description="it has come by then: the first attempt that finds the message too old"
+        alias="given-up-by",
+        description="latest time of the failure report: the first attempt that finds the message too old",
     )
 
     @model_validator(mode="after")
@@ -44,12 +48,12 @@ class OwnTimers(BaseModel):
         if (self.warned_after is None) != (self.warned_by is None):
             raise ValueError("warned-after and warned-by go together")
         if (self.warned_by or 0) < (self.warned_after or 0) or self.given_up_by < self.given_up_after:
-            raise ValueError("what comes after a time cannot have come by an earlier one")
+            raise ValueError("warned-by and given-up-by cannot be earlier than warned-after and given-up-after")
         return self
 
     @property
-    def words(self) -> Mapping[str, Any]:
-        """What each `${own-...}` stands for. Of a server that never warns there is no report after `NEVER_WARNED`."""
+    def placeholder_values(self) -> Mapping[str, Any]:
+        """The value of each placeholder; a server that never warns has no delay report until `NEVER_WARNED`."""
         return {
             PREFIX + "tries-in-first-hour": self.tries_in_first_hour.model_dump(),
             PREFIX + "tries-in-half-a-day": self.tries_in_half_a_day.model_dump(),
@@ -61,9 +65,9 @@ class OwnTimers(BaseModel):
         }
 
 
-_SPECIMEN = OwnTimers.model_validate(
+_EXAMPLE = OwnTimers.model_validate(
     {
-        "source": "none: it stands in where a scenario is checked and no candidate is there yet",
+        "source": "none: an example, for checking a scenario without a candidate",
         "tries-in-first-hour": 1,
         "tries-in-half-a-day": 1,
         "given-up-after": "1d",
@@ -71,16 +75,17 @@ _SPECIMEN = OwnTimers.model_validate(
     }
 )
 
-PLACEHOLDERS = tuple(_SPECIMEN.words)
-"""What may stand in `${...}` beside the axes, where a scenario has `timers: own`."""
+PLACEHOLDERS = tuple(_EXAMPLE.placeholder_values)
+"""The names that `${...}` may have besides axes in a scenario with `timers: own`."""
 
 
 def placeholder_nodes(timers: OwnTimers | None) -> dict[str, Node]:
-    """Return what each `${own-...}` stands for; a specimen's value where there are no timers."""
-    return {name: _node(value) for name, value in (timers or _SPECIMEN).words.items()}
+    """Return the value of each placeholder as a node; example values where `timers` is None."""
+    return {name: _node(value) for name, value in (timers or _EXAMPLE).placeholder_values.items()}
 
 
 def _node(value: Any) -> Node:
+    """Return a value, with any mappings in it, as a node; its place in a file means nothing."""
     mark = Mark(1, 1)
     if isinstance(value, dict):
         return Node(mark, {key: Entry(mark, _node(inner)) for key, inner in value.items()})

@@ -1,6 +1,6 @@
-"""JSON Schemas of scenario and topology files, for editors: made from the models, closed, with their descriptions.
+"""Generate the JSON Schemas of scenario and topology files, for editors, from the models.
 
-A schema sees less than the loader: names, and what an axis stands for, only the loader can check.
+The schemas allow no unknown keys. They check less than the loader: not names, and not the values that `${axis}` stands for.
 """
 
 from typing import Any
@@ -53,11 +53,11 @@ def scenario_schema() -> Schema:
         "repeat": _closed({"times": _or_axis({"type": "integer", "minimum": 1}), "steps": _STEPS}, ["times", "steps"]),
     }
     assert set(BLOCKS) <= set(steps)
-    beside: Schema = {
-        "label": {"type": "string", "description": "a name for the step, for `since`"},
+    others: Schema = {
+        "label": {"type": "string", "description": "a name for the step, which `since` refers to"},
         "when": {"type": "object", "description": "axis values (one or a list) at which the step exists"},
     }
-    definitions["step"] = _one_of(steps, beside)
+    definitions["step"] = _one_of(steps, others)
     definitions["axis"] = {"type": "string", "pattern": r"^\$\{[a-z][a-z0-9-]*\}$", "description": "an axis's value"}
     return {"$schema": DIALECT, **document, "title": "A scenario of the conformance harness", "$defs": definitions}
 
@@ -74,6 +74,10 @@ def topology_schema() -> Schema:
 
 
 def _definitions(models: list[type[BaseModel]], *, with_axes: bool) -> dict[str, Schema]:
+    """Return the schemas of models and of the models in their fields, by class name.
+
+    `with_axes`: a field's value may be `${axis}` as well; the fields of Document are left as they are.
+    """
     _, whole = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = whole["$defs"]
     for name, definition in definitions.items():
@@ -87,28 +91,30 @@ def _definitions(models: list[type[BaseModel]], *, with_axes: bool) -> dict[str,
 
 
 def _field(schema: Schema, *, with_axes: bool) -> Schema:
-    """Return a field's schema as YAML files write it: `yes` and `no`, and `${axis}` for any value."""
-    told: Schema = {key: schema[key] for key in schema if key in ("description", "default")}
-    rest = _lenient({key: value for key, value in schema.items() if key not in (*told, "title")})
-    return {**told, **(_or_axis(rest) if rest and with_axes else rest)}
+    """Return a field's schema that also allows `yes` and `no` for booleans, and with `with_axes` `${axis}` for any value."""
+    annotations: Schema = {key: schema[key] for key in schema if key in ("description", "default")}
+    value = _allow_yes_no({key: value for key, value in schema.items() if key not in (*annotations, "title")})
+    return {**annotations, **(_or_axis(value) if value and with_axes else value)}
 
 
-def _lenient(schema: Schema) -> Schema:
+def _allow_yes_no(schema: Schema) -> Schema:
+    """Return a schema with `yes` and `no` allowed for booleans, in members of unions too, and with enums sorted."""
     if "enum" in schema:
         return {**schema, "enum": sorted(schema["enum"], key=str)}
     if schema.get("type") == "boolean":
         return {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no"]}]}
     if "anyOf" in schema:
-        return {**schema, "anyOf": [_lenient(member) for member in schema["anyOf"]]}
+        return {**schema, "anyOf": [_allow_yes_no(member) for member in schema["anyOf"]]}
     return schema
 
 
 def _or_axis(schema: Schema) -> Schema:
+    """Return a schema that also allows `${axis}`."""
     return {"anyOf": [*schema["anyOf"], _AXIS]} if set(schema) == {"anyOf"} else {"anyOf": [schema, _AXIS]}
 
 
 def _with_short_form(model: Any, definitions: dict[str, Schema]) -> Schema:
-    """Return a verb's schema: its fields, or the bare value that stands for one of them."""
+    """Return the schema of a verb: a mapping of its fields, or where it has a short form the value of that field."""
     if model.short is None:
         return _ref(model)
     short = definitions[model.__name__]["properties"][model.short]
@@ -116,16 +122,18 @@ def _with_short_form(model: Any, definitions: dict[str, Schema]) -> Schema:
 
 
 def _ref(model: type[BaseModel]) -> Schema:
+    """Return a reference to a model's definition."""
     return {"$ref": f"#/$defs/{model.__name__}"}
 
 
 def _closed(properties: Schema, required: list[str]) -> Schema:
+    """Return the schema of a mapping with these keys and no others."""
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _one_of(verbs: dict[str, Schema], beside: Schema) -> Schema:
-    """Return the schema of a mapping with exactly one of the verbs, and what may stand beside it."""
+def _one_of(verbs: dict[str, Schema], others: Schema) -> Schema:
+    """Return the schema of a mapping with exactly one of the verbs, and optionally the keys of `others`."""
     return {
-        **_closed({**verbs, **beside}, []),
+        **_closed({**verbs, **others}, []),
         "oneOf": [{"required": [verb]} for verb in verbs],
     }

@@ -1,4 +1,4 @@
-"""Reads the steps of a scenario: from nodes, with every axis bound, to the models of their verbs."""
+"""Parse the steps of a scenario: from nodes, in which every `${axis}` is substituted, to the models of their verbs."""
 
 import re
 from collections.abc import Iterator
@@ -16,15 +16,16 @@ from conformance.scenarios.yaml_nodes import Entry, Node
 BLOCKS = ("parallel", "repeat")
 STEP_VERBS = (*ACTIONS, "expect", *BLOCKS)
 """Every verb that a step can have."""
-BESIDE = ("label", "when")
-"""What may stand beside the verb."""
+STEP_KEYS = ("label", "when")
+"""The keys that a step can have in addition to its verb."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStep:
-    """A step, and the node under its verb (under the expectation's verb, for an `expect`), axes bound.
+    """A step with the nodes that it was parsed from, for the checks of names.
 
-    `step` is None where the step is wrong; its names can still be checked.
+    `step` is None where the step has a problem. `node` is the value of the verb; of an `expect`, the value of the expectation's
+    verb, which is `expectation`. `inner` are the steps of a block.
     """
 
     step: Step | None
@@ -36,53 +37,59 @@ class ParsedStep:
 
 
 def parse_step(node: Node, path: str, point: Point, report: ProblemReport) -> ParsedStep | None:
-    """Read one step at a point of the matrix. None where the point has no such step, or where it has no verb."""
+    """Return a step at a point of the matrix; None where its `when` excludes the point, or after reporting a bad verb.
+
+    `path` is the step's number, `3.1` inside a block.
+    """
     if (when := node.get("when")) is not None and not matches_condition(when, point):
         return None
-    found = _verb(node, report)
-    if found is None:
+    verb_entry = _find_verb(node, report)
+    if verb_entry is None:
         return None
-    verb, entry = found
+    verb, entry = verb_entry
     label = node.get("label")
-    text = _label(label, report) if label else None
+    text = _parse_label(label, report) if label else None
     if verb == "expect":
         if label:
             report.add(node.entries["label"].key, "an expectation has no label; put it on the step whose time counts")
-        return _expect(entry, path, report)
+        return _parse_expect(entry, path, report)
     if verb in BLOCKS:
-        return _block(verb, entry, path, text, label, point, report)
+        return _parse_block(verb, entry, path, text, label, point, report)
     action = validate(ACTIONS[verb], entry.node, report)
     step = Step(path=path, line=entry.key.line, verb=verb, label=text, action=action) if action else None
     return ParsedStep(step, verb, entry.node, label)
 
 
-def _label(node: Node, report: ProblemReport) -> str | None:
+def _parse_label(node: Node, report: ProblemReport) -> str | None:
+    """Return a label; None after reporting that it is not a valid one."""
     if isinstance(node.value, str) and re.fullmatch(LABEL_PATTERN, node.value):
         return node.value
-    report.add(node.mark, f"{short_repr(node.value)} is no label: lower case letters, digits and hyphens")
+    report.add(node.mark, f"{short_repr(node.value)} is not a valid label: lower case letters, digits and hyphens")
     return None
 
 
-def _verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
+def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
+    """Return a step's verb and its entry, after reporting any other key and a second verb; None without a verb."""
     if not node.entries:
         report.add(node.mark, "a step is a mapping with one verb, like `- advance: 2m`")
         return None
     verbs = [key for key in node.entries if key in STEP_VERBS]
     for key, entry in node.entries.items():
-        if key not in STEP_VERBS and key not in BESIDE:
+        if key not in STEP_VERBS and key not in STEP_KEYS:
             kind = "unknown key beside the verb:" if verbs else "unknown verb"
-            report.add(entry.key, f"{kind} {short_repr(key)}{did_you_mean(key, (*STEP_VERBS, *BESIDE))}")
+            report.add(entry.key, f"{kind} {short_repr(key)}{did_you_mean(key, (*STEP_VERBS, *STEP_KEYS))}")
     if len(verbs) > 1:
         report.add(node.entries[verbs[1]].key, f"two verbs in one step: {verbs[0]} and {verbs[1]}")
-    elif not verbs and all(key in BESIDE for key in node.entries):
+    elif not verbs and all(key in STEP_KEYS for key in node.entries):
         report.add(node.mark, "this step has no verb")
     return (verbs[0], node.entries[verbs[0]]) if verbs else None
 
 
-def _expect(under: Entry, path: str, report: ProblemReport) -> ParsedStep | None:
-    entries = under.node.entries
+def _parse_expect(expect: Entry, path: str, report: ProblemReport) -> ParsedStep | None:
+    """Return the step `expect`; None after reporting that it has not one known expectation."""
+    entries = expect.node.entries
     if len(entries) != 1:
-        report.add(under.node.mark, "`expect` takes one expectation, like `{reply: {of: m, code: 250}}`")
+        report.add(expect.node.mark, "`expect` takes one expectation, like `{reply: {of: m, code: 250}}`")
         return None
     ((verb, entry),) = entries.items()
     if verb not in EXPECTATIONS:
@@ -98,44 +105,46 @@ def _expect(under: Entry, path: str, report: ProblemReport) -> ParsedStep | None
     return ParsedStep(step, "expect", entry.node, expectation=verb)
 
 
-def _block(
+def _parse_block(
     verb: str, entry: Entry, path: str, label: str | None, label_node: Node | None, point: Point, report: ProblemReport
 ) -> ParsedStep | None:
-    """Read `parallel: [...]`, `parallel: {steps: [...]}` or `repeat: {times: n, steps: [...]}`."""
+    """Return the step of `parallel: [...]`, `parallel: {steps: [...]}` or `repeat: {times: n, steps: [...]}`.
+
+    None after reporting that it has no list of steps. `label` is the text of `label_node`.
+    """
     steps = entry.node if verb == "parallel" and entry.node.items else entry.node.get("steps")
     if steps is None or not steps.items:
         report.add(entry.node.mark, f"`{verb}` takes `steps`, a list of at least one")
         return None
     inner = parse_steps(steps, f"{path}.", point, report)
     model = Parallel if verb == "parallel" else Repeat
-    frame = {key: e for key, e in entry.node.entries.items() if key != "steps"}
-    frame["steps"] = Entry(steps.mark, Node(steps.mark, ()))
-    action = validate(model, Node(entry.node.mark, frame), report)
-    whole = [read.step for read in inner if read.step]
+    without_steps = {**entry.node.entries, "steps": Entry(steps.mark, Node(steps.mark, ()))}
+    action = validate(model, Node(entry.node.mark, without_steps), report)
+    valid = [parsed.step for parsed in inner if parsed.step]
     step = None
-    if action is not None and len(whole) == len(inner):
-        action = action.model_copy(update={"steps": tuple(whole)})
+    if action is not None and len(valid) == len(inner):
+        action = action.model_copy(update={"steps": tuple(valid)})
         step = Step(path=path, line=entry.key.line, verb=verb, label=label, action=action)
     return ParsedStep(step, verb, entry.node, label_node, inner)
 
 
 def parse_steps(node: Node, prefix: str, point: Point, report: ProblemReport) -> tuple[ParsedStep, ...]:
-    """Read a list of steps; the path of the n-th is `prefix` and n, whether or not the point has the ones before it."""
-    read = (parse_step(item, f"{prefix}{n}", point, report) for n, item in enumerate(node.items, start=1))
-    return tuple(step for step in read if step is not None)
+    """Return the steps of a list that exist at a point; the path of the n-th in the list is `prefix` and n."""
+    parsed = (parse_step(item, f"{prefix}{n}", point, report) for n, item in enumerate(node.items, start=1))
+    return tuple(step for step in parsed if step is not None)
 
 
 def when_nodes(steps: Node) -> Iterator[Node]:
-    """Yield the `when` of each step, those in blocks too."""
+    """Yield the `when` of each step, including those inside blocks."""
     for step in steps.items:
         yield from when_nodes_of_step(step)
 
 
 def when_nodes_of_step(step: Node) -> Iterator[Node]:
-    """Yield the `when` of a step, and of those inside it."""
+    """Yield the `when` of a step, and of each step inside it."""
     if (when := step.get("when")) is not None:
         yield when
     for block in BLOCKS:
-        under = step.get(block)
-        if under is not None:
-            yield from when_nodes(under if under.items else under.get("steps") or Node(under.mark, ()))
+        body = step.get(block)
+        if body is not None:
+            yield from when_nodes(body if body.items else body.get("steps") or Node(body.mark, ()))

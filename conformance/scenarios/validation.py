@@ -1,4 +1,4 @@
-"""Checks a node against a pydantic model, and tells what is wrong in the language's own words, at its place."""
+"""Validate a node against a pydantic model, and translate pydantic's errors into messages with their place in the file."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from conformance.scenarios.yaml_nodes import Node
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_EXPECTED = {
+_EXPECTED_TYPES = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -33,32 +33,35 @@ _EXPECTED = {
 
 
 def validate(model: type[Model], node: Node, report: ProblemReport) -> Model | None:
-    """Return the model of what a node says, or None after everything that is wrong with it was reported."""
+    """Return a node's data as an instance of a model; None after reporting everything that is wrong with it."""
     try:
         return model.model_validate(node.data())
     except ValidationError as error:
-        for mark, message in _told(error.errors(include_url=False), node, model):
+        for mark, message in _messages(error.errors(include_url=False), node, model):
             report.add(mark, message)
         return None
 
 
-def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Iterator[tuple[Mark, str]]:
-    """Yield place and message of each error; what the members of a union say of one value becomes one message."""
-    paths = [_path(root, error) for error in errors]
+def _messages(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Iterator[tuple[Mark, str]]:
+    """Yield place and message of each error; errors of a union's members about one value become one message.
+
+    Where one member of a union fits the value except for something inside it, the errors of other members are left out.
+    """
+    paths = [_document_path(root, error) for error in errors]
     located = [
-        (*_place(root, error), error)
+        (*_locate(root, error), error)
         for path, error in zip(paths, errors, strict=True)
-        if not (_expectation(error) and any(_is_within(other, path) for other in paths))
+        if not (_expected(error) and any(_is_within(other, path) for other in paths))
     ]
     for _, group in groupby(located, key=lambda place: place[0]):
         expected: list[str] = []
         hint = ""
         errors_here = list(group)
-        mark, said, *_ = errors_here[0]
+        mark, actual, *_ = errors_here[0]
         for _, _, node, error in errors_here:
             match error["type"]:
                 case "too_short" if len(node.items) >= error["ctx"]["min_length"]:
-                    continue  # the list is long enough: its wrong items were left out, and are told themselves
+                    continue  # the list is long enough, but for wrong items, which have errors of their own
                 case "extra_forbidden":
                     key = str(error["loc"][-1])
                     yield _unknown_key(node, key, _models_at(model, error["loc"][:-1]))
@@ -66,17 +69,20 @@ def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Ite
                     yield mark, f"the key {str(error['loc'][-1])!r} is missing"
                 case "value_error":
                     yield mark, str(error["ctx"]["error"])
-                case _ if what := _expectation(error):
+                case _ if what := _expected(error):
                     expected.append(what)
                     hint = hint or _hint(error)
                 case _:
                     yield mark, f"{error['msg']}, not {short_repr(error['input'])}"
         if expected:
-            yield mark, f"expected {' or '.join(dict.fromkeys(expected))}, not {said}{hint}"
+            yield mark, f"expected {' or '.join(dict.fromkeys(expected))}, not {actual}{hint}"
 
 
-def _path(root: Node, error: ErrorDetails) -> tuple[int | str, ...]:
-    """Return the location of an error as far as the document has it; an unknown or missing key is within its mapping."""
+def _document_path(root: Node, error: ErrorDetails) -> tuple[int | str, ...]:
+    """Return an error's location without the parts that are not in the document, such as names of union members.
+
+    The path of a missing key ends with '', as something within its mapping.
+    """
     node, path = root, list[int | str]()
     for part in error["loc"]:
         if isinstance(part, int) and part < len(node.items):
@@ -90,12 +96,12 @@ def _path(root: Node, error: ErrorDetails) -> tuple[int | str, ...]:
 
 
 def _is_within(path: tuple[int | str, ...], value: tuple[int | str, ...]) -> bool:
-    """Whether a member of a union has read a value, and found something wrong in it: then no other member is meant."""
+    """Return whether a path lies below that of a value: a member of a union fits the value except for something inside it."""
     return len(path) > len(value) and path[: len(value)] == value
 
 
-def _expectation(error: ErrorDetails) -> str | None:
-    """Return what was expected, where the error says just that."""
+def _expected(error: ErrorDetails) -> str | None:
+    """Return what was expected in place of a value; None for errors of other kinds."""
     context = error.get("ctx", {})
     match error["type"]:
         case "literal_error" | "enum":
@@ -106,8 +112,8 @@ def _expectation(error: ErrorDetails) -> str | None:
         case "less_than_equal":
             return f"a number of at most {context['le']}"
         case "string_pattern_mismatch":
-            named = context["pattern"] == LABEL_PATTERN
-            return "lower case letters, digits and hyphens" if named else f"a text like {context['pattern']}"
+            is_label = context["pattern"] == LABEL_PATTERN
+            return "lower case letters, digits and hyphens" if is_label else f"a text like {context['pattern']}"
         case "string_too_short":
             return f"a text of at least {context['min_length']} characters"
         case "string_too_long":
@@ -117,17 +123,18 @@ def _expectation(error: ErrorDetails) -> str | None:
         case "too_long":
             return f"at most {context['max_length']} of them"
         case kind:
-            return _EXPECTED.get(kind)
+            return _EXPECTED_TYPES.get(kind)
 
 
 def _hint(error: ErrorDetails) -> str:
-    """Return which of the words that may stand here is like the one that does."""
+    """Return ` (did you mean 'x'?)` where one of the permitted words is similar to the one that was written, else ''."""
     if error["type"] not in ("literal_error", "enum") or not isinstance(error["input"], str):
         return ""
     return did_you_mean(error["input"], re.findall(r"'([^']*)'", error["ctx"]["expected"]))
 
 
-def _said(node: Node) -> str:
+def _describe(node: Node) -> str:
+    """Return a node's value for a message: 'a mapping', 'nothing', or the scalar itself."""
     if isinstance(node.value, dict):
         return "a mapping" if node.value else "an empty mapping"
     if isinstance(node.value, tuple):
@@ -135,11 +142,10 @@ def _said(node: Node) -> str:
     return "nothing" if node.value is None else short_repr(node.value)
 
 
-def _place(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
-    """Return the place that an error is about, what is said there, and its node.
+def _locate(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
+    """Return the place that an error is about, a description of what stands there, and its node.
 
-    The location also holds names of union members and the like, which are no part of the document: those are passed
-    over.
+    For an unknown or missing key that is its mapping. Parts of the location that are not in the document are skipped.
     """
     loc = error["loc"]
     of_key = bool(loc) and loc[-1] == "[key]"
@@ -149,23 +155,24 @@ def _place(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
             node = node.items[part]
         elif isinstance(part, str) and part in node.entries:
             key, node = node.entries[part].key, node.entries[part].node
-    return (key, short_repr(loc[-2]), node) if of_key else (node.mark, _said(node), node)
+    return (key, short_repr(loc[-2]), node) if of_key else (node.mark, _describe(node), node)
 
 
 def _unknown_key(node: Node, key: str, models: list[type[BaseModel]]) -> tuple[Mark, str]:
-    names = {field.alias or name for one in models for name, field in one.model_fields.items()}
+    """Return place and message for a key of a mapping that none of the models has."""
+    names = {field.alias or name for model in models for name, field in model.model_fields.items()}
     entry = node.entries.get(key)
     return (entry.key if entry else node.mark), f"unknown key {short_repr(key)}{did_you_mean(key, names)}"
 
 
 def _models_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
-    """Return the models that may stand at a location below a model."""
+    """Return the models that the value at a location below a model may have; several where a field is a union."""
     models = [model]
     for part in loc:
         fields = [
             field
-            for one in models
-            for name, field in one.model_fields.items()
+            for candidate in models
+            for name, field in candidate.model_fields.items()
             if isinstance(part, str) and part in (field.alias, name)
         ]
         if fields:
@@ -174,6 +181,7 @@ def _models_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models in a type annotation, such as the members of a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

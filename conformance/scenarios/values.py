@@ -1,4 +1,4 @@
-"""The scalar types of scenario documents: durations as the documents write them, octet counts, names."""
+"""The scalar types of scenario documents: durations, sizes, parameters, names and labels."""
 
 import re
 from typing import Annotated
@@ -12,51 +12,51 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SIZES = {"": 1, "B": 1, "KB": 1024, "MB": 1024**2}
 _SIZE = re.compile(r"([0-9]+)\s*(B|KB|MB)?")
 _MAX_LENGTH = 40
-"""Characters of a duration or a size: the patterns are matched against no more."""
-_LONGEST = 3650 * 86400.0
-LARGEST = 1024**3
-"""Octets: the largest size."""
+"""Characters of a duration or a size; longer texts are rejected without matching."""
+_MAX_DURATION_S = 3650 * 86400.0
+MAX_SIZE = 1024**3
+"""Octets."""
 
 
 def parse_duration(value: object) -> float:
-    """Read a duration such as `2m`, `3h`, `2d`, `1h30m`, `250ms`, or a bare number of seconds.
+    """Return the seconds of a duration such as `2m`, `3h`, `2d`, `1h30m`, `250ms`, or a number of seconds.
 
-    Raises ValueError when it is not one, or when it is longer than 3650 days.
+    Raises ValueError for anything else, and beyond 3650 days.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         found = value
     elif isinstance(value, str) and 0 < len(value) <= _MAX_LENGTH and _PART.sub("", value) == "":
         found = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     else:
-        raise ValueError(f"{short_repr(value)} is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
-    if not abs(found) <= _LONGEST:
+        raise ValueError(f"{short_repr(value)} is not a valid duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
+    if not abs(found) <= _MAX_DURATION_S:
         raise ValueError(f"{short_repr(value)} is too long: a duration is at most 3650d")
     return float(found)
 
 
 def parse_size(value: object) -> int:
-    """Read a size such as `998`, `2KB`, `10MB`. Raises ValueError when it is not one, or more than 1024 MB."""
+    """Return the octets of a size such as `998`, `2KB`, `10MB`. Raises ValueError for anything else, and beyond 1024 MB."""
     if isinstance(value, int) and not isinstance(value, bool):
         found = value
     elif isinstance(value, str) and len(value) <= _MAX_LENGTH and (match := _SIZE.fullmatch(value)):
         found = int(match[1]) * _SIZES[match[2] or ""]
     else:
-        raise ValueError(f"{short_repr(value)} is no size: write 998, 2KB or 10MB")
-    if found > LARGEST:
+        raise ValueError(f"{short_repr(value)} is not a valid size: write 998, 2KB or 10MB")
+    if found > MAX_SIZE:
         raise ValueError(f"{short_repr(value)} is too large: a size is at most 1024MB")
     return found
 
 
 def format_duration(duration: float) -> str:
-    """Write seconds as the documents would: 7325.5 is `2h2m5.5s`, 0 is `0s`."""
+    """Return seconds as a duration: `2h2m5.5s` for 7325.5, `0s` for 0."""
     if duration < 0:
         return "-" + format_duration(-duration)
-    text, rest = "", round(duration, 6)
+    text, remainder = "", round(duration, 6)
     for unit in ("d", "h", "m"):
-        count, rest = divmod(rest, _UNITS[unit])
+        count, remainder = divmod(remainder, _UNITS[unit])
         text += f"{count:.0f}{unit}" if count else ""
-    rest = round(rest, 6)
-    return text + (f"{rest:g}s" if rest or not text else "")
+    remainder = round(remainder, 6)
+    return text + (f"{remainder:g}s" if remainder or not text else "")
 
 
 _DURATION_SCHEMA = {
@@ -78,9 +78,10 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0), WithJsonSchema(_
 
 
 def parse_parameter(value: object) -> object:
-    """Read the value of a parameter as it is offered to a node: `yes` is true, `2m` is 120, `10MB` octets.
+    """Return a parameter's value as it goes into a node's configuration: True for `yes`, 120 for `2m`, octets for `10MB`.
 
-    Whatever else it is, of a wrong type or out of range too, stays as written: that is for the node to refuse.
+    Values of a mapping are converted one by one. Anything else is returned unchanged, also with a wrong type or out of range:
+    refusing it is up to the node.
     """
     if isinstance(value, dict):
         return {key: parse_parameter(inner) for key, inner in value.items()}
@@ -98,17 +99,17 @@ def parse_parameter(value: object) -> object:
 
 
 def as_tuple(value: object) -> object:
-    """Let one value stand for a list of one."""
+    """Return a list as a tuple, and any other value as a tuple of one."""
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 Parameter = Annotated[JsonValue, BeforeValidator(parse_parameter)]
-"""The value of a parameter of a node: anything, with `yes`, `no`, durations and sizes read as such."""
+"""The value of a node's parameter: any JSON value; `yes`, `no`, durations and sizes are converted."""
 
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(as_tuple), WithJsonSchema(_NAMES_SCHEMA)]
-"""One name, or a list of them."""
+"""A tuple of names; written as one name or a list."""
 
 LABEL_PATTERN = r"^[a-z][a-z0-9-]*$"
 
 Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=60)]
-"""A name that a scenario gives: lower case, digits, hyphens."""
+"""A name that a scenario defines: lower case letters, digits, hyphens."""

@@ -1,5 +1,6 @@
-"""YAML 1.2 with anchors, aliases, merge keys and the standard tags: for descriptions and baselines, which could use them
-from the first version on. Bounded as the language of scenarios is: what aliases stand for counts as often as it is used.
+"""Parse YAML 1.2 with anchors, aliases, merge keys and the standard tags, which descriptions and baselines may use.
+
+The limits on values and depth are those of scenarios; the value of an alias counts each time that it is used.
 """
 
 from collections.abc import Mapping
@@ -34,12 +35,12 @@ _SCALARS: Mapping[str, tuple[type, ...]] = {
 _COLLECTIONS = ("map", "seq", "!")
 
 
-def read_full_yaml(path: Path, report: ProblemReport, *, most: int, most_values: int = MAX_NODES) -> Node | None:
-    """Return the one document of a file, or None after it was reported why it cannot be had.
+def read_full_yaml(path: Path, report: ProblemReport, *, max_octets: int, max_values: int = MAX_NODES) -> Node | None:
+    """Return the root node of a file's only document; None after reporting why there is none.
 
-    `most` bounds the file's octets and `most_values` the values of the document.
+    `max_octets` limits the file and `max_values` the number of values in the document.
     """
-    text = read_text(path, report, most)
+    text = read_text(path, report, max_octets)
     if text is None:
         return None
     chunks = [chunk for chunk in split_documents(text) if not _is_directives(chunk)]
@@ -47,58 +48,58 @@ def read_full_yaml(path: Path, report: ProblemReport, *, most: int, most_values:
         mark = Mark(chunks[1].line if chunks else 1, 1)
         report.add(mark, f"expected one document, not {len(chunks)}")
         return None
-    return compose_with(partial(_FullComposer, most_values=most_values), chunks[0], report)
+    return compose_with(partial(_FullComposer, max_values=max_values), chunks[0], report)
 
 
 def _is_directives(chunk: Chunk) -> bool:
-    """Whether a chunk is what stands before the first `---`: directives, which change nothing here."""
+    """Return whether a chunk has only directives and comments, as before the first `---`; they have no effect here."""
     return all(not line.strip() or line.startswith(("%", "#")) for line in chunk.text.splitlines())
 
 
 class _FullComposer(Composer):
-    """Follows aliases and merge keys, and holds values to their tags."""
+    """Resolves aliases and merge keys, and checks values against their tags."""
 
-    def __init__(self, chunk: Chunk, report: ProblemReport, most_values: int) -> None:
-        super().__init__(chunk, report, most_values)
-        self._anchored: dict[str, Node | None] = {}
+    def __init__(self, chunk: Chunk, report: ProblemReport, max_values: int) -> None:
+        super().__init__(chunk, report, max_values)
+        self._by_anchor: dict[str, Node | None] = {}
 
     def _node(self, event: Event, depth: int) -> Node:
         anchor = event.anchor if isinstance(event, NodeEvent) and not isinstance(event, AliasEvent) else None
         if anchor is not None:
-            self._anchored[anchor] = None  # as long as its value has not ended
+            self._by_anchor[anchor] = None  # until its value is complete
         node = super()._node(event, depth)
         if anchor is not None:
-            self._anchored[anchor] = node
+            self._by_anchor[anchor] = node
         return node
 
     def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
         name = short_repr(event.anchor)
-        if event.anchor not in self._anchored:
+        if event.anchor not in self._by_anchor:
             self._report.refuse(mark, f"there is no anchor {name} before this alias")
             return Node(mark, None)
-        node = self._anchored[event.anchor]
+        node = self._by_anchor[event.anchor]
         if node is None:
-            self._report.refuse(mark, f"the alias {name} stands inside of what it stands for")
+            self._report.refuse(mark, f"the alias {name} is used inside its own value")
             return Node(mark, None)
         self._count(event, node.count())
-        if depth + _height(node) - 1 > MAX_DEPTH:
-            raise self._stop(event, f"nested deeper than {MAX_DEPTH} levels")
+        if depth + _depth(node) - 1 > MAX_DEPTH:
+            raise self._unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
         return Node(mark, node.value)
 
     def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
         merged: dict[str, Entry] = {}
-        for one in node.items or (node,):
-            if not isinstance(one.value, dict):
+        for source in node.items or (node,):
+            if not isinstance(source.value, dict):
                 self._report.add(mark, "a merge key (<<) takes a mapping, or a list of mappings")
                 return {}
-            for key, entry in one.value.items():
+            for key, entry in source.value.items():
                 merged.setdefault(key, Entry(mark, entry.node))
         return merged
 
     def _check_properties(self, event: Event, mark: Mark) -> None:
         tag = _tag(event)
-        kinds = _SCALARS if isinstance(event, ScalarEvent) else _COLLECTIONS
-        if tag is not None and tag not in kinds:
+        allowed = _SCALARS if isinstance(event, ScalarEvent) else _COLLECTIONS
+        if tag is not None and tag not in allowed:
             self._report.refuse(mark, f"the tag {short_repr(tag)} is not used here; take it away")
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
@@ -113,20 +114,20 @@ class _FullComposer(Composer):
             self._report.refuse(mark, str(error))
             return None
         if type(value) not in _SCALARS[tag]:
-            self._report.refuse(mark, f"{short_repr(event.value)} is no !!{tag}")
+            self._report.refuse(mark, f"{short_repr(event.value)} is not a valid !!{tag}")
             return None
         return value
 
 
 def _tag(event: Event) -> str | None:
-    """Return the tag of a value, a standard one by its short name; None where there is none."""
+    """Return the tag of a node, a standard one by its short name such as 'int'; None without a tag."""
     tag = getattr(event, "tag", None)
     if tag is None:
         return None
     return "str" if str(tag) == "!" and isinstance(event, ScalarEvent) else str(tag).removeprefix(_STANDARD)
 
 
-def _height(node: Node) -> int:
-    """Return how many levels a node has, itself included."""
+def _depth(node: Node) -> int:
+    """Return the number of levels at and below a node."""
     below = (*node.items, *(entry.node for entry in node.entries.values()))
-    return 1 + max(map(_height, below), default=0)
+    return 1 + max(map(_depth, below), default=0)

@@ -1,8 +1,12 @@
-"""YAML 1.2 as nodes that know their line and column: safe, bounded, and without YAML's traps.
+"""Parse a safe subset of YAML 1.2 into nodes that know their line and column.
 
-Made from the parser's events, never from constructed objects. Anchors, aliases, tags and merge keys are refused, and
-so are duplicate keys and directives; `yes` and `no` are text, as YAML 1.2 has it. The documents of a file are parsed
-one by one, so that a slip in one does not hide the others.
+1. `read_text` reads a file of bounded size.
+2. `split_documents` splits its text at lines that begin with `---`, so that a syntax error in one document does not affect the
+   others.
+3. `compose` builds the nodes of a document from the events of ruamel.yaml's parser; no objects are constructed. The number of
+   values and the depth are limited. Anchors, aliases, tags, merge keys, directives and duplicate keys are reported as
+   problems (`yaml_full` allows more).
+4. `resolve_plain_scalar` converts scalars by the core schema of YAML 1.2, in which `yes` and `no` are texts.
 """
 
 import contextlib
@@ -35,19 +39,20 @@ from conformance.regular_files import read_regular
 from conformance.scenarios.errors import Mark, ProblemReport, short_repr
 
 MAX_OCTETS = 256 * 1024
-"""The largest file that is read."""
+"""Octets of the largest file that is read."""
 MAX_DEPTH = 20
-"""How deep mappings and lists may be nested."""
+"""Levels of nested mappings and lists."""
 MAX_NODES = 20_000
-"""Nodes of one document."""
+"""Values of one document."""
 
 Scalar = str | int | float | bool | None
 
-_PLAIN = re.compile(r"[^\t\r\x85\u2028\u2029\ufeff?!]*")
-"""What both parsers read alike: the one in C knows YAML 1.1, where tabs, line breaks, tags and `? key` are another matter."""
+_SAME_IN_YAML_1_1 = re.compile(r"[^\t\r\x85\u2028\u2029\ufeff?!]*")
+"""Texts that both parsers read alike: the one in C follows YAML 1.1, which treats tabs, line breaks, tags and `? key`
+differently."""
 
-_NO_CHARACTER = re.compile(r"[\ud800-\udfff]")
-_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_DOCUMENT_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _CONSTANTS: Mapping[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -62,13 +67,13 @@ _MAX_DIGITS = 40
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value with its place: a scalar, a list of nodes, or a mapping of keys to entries."""
+    """A value with its place in the file: a scalar, a list of nodes, or a mapping of keys to entries."""
 
     mark: Mark
     value: "Scalar | tuple[Node, ...] | dict[str, Entry]"
 
     def data(self) -> Any:
-        """Return the plain value, places forgotten."""
+        """Return the value as plain Python data, without places."""
         if isinstance(self.value, dict):
             return {key: entry.node.data() for key, entry in self.value.items()}
         if isinstance(self.value, tuple):
@@ -76,22 +81,22 @@ class Node:
         return self.value
 
     def get(self, key: str) -> "Node | None":
-        """Return what stands under a key, or None where there is no such key, or no mapping."""
+        """Return the value of a key; None where the key is missing or the node is no mapping."""
         entry = self.value.get(key) if isinstance(self.value, dict) else None
         return entry.node if entry is not None else None
 
     @property
     def entries(self) -> "dict[str, Entry]":
-        """The entries of a mapping; none of anything else."""
+        """The entries of a mapping; empty for any other node."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def items(self) -> "tuple[Node, ...]":
-        """The nodes of a list; none of anything else."""
+        """The nodes of a list; empty for any other node."""
         return self.value if isinstance(self.value, tuple) else ()
 
     def count(self) -> int:
-        """Return the number of values here and below."""
+        """Return the number of values at and below this node."""
         below = (*self.items, *(entry.node for entry in self.entries.values()))
         return 1 + sum(node.count() for node in below)
 
@@ -104,18 +109,17 @@ class Entry:
     node: Node
 
 
-class _Stop(Exception):
-    """The document cannot be read any further; what is wrong was reported."""
+class _Unreadable(Exception):
+    """The rest of the document cannot be read; why has been reported."""
 
 
-def read_text(path: Path, report: ProblemReport, most: int = MAX_OCTETS) -> str | None:
-    """Return the text of a file, or report why it cannot be read and return None.
+def read_text(path: Path, report: ProblemReport, max_octets: int = MAX_OCTETS) -> str | None:
+    """Return the text of a file; None after reporting why it cannot be read.
 
-    Only regular files are opened for reading, and not more than `most` octets of them are read: a FIFO or a device never
-    ends.
+    Only regular files are read, and no more than `max_octets`, since a FIFO or a device has no end.
     """
     try:
-        octets = read_regular(path, most)
+        octets = read_regular(path, max_octets)
     except OSError as error:
         too_large = error.errno == errno.EFBIG
         report.add(Mark(1, 1), str(error.strerror) if too_large else f"cannot be read: {error.strerror or error}")
@@ -124,24 +128,24 @@ def read_text(path: Path, report: ProblemReport, most: int = MAX_OCTETS) -> str 
         return octets.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = octets.count(b"\n", 0, error.start) + 1
-        report.add(Mark(line, 1), f"no UTF-8: octet {error.start} is {octets[error.start]:#04x}")
+        report.add(Mark(line, 1), f"not valid UTF-8: octet {error.start} is {octets[error.start]:#04x}")
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One document of a file as text, from its line `---` on; `line` is its first line in the file."""
+    """The text of one document of a file, from its line `---` on; `line` is the number of its first line."""
 
     line: int
     text: str
 
 
 def split_documents(text: str) -> Iterator[Chunk]:
-    """Yield the documents of a file as text, without those of comments only.
+    """Yield the documents of a file, without those that hold only comments.
 
-    A line that begins with `---` begins a document wherever it stands (YAML 1.2, 9.1.2).
+    A line that begins with `---` starts a document in any context (YAML 1.2, 9.1.2).
     """
-    starts = [match.start() for match in _DOCUMENT.finditer(text)]
+    starts = [match.start() for match in _DOCUMENT_START.finditer(text)]
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
         lines = text[start:end].removeprefix("---").splitlines()
         if any(line.strip() and not line.lstrip().startswith("#") for line in lines):
@@ -149,7 +153,7 @@ def split_documents(text: str) -> Iterator[Chunk]:
 
 
 def compose(chunk: Chunk, report: ProblemReport) -> Node | None:
-    """Return the node of a document, or None for one that cannot be read: it was reported why."""
+    """Return the root node of a document; None after reporting why the document cannot be read."""
     if chunk.text.startswith("%"):
         report.add(Mark(chunk.line, 1), "directives are not used here; take the line away")
         return None
@@ -157,73 +161,75 @@ def compose(chunk: Chunk, report: ProblemReport) -> Node | None:
 
 
 def compose_with(
-    composer: "Callable[[Chunk, ProblemReport], Composer]", chunk: Chunk, report: ProblemReport
+    make_composer: "Callable[[Chunk, ProblemReport], Composer]", chunk: Chunk, report: ProblemReport
 ) -> Node | None:
-    """Return the node that a composer makes of a document, or None where it cannot be read: it was reported why."""
+    """Return the root node that a composer builds; None after reporting why the document cannot be read."""
     try:
-        return composer(chunk, report).document()
-    except _Stop:
+        return make_composer(chunk, report).document()
+    except _Unreadable:
         return None
     except MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         mark = Mark(chunk.line + place.line, place.column + 1) if place else Mark(chunk.line, 1)
-        report.add(mark, "no YAML: " + _told(error, chunk.text))
+        report.add(mark, "not valid YAML: " + _parser_message(error, chunk.text))
     except ReaderError as error:
         line = chunk.line + chunk.text.count("\n", 0, error.position)
-        report.add(Mark(line, 1), f"no YAML: the character {chunk.text[error.position]!a} is not allowed")
+        report.add(Mark(line, 1), f"not valid YAML: the character {chunk.text[error.position]!a} is not allowed")
     return None
 
 
-def _told(error: MarkedYAMLError, chunk: str) -> str:
-    """Return the parser's words, with the commonest cause where it can be seen."""
-    words = "; ".join(part for part in (error.context, error.problem) if part)
+def _parser_message(error: MarkedYAMLError, text: str) -> str:
+    """Return the parser's message, with a hint where the line has an unquoted `${`, the most frequent cause."""
+    message = "; ".join(part for part in (error.context, error.problem) if part)
     place = error.problem_mark
-    lines = chunk.split("\n")
+    lines = text.split("\n")
     if place is not None and place.line < len(lines) and re.search(r"(?<![\"'])\$\{", lines[place.line]):
-        words += ' (inside braces and brackets write "${axis}" in quotes)'
-    return words
+        message += ' (inside braces and brackets write "${axis}" in quotes)'
+    return message
 
 
 def _events(text: str) -> Iterator[Event]:
-    """Return the parser's events. The parser in C is quick, the one in Python tells better what is wrong.
+    """Return the parser's events: of the fast parser in C where it accepts the text, else of the one in Python.
 
-    Raises MarkedYAMLError and ReaderError, and so may what it returns.
+    The latter has better messages. Iterating over its events may raise MarkedYAMLError and ReaderError.
     """
-    if _PLAIN.fullmatch(text):
+    if _SAME_IN_YAML_1_1.fullmatch(text):
         with contextlib.suppress(MarkedYAMLError, ReaderError):
             return iter(list(YAML(typ="safe").parse(text)))
-    slow: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
-    return slow
+    events: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
+    return events
 
 
 class Composer:
     """Builds the nodes of one document from the parser's events. Raises MarkedYAMLError and ReaderError."""
 
-    def __init__(self, chunk: Chunk, report: ProblemReport, most_values: int = MAX_NODES) -> None:
-        self._most_values = most_values
+    def __init__(self, chunk: Chunk, report: ProblemReport, max_values: int = MAX_NODES) -> None:
+        self._max_values = max_values
         self._events = _events(chunk.text)
         self._line = chunk.line
         self._report = report
         self._nodes = 0
 
     def document(self) -> Node:
+        """Return the root node. Raises _Unreadable."""
         event = next(self._events)
         while isinstance(event, StreamStartEvent | DocumentStartEvent):
             event = next(self._events)
         root = self._node(event, 1)
         next(self._events)
         if not isinstance(after := next(self._events), StreamEndEvent):
-            raise self._stop(after, "a second document must begin with a line `---`")
+            raise self._unreadable(after, "a second document must begin with a line `---`")
         return root
 
     def _node(self, event: Event, depth: int) -> Node:
+        """Return the node that begins with an event, after consuming the events of its children."""
         mark = self._mark(event)
         self._count(event, 1)
         if isinstance(event, AliasEvent):
             return self._alias(event, mark, depth)
         self._check_properties(event, mark)
         if isinstance(event, CollectionStartEvent) and depth > MAX_DEPTH:
-            raise self._stop(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self._unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, MappingStartEvent):
             return Node(mark, self._entries(depth))
         if isinstance(event, ScalarEvent):
@@ -234,16 +240,17 @@ class Composer:
         return Node(mark, tuple(items))
 
     def _entries(self, depth: int) -> dict[str, Entry]:
+        """Return the entries of the mapping that has begun; its own keys take precedence over merged ones."""
         entries: dict[str, Entry] = {}
         merged: dict[str, Entry] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):
             mark = self._mark(event)
             if not isinstance(event, ScalarEvent):
-                raise self._stop(event, "a key must be a plain text")
+                raise self._unreadable(event, "a key must be a plain text")
             self._check_properties(event, mark)
             key = event.value
-            if _NO_CHARACTER.search(key):
-                raise self._stop(event, f"{short_repr(key)} has half of a surrogate pair, which is no character")
+            if _SURROGATE.search(key):
+                raise self._unreadable(event, f"{short_repr(key)} has half of a surrogate pair, which is no character")
             node = self._node(next(self._events), depth + 1)
             if key == "<<" and not event.style:
                 merged.update(self._merged(mark, node))
@@ -255,22 +262,24 @@ class Composer:
         return merged | entries
 
     def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
+        """Return the node that an alias stands for; here null, after reporting that aliases are not allowed."""
         self._report.refuse(mark, f"aliases (*{short_repr(event.anchor)[1:-1]}) are not used here; write the value out")
         return Node(mark, None)
 
     def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
-        """Return the entries that a merge key adds."""
+        """Return the entries that a merge key adds; here none, after reporting that merge keys are not allowed."""
         self._report.add(mark, "merge keys (<<) are not used here; write the entries out")
         return {}
 
     def _count(self, event: Event, values: int) -> None:
-        """Count values of the document. Raises _Stop when there are too many."""
+        """Add to the number of the document's values. Raises _Unreadable when it exceeds the limit."""
         self._nodes += values
-        if self._nodes > self._most_values:
-            raise self._stop(event, f"more than {self._most_values} values in one document")
+        if self._nodes > self._max_values:
+            raise self._unreadable(event, f"more than {self._max_values} values in one document")
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
-        if _NO_CHARACTER.search(event.value):
+        """Return the value of a scalar; None after reporting a problem with it."""
+        if _SURROGATE.search(event.value):
             self._report.refuse(mark, f"{short_repr(event.value)} has half of a surrogate pair, which is no character")
             return None
         if event.style:  # quoted, or a block
@@ -282,7 +291,7 @@ class Composer:
             return None
 
     def _check_properties(self, event: Event, mark: Mark) -> None:
-        """Report an anchor or a tag."""
+        """Report an anchor or a tag of a node."""
         if isinstance(event, NodeEvent) and event.anchor is not None:
             self._report.add(mark, f"anchors (&{short_repr(event.anchor)[1:-1]}) are not used here; take it away")
         if (tag := getattr(event, "tag", None)) is not None:
@@ -291,20 +300,21 @@ class Composer:
     def _mark(self, event: Event) -> Mark:
         return Mark(self._line + event.start_mark.line, event.start_mark.column + 1)
 
-    def _stop(self, event: Event, message: str) -> _Stop:
+    def _unreadable(self, event: Event, message: str) -> _Unreadable:
+        """Report a problem at an event, and return the exception to raise."""
         self._report.add(self._mark(event), message)
-        return _Stop()
+        return _Unreadable()
 
 
 def resolve_plain_scalar(plain: str) -> Scalar:
-    """Return what a plain scalar stands for in YAML 1.2 (core schema); `yes`, `no`, `on`, `off` and dates are text.
+    """Return the value of an unquoted scalar by the core schema of YAML 1.2; `yes`, `no`, `on`, `off` and dates are texts.
 
     Raises ValueError for a number that is not finite or has too many digits.
     """
     if plain in _CONSTANTS:
         return _CONSTANTS[plain]
     if _NOT_FINITE.fullmatch(plain):
-        raise ValueError(f"{plain} is no finite number")
+        raise ValueError(f"{plain} is not a finite number")
     if plain[0] not in "+-.0123456789":
         return plain
     if _FLOAT.fullmatch(plain) and len(plain) > _MAX_DIGITS:
@@ -319,6 +329,6 @@ def resolve_plain_scalar(plain: str) -> Scalar:
     if _FLOAT.fullmatch(plain):
         number = float(plain)
         if not math.isfinite(number):
-            raise ValueError(f"{plain} is no finite number")
+            raise ValueError(f"{plain} is not a finite number")
         return number
     return plain

@@ -144,7 +144,7 @@ def cell_id(scenario: str, axes: Mapping[str, str]) -> str:
 def read_baseline(path: Path) -> Baseline:
     """Return the baseline in a file. Raises BaselineError with every problem, each as `path:line:column: message`."""
     report = ProblemReport(str(path))
-    node = read_full_yaml(path, report, most=_MAX_OCTETS, most_values=_MAX_VALUES)
+    node = read_full_yaml(path, report, max_octets=_MAX_OCTETS, max_values=_MAX_VALUES)
     baseline = validate(Baseline, node, report) if node is not None and not report.problems else None
     if baseline is None:
         raise BaselineError(f"--baseline {format_problems(report.problems)}")

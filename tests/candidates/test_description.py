@@ -51,7 +51,7 @@ def test_the_published_schema_is_closed_and_takes_what_is_shipped():
         ("flush-to-retry: true", "needs the command 'flush'"),
         ("private-root: true", "needs 'installed'"),
         ("listeners: [delivery]", "every server has a frontend"),
-        ("name: [", ":6:1: no YAML"),
+        ("name: [", ":6:1: not valid YAML"),
         ("claims: [relai]", ":5:10: expected 'delayed-acknowledgement'"),
         ("claims: [relai]", "not 'relai' (did you mean 'relay'?)"),
         ("commands: {flsh: [x]}", "there is no 'flsh' (did you mean 'flush'?)"),

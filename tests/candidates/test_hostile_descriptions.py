@@ -38,22 +38,22 @@ def said_of(folder: Path, text: bytes) -> str:
     [
         ("like: ../x\n", "mine.yaml:5:7: expected a text like"),
         ("like: x/../../y\n", "mine.yaml:5:7: expected a text like"),
-        ("title: a\0b\n", "mine.yaml:5:1: no YAML: the character '\\x00' is not allowed"),
+        ("title: a\0b\n", "mine.yaml:5:1: not valid YAML: the character '\\x00' is not allowed"),
         ("title: 2001-99-99\nclams: x\n", "mine.yaml:6:1: unknown key 'clams'"),  # a text, as every date
-        ("scale: !!int foo\n", "mine.yaml:5:8: 'foo' is no !!int"),
+        ("scale: !!int foo\n", "mine.yaml:5:8: 'foo' is not a valid !!int"),
         ("scale: !!python/object/apply:os.system [x]\n", "is not used here"),
         (f"scale: {'9' * 5000}\n", "mine.yaml:5:8: a number of more than 40 digits"),
         (f"scale: 0x{'f' * 5000}\n", "mine.yaml:5:8: a number of more than 40 digits"),
         (f"options: {'[' * 5000}{']' * 5000}\n", "nested deeper than 20 levels"),
         (f"options: {'{a: ' * 5000}{'}' * 5000}\n", "nested deeper than 20 levels"),
-        ("options: &me {a: *me}\n", "the alias 'me' stands inside of what it stands for"),
+        ("options: &me {a: *me}\n", "the alias 'me' is used inside its own value"),
         ("options: {a: *nobody}\n", "mine.yaml:5:14: there is no anchor 'nobody' before this alias"),
         (BOMB, "more than 20000 values in one document"),
         ("options: {<<: x}\n", "a merge key (<<) takes a mapping"),
         ("? [a, b]\n: c\n", "a key must be a plain text"),
         ("options: {a: b, a: c}\n", "the key 'a' stands here twice"),
         ("version-pattern: '('\n", "mine.yaml:5:18: '(' is not a regular expression"),
-        ("scale: .inf\n", "mine.yaml:5:8: .inf is no finite number"),
+        ("scale: .inf\n", "mine.yaml:5:8: .inf is not a finite number"),
         ("scale: 'inf'\n", "mine.yaml:5:8: Input should be a finite number"),
         (f"{'x' * 1000}: 1\n", "unknown key 'xxxxx"),
         (f"claims: [{'y' * 100_000}]\n", "expected 'delayed"),
@@ -68,7 +68,7 @@ def test_a_description_that_nobody_can_mean_is_told_with_its_place(tmp_path: Pat
 
 
 def test_octets_that_are_no_text_are_told_with_their_line(tmp_path: Path):
-    assert "mine.yaml:6:1: no UTF-8: octet 77 is 0xff" in said_of(tmp_path, b"title: x\n\xff\n")
+    assert "mine.yaml:6:1: not valid UTF-8: octet 77 is 0xff" in said_of(tmp_path, b"title: x\n\xff\n")
 
 
 def test_of_very_many_problems_the_first_are_listed(tmp_path: Path):

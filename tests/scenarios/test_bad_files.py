@@ -35,7 +35,7 @@ def test_every_bad_file_has_its_words() -> None:
 def test_one_bad_scenario_does_not_hide_the_others() -> None:
     first, second, third = read_scenarios(BAD / "one-of-three.yaml", paths.fixtures())
     assert len(first.cells()) == 1
-    for bad, word in ((second, "no YAML"), (third, "used twice")):
+    for bad, word in ((second, "not valid YAML"), (third, "used twice")):
         with pytest.raises(InvalidFile, match=word):
             bad.cells()
 
@@ -43,7 +43,7 @@ def test_one_bad_scenario_does_not_hide_the_others() -> None:
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"id: a\ntitle: \xff\n")
-    assert told(file) == "x.scenario.yaml:2:1: no UTF-8: octet 13 is 0xff\n"
+    assert told(file) == "x.scenario.yaml:2:1: not valid UTF-8: octet 13 is 0xff\n"
 
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ def test_what_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> No
     ("line", "message"),
     [
         ("drain: " + "9" * 8000, "a number of more than 40 digits"),
-        ("drain: " + "1" * 8000 + "m" * 8000, "is no duration"),
+        ("drain: " + "1" * 8000 + "m" * 8000, "is not a valid duration"),
         ("drain: " + "9" * 39 + "d", "is too long: a duration is at most 3650d"),
         ("drain: 0x" + "f" * 8000, "a number of more than 40 digits"),
         ("drain: 0x" + "f" * 30, "is too long: a duration is at most 3650d"),
-        (f"configure: {{a: '{'9' * 8000}'}}\ndrain: {'9' * 8000}s", "is no duration"),
+        (f"configure: {{a: '{'9' * 8000}'}}\ndrain: {'9' * 8000}s", "is not a valid duration"),
     ],
 )
 def test_huge_values_are_refused_at_once_and_in_few_words(line: str, message: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from conformance.scenarios.values import Label, OneOrMore
 
 
 def test_a_text_that_says_nothing_of_itself_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"Bare: `to` is a text; give it a type of conformance\.scenarios\.named"):
+    with pytest.raises(TypeError, match=r"Bare: `to` is a text; give it a type of conformance\.scenarios\.name_types"):
 
         @expectation("bare")
         class Bare(Expectation):

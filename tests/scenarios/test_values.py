@@ -17,7 +17,7 @@ def test_durations(written: object, value: float) -> None:
 
 @pytest.mark.parametrize("written", ["", "2", "2 m", "2minutes", "-2m", "m", None, True, [1], "1h 30m", "2M"])
 def test_what_is_no_duration(written: object) -> None:
-    with pytest.raises(ValueError, match="is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m"):
+    with pytest.raises(ValueError, match="is not a valid duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m"):
         parse_duration(written)
 
 
@@ -28,7 +28,7 @@ def test_sizes(written: object, value: int) -> None:
 
 @pytest.mark.parametrize("written", ["", "2kb", "-1", "1.5MB", None, True])
 def test_what_is_no_size(written: object) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a valid size"):
         parse_size(written)
 
 

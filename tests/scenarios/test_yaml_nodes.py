@@ -99,9 +99,9 @@ def test_no_text_breaks_the_parser(text: str) -> None:
 def _both(text: str) -> list[object]:
     """Return what is read of a text with the quick parser's help, and without."""
     found: list[object] = []
-    for plain in (yaml_nodes._PLAIN, re.compile("(?!)")):
+    for plain in (yaml_nodes._SAME_IN_YAML_1_1, re.compile("(?!)")):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(yaml_nodes, "_PLAIN", plain)
+            patched.setattr(yaml_nodes, "_SAME_IN_YAML_1_1", plain)
             report = ProblemReport("x")
             nodes = [compose(chunk, report) for chunk in split_documents(text)]
         found.append(None if report.problems else [node.data() for node in nodes if node is not None])
@@ -117,9 +117,9 @@ def test_both_parsers_read_the_same(text: str) -> None:
 @pytest.mark.parametrize("path", sorted(paths.corpus().rglob("*.scenario.yaml")), ids=lambda path: path.stem)
 def test_both_parsers_read_the_corpus_alike(path: Path) -> None:
     found: list[list[Node | None]] = []
-    for plain in (yaml_nodes._PLAIN, re.compile("(?!)")):
+    for plain in (yaml_nodes._SAME_IN_YAML_1_1, re.compile("(?!)")):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(yaml_nodes, "_PLAIN", plain)
+            patched.setattr(yaml_nodes, "_SAME_IN_YAML_1_1", plain)
             found.append([compose(chunk, ProblemReport("x")) for chunk in split_documents(path.read_text("utf-8"))])
     assert found[0] == found[1]  # with all lines and columns
 

@@ -144,7 +144,7 @@ def test_one_wrong_document_does_not_stop_the_others(tmp_path: Path):
     where = (f"mine{SUFFIX}", "--run-dir", "run", "--fresh")
     ran = conformance_command("run", *where, "-k", CAUGHT, "-n", "2", cwd=tmp_path)
     assert ran.returncode == 2, ran.stdout + ran.stderr
-    assert "no YAML" in ran.stdout
+    assert "not valid YAML" in ran.stdout
     assert "1 passed" in ran.stdout
     assert "Traceback" not in ran.stdout + ran.stderr
     violated = conformance_command("run", *where, "-k", CAUGHT, "--candidate", DEFECT, cwd=tmp_path)

@@ -74,7 +74,7 @@ def test_what_would_be_another_thing_by_a_scaled_clock_is_not_run(
 def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
     Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
     result = pytester.runpytest_subprocess(*PLUGIN, "bad.scenario.yaml", "--run-dir", str(pytester.path / "run"))
-    result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: no YAML*"])
+    result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: not valid YAML*"])
     result.stdout.no_fnmatch_line("*Traceback*")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert not (pytester.path / "run").exists()

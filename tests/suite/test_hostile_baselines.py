@@ -17,14 +17,14 @@ PLACE = re.compile(r"[^\n]*mine\.yaml:\d+:\d+: .{1,300}")
     [
         ("    coment: as is known\n", "mine.yaml:6:5: unknown key 'coment' (did you mean 'comment'?)"),
         ("    comment: short\n", "mine.yaml:6:14: expected a text of at least 10 characters"),
-        ("    comment: !!int foo\n", "mine.yaml:6:14: 'foo' is no !!int"),
+        ("    comment: !!int foo\n", "mine.yaml:6:14: 'foo' is not a valid !!int"),
         (f"    comment: {'9' * 5000}\n", "mine.yaml:6:14: a number of more than 40 digits"),
-        ("    comment: a\0b\n", "mine.yaml:6:1: no YAML: the character '\\x00' is not allowed"),
+        ("    comment: a\0b\n", "mine.yaml:6:1: not valid YAML: the character '\\x00' is not allowed"),
         (f"    comment: {'[' * 5000}\n", "nested deeper than 20 levels"),
-        ("    comment: &c [*c]\n", "the alias 'c' stands inside of what it stands for"),
+        ("    comment: &c [*c]\n", "the alias 'c' is used inside its own value"),
         (f"    comment: [{'k' * 829_000}]\n", "expected a text, not a list"),
         (f"    axes: {'k' * 829_000}\n", "expected a mapping, not 'kkk"),
-        ("    comment: [\n", "no YAML"),
+        ("    comment: [\n", "not valid YAML"),
     ],
 )
 def test_a_baseline_that_nobody_can_mean_is_told_with_its_place(tmp_path: Path, text: str, said: str):
@@ -45,7 +45,7 @@ def test_what_is_not_a_text_file_in_a_folder_of_baselines_is_told(tmp_path: Path
         path.write_bytes(b"candidate: \xff\n")
     else:
         path.symlink_to("/dev/zero" if what == "device" else path)
-    with pytest.raises(BaselineError, match=r"mine\.yaml:1:1: (cannot be read|no UTF-8): "):
+    with pytest.raises(BaselineError, match=r"mine\.yaml:1:1: (cannot be read|not valid UTF-8): "):
         read_baselines([str(tmp_path)])
 
 

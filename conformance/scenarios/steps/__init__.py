@@ -1,7 +1,4 @@
-"""What a scenario can do: one closed model for each step verb, in the module of its kind; `ACTIONS` has them all.
-
-`conformance.run.steps` does them, in modules of like names.
-"""
+"""The models of steps, one for each verb; `ACTIONS` has all of them. `conformance.run.steps` implements them."""
 
 import sys
 

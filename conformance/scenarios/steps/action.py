@@ -1,7 +1,7 @@
-"""How a step is written, whatever its verb, and the register of all verbs.
+"""The base class of step models, and the registry of their verbs.
 
-A step is a mapping of one verb to its fields, with an optional `label` beside the verb. Several verbs take a short
-form: `kill: mbx1` for `kill: {node: mbx1}`, `advance: 2m` for `advance: {by: 2m}`.
+A step is a mapping of one verb to its fields, with an optional `label` next to the verb. Some verbs have a short form:
+`kill: mbx1` for `kill: {node: mbx1}`, `advance: 2m` for `advance: {by: 2m}`.
 """
 
 from typing import ClassVar
@@ -13,7 +13,7 @@ from conformance.scenarios.name_types import require_name_types
 
 
 class Action(BaseModel):
-    """What all step verbs share. `short` names the field that a bare value stands for."""
+    """The model of a step verb. `short` names the field that a bare value in place of the mapping stands for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
     short: ClassVar[str | None] = None
@@ -25,6 +25,6 @@ class Action(BaseModel):
 
 
 ACTIONS: Registry[type[Action]] = Registry("step", require_name_types)
-"""Verb -> model. `expect`, `parallel` and `repeat` hold other verbs: they are read by conformance.scenarios.step_parser."""
+"""Verb -> model. `expect`, `parallel` and `repeat` are not here: conformance.scenarios.step_parser parses them."""
 
 step = ACTIONS.register

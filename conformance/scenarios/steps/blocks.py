@@ -1,4 +1,4 @@
-"""A step with its place in the file, and what holds other steps or an expectation."""
+"""A parsed step with its place in the file, and the verbs that contain other steps or an expectation."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from conformance.scenarios.steps.action import Action
 
 
 class Step(BaseModel):
-    """One step with its place in the file."""
+    """A parsed step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -22,28 +22,28 @@ class Step(BaseModel):
 
 
 class Expect(Action):
-    """Reach an expectation; its verb is the key."""
+    """Check an expectation; `verb` is that of the expectation."""
 
     verb: str
     expectation: Expectation
 
 
 class Parallel(Action):
-    """Do steps at the same time; the block ends when all have."""
+    """Do steps at the same time; the block ends when all of them have ended."""
 
     short = "steps"
     steps: tuple[Step, ...]
 
 
 class Repeat(Action):
-    """Do steps one after another, so many times."""
+    """Do steps one after another, `times` times."""
 
     times: int = Field(ge=1, le=100_000)
     steps: tuple[Step, ...]
 
 
 def flattened(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield all steps, those inside blocks too."""
+    """Yield all steps in order, including those inside blocks."""
     for step in steps:
         yield step
         if isinstance(step.action, Parallel | Repeat):

@@ -1,4 +1,4 @@
-"""What goes wrong, and what makes it right: faults and partitions of links, answers of sinks, troubles of disks."""
+"""Steps that cause and end disturbances: faults and partitions of links, answers of sinks, failing disks."""
 
 from typing import Annotated, Literal
 
@@ -12,15 +12,14 @@ from conformance.scenarios.values import Duration, Label
 
 @step("fault")
 class Fault(Action):
-    """Arm a fault on the link `from` -> `to` (a server's listener, or a sink); it stays until it fired `times` or
-    is healed."""
+    """Arm a fault on the link `from` -> `to` (a server's listener, or a sink), until it has fired `times` or is healed."""
 
     name: Annotated[Label, DefinesName("fault")] = Field(alias="as")
-    sender: PartyOrAny = Field(alias="from", description="who dials; `*` is anyone")
-    to: PartyOrAny = Field(description="who is dialled")
+    sender: PartyOrAny = Field(alias="from", description="the party that connects; `*`: any")
+    to: PartyOrAny = Field(description="the party that is connected to")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
     does: FaultName
-    at: Place = Field("connect", description="connect, greeting, a verb, MAIL..., dot, body")
+    at: Place = Field("connect", description="place in the session: connect, greeting, a verb such as MAIL, body, dot")
     when: When = Field(
         "before",
         description="before the command passes / once it has passed / after its reply arrived, before it passes / "
@@ -28,18 +27,18 @@ class Fault(Action):
     )
     offset: int | None = Field(None, ge=0, description=f"octet of the body; {field_meaning('offset')}")
     nth: int = Field(1, ge=1, description="the n-th occurrence")
-    times: int | None = Field(1, ge=1, description="how often it fires; null: as long as it is armed")
+    times: int | None = Field(1, ge=1, description="how often it fires; null: until it is healed")
     lasting: Duration | None = Field(None, description=field_meaning("lasting"))
     rate: int | None = Field(None, ge=1, description=field_meaning("rate"))
     reply: Text | None = Field(None, description=field_meaning("reply"))
     may_not_fire: bool = Field(
-        False, alias="may-not-fire", description="a cell in which it never fired is judged all the same"
+        False, alias="may-not-fire", description="judge a cell in which it never fired (default: inconclusive)"
     )
 
 
 @step("partition")
 class Partition(Action):
-    """Cut every link between two groups of parties; `one-way` cuts only what the first dials."""
+    """Cut every link between two groups of parties; with `one-way` only connections from the first to the second."""
 
     name: Annotated[Label, DefinesName("fault")] = Field("partition", alias="as")
     between: tuple[Parties, Parties]
@@ -49,7 +48,7 @@ class Partition(Action):
 
 @step("heal")
 class Heal(Action):
-    """Take faults and partitions away: one by name, or `all`."""
+    """Remove a fault or partition by name, or `all`."""
 
     short = "what"
     what: FaultInForce = "all"
@@ -57,40 +56,39 @@ class Heal(Action):
 
 @step("answer")
 class Answer(Action):
-    """Tell a sink how to answer: a reply at a verb, for one recipient or all, so many times or for good."""
+    """Set a sink's reply to a verb, for one recipient or all, for a number of times or until it is replaced."""
 
     sink: Sink
     at: Literal["connect", "MAIL", "RCPT", "DATA", "dot"] = "dot"
-    reply: Text | Literal["accept"] = Field(description="e.g. `451 4.3.0 try later`; `accept` ends an earlier one")
+    reply: Text | Literal["accept"] = Field(description="e.g. `451 4.3.0 try later`; `accept` removes an earlier one")
     recipient: Text | None = None
     times: int | None = Field(None, ge=1)
 
 
 @step("disk")
 class Disk(Action):
-    """Have the disk under a server's data full, read-only, slow or failing, until it is healed by its name, or with
-    `all`."""
+    """Make the disk with a server's data full, read-only, slow or failing, until it is healed by name or with `all`."""
 
     name: Annotated[Label, DefinesName("fault")] = Field("disk", alias="as")
     node: Server
     trouble: Literal["full", "read-only", "slow", "failing-syncs"] = Field(
         alias="is", description="what is wrong with it; failing-syncs: each sync fails with an I/O error"
     )
-    lasting: Duration | None = Field(None, description="slow: how much longer each sync takes")
+    lasting: Duration | None = Field(None, description="slow: seconds by which each sync is delayed")
     at_write: int | None = Field(
         None,
         ge=1,
         alias="at-write",
-        description="full: only from the n-th write on; without it, the disk is full at once",
+        description="full: number of the write from which on the disk is full; default: at once",
     )
     may_not_fire: bool = Field(
-        False, alias="may-not-fire", description="a cell in which it was never met is judged all the same"
+        False, alias="may-not-fire", description="judge a cell in which no write met it (default: inconclusive)"
     )
 
     @model_validator(mode="after")
     def _qualified(self) -> "Disk":
         if (self.trouble == "slow") != (self.lasting is not None):
-            raise ValueError("`lasting` says by how much a slow disk is slow, and nothing else")
+            raise ValueError("`lasting` is required for a slow disk, and allowed for no other")
         if self.at_write is not None and self.trouble != "full":
-            raise ValueError("`at-write` says from which write on a disk is full, and nothing else")
+            raise ValueError("`at-write` is allowed for a full disk only")
         return self

@@ -1,4 +1,4 @@
-"""What is done to servers: killed, started, configured, told to hand over or to say what they have."""
+"""Steps that act on servers: kill, start, stop, pause, configure, redirect, inspect."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from conformance.scenarios.values import Parameter
 
 
 class Moment(BaseModel):
-    """A point of the protocol: the n-th time that this passes on a link."""
+    """A point of the protocol: the n-th time that something passes on a link."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -21,12 +21,12 @@ class Moment(BaseModel):
         description="a verb whose reply passed; `dot`: the reply to the content; `content`: the final dot itself"
     )
     nth: int = Field(1, ge=1)
-    arrived: bool = Field(False, description="act when it has arrived, and let it pass only when that is done")
+    arrived: bool = Field(False, description="act when it has arrived at the link, and let it pass only afterwards")
     may_not_come: bool = Field(False, alias="may-not-come")
 
 
 class NodeAction(Action):
-    """What is done to nodes. With `at` it happens there, while later steps go on."""
+    """The base of steps that act on nodes. With `at` the action happens at that moment, while later steps continue."""
 
     short = "node"
     node: ServersOrAll
@@ -34,24 +34,24 @@ class NodeAction(Action):
 
     @property
     def occasion(self) -> str:
-        """What the history calls the moment at which it is to happen."""
+        """The name, in the history, of the moment at which the action is to happen."""
         at = self.at or Moment(after="")
         return f"{type(self).__name__.lower()} {'+'.join(self.node)} at {at.sender}>{at.to} {at.after} {at.nth}"
 
 
 @step("kill")
 class Kill(NodeAction):
-    """Kill the whole process tree (SIGKILL); the database stays."""
+    """Kill the whole process tree (SIGKILL); the database is kept."""
 
 
 SurvivingNames = Literal["what-file-systems-keep", "what-posix-promises"]
-"""Which names a power cut leaves: those that ext4, XFS and btrfs all keep (also that of a file which was synced itself), or
-those alone whose directory was synced."""
+"""Which file names survive a power cut: those that ext4, XFS and btrfs all keep (including that of a file that was synced
+itself), or only those whose directory was synced."""
 
 
 @step("power-cut")
 class PowerCut(NodeAction):
-    """Cut the power: it dies as if killed, and what it had written and not synced to its disk is gone."""
+    """Cut the power: kill the node, and lose what it had written but not synced to its disk."""
 
     keeps: SurvivingNames = "what-file-systems-keep"
 
@@ -63,37 +63,37 @@ class Stop(NodeAction):
 
 @step("start")
 class Start(NodeAction):
-    """Start again on the data that is there, and wait until every listener answers."""
+    """Start again with the existing data, and wait until every listener answers."""
 
 
 @step("wipe")
 class Wipe(NodeAction):
-    """Destroy the queue database of a node that is down: it comes back with a new one."""
+    """Delete the queue database of a node that is down; the node creates a new one when it starts."""
 
 
 @step("pause")
 class Pause(NodeAction):
-    """Freeze (SIGSTOP)."""
+    """Suspend the process (SIGSTOP)."""
 
 
 @step("resume")
 class Resume(NodeAction):
-    """Thaw (SIGCONT)."""
+    """Resume the process (SIGCONT)."""
 
 
 @step("configure")
 class Configure(Action):
-    """Offer changed parameters to nodes and have them read their files again."""
+    """Write changed parameters into the nodes' configuration and make them reload it."""
 
     node: ServersOrAll
     transport: dict[str, Parameter] = Field({}, json_schema_extra=editor_schema())
     listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, Parameter]] = Field({})
-    unknown: dict[str, Parameter] = Field({}, description="top-level keys, for what must be refused")
+    unknown: dict[str, Parameter] = Field({}, description="unknown top-level keys, which a node must refuse")
 
 
 @step("activate")
 class Activate(Action):
-    """Make a mailbox database active on another server; all nodes are told."""
+    """Make a mailbox database active on another server, and notify all nodes."""
 
     database: Database
     on: Server
@@ -117,7 +117,7 @@ class Resubmit(Action):
 
 @step("inspect")
 class Inspect(Action):
-    """Have nodes say what is in their queues."""
+    """Record what is in the queues of nodes."""
 
     short = "node"
     node: ServersOrAll

@@ -1,4 +1,4 @@
-"""Messages: sent from outside, submitted inside, and transmitted once more."""
+"""Steps that send messages: from outside, by submission inside, and again."""
 
 from typing import Annotated, Literal
 
@@ -6,12 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from conformance.scenarios.name_types import DefinesName, Message, MessageFixture, Sender, Servers, Text, Texts
 from conformance.scenarios.steps.action import Action, step
-from conformance.scenarios.values import LARGEST, Duration, Label, Size
+from conformance.scenarios.values import MAX_SIZE, Duration, Label, Size
 
 
 class Retry(BaseModel):
-    """A sender's patience: again every so often, so many times at most, while the answer is 4yz or the session was
-    lost."""
+    """Retries of a sender, at an interval and up to a number, while the reply is 4yz or the session was lost."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,14 +22,14 @@ class Retry(BaseModel):
 class Send(Action):
     """Send messages to a server as a sender outside (`submit`: as the Mailbox Transport Submission service).
 
-    With `background` the step ends at once and the replies come when they come.
+    With `background` the step ends at once, and replies are recorded while later steps run.
     """
 
     name: Annotated[Label, DefinesName("message")] = Field(alias="as")
     count: int = Field(1, ge=1, le=10_000, description="how many messages")
-    sender: Text = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null one")
+    sender: Text = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null reverse-path")
     to: Texts
-    via: Servers = Field(description="servers, tried in turn by attempt")
+    via: Servers = Field(description="servers, one for each attempt in turn")
     listener: Literal["frontend", "transport"] = "frontend"
     party: Sender = Field("outside", description="who connects: `outside`, or another sender of the topology")
     message: MessageFixture = Field("plain", description="name of a message of fixtures/messages")
@@ -40,21 +39,23 @@ class Send(Action):
     )
     headers: dict[str, str | None] = Field({}, description="header fields to set, or (null) to leave out")
     offers_xshadow: bool = Field(
-        False, alias="offers-xshadow", description="speak as a server that knows shadow redundancy"
+        False, alias="offers-xshadow", description="behave as a server that supports shadow redundancy"
     )
     sessions: Literal["each", "one"] = Field("each", description="a session for each message, or one for all")
     concurrency: int = Field(1, ge=1, le=200, description="sessions at the same time")
     pipelining: bool = Field(False, description="send commands in groups (RFC 2920)")
-    background: bool = Field(False, description="go on with the next step at once")
-    retry: Retry | None = Field(None, description="try again while the answer is 4yz or the session was lost")
-    abandon: Literal["before-dot", "at-dot", "after-reply"] | None = Field(None, description="drop the session there")
+    background: bool = Field(False, description="continue with the next step at once")
+    retry: Retry | None = Field(None, description="retry while the reply is 4yz or the session was lost")
+    abandon: Literal["before-dot", "at-dot", "after-reply"] | None = Field(
+        None, description="drop the session at this point"
+    )
     notify: Text | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
     ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461")
     envid: Text | None = Field(None, description="ENVID= of RFC 3461")
 
     @model_validator(mode="after")
     def _in_bounds(self) -> "Send":
-        if self.count * max(self.size or 0, self.whole or 0) > LARGEST:
+        if self.count * max(self.size or 0, self.whole or 0) > MAX_SIZE:
             raise ValueError("`count` messages of this size are more than 1024 MB together")
         return self
 
@@ -70,7 +71,7 @@ class Submit(Send):
 
 @step("resend")
 class Resend(Action):
-    """Transmit messages of an earlier `send` once more, octet for octet."""
+    """Transmit messages of an earlier `send` again, with the same octets."""
 
     of: Message
     via: Servers | None = None

@@ -1,4 +1,4 @@
-"""One SMTP session, line by line, with the replies that must come."""
+"""The step `talk`: an SMTP session, line by line, with the expected replies."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from conformance.scenarios.values import Duration, Label
 
 
 class Line(BaseModel):
-    """One exchange of a `talk`: what is said, and the reply that must come."""
+    """One exchange of a `talk`: a line, and the expected reply."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,26 +19,24 @@ class Line(BaseModel):
     message: MessageFixture | None = Field(
         None, description="content of a message of fixtures/messages, dot-stuffed, and the final dot"
     )
-    wait: Duration | None = Field(None, description="say nothing for so long before")
+    wait: Duration | None = Field(None, description="wait for this time before the line")
     code: int | Literal["closed"] | tuple[int, ...] | None = Field(
-        None, description="the reply that must come, or several of which any is right; nothing is read without"
+        None, description="expected reply code, or several alternatives; without it no reply is read"
     )
-    within: Duration | None = Field(
-        None, description="the reply comes at most so long after the line was said, or after its `wait`"
-    )
+    within: Duration | None = Field(None, description="longest time from the line, or from its `wait`, to the reply")
     enhanced: Text | tuple[Text, ...] | None = Field(
         None,
-        description="the reply's enhanced status code, or several of which any is right; held only against a server that "
-        "offers ENHANCEDSTATUSCODES, once it said so",
+        description="expected enhanced status code, or several alternatives; checked only after the server has offered "
+        "ENHANCEDSTATUSCODES",
     )
     has: Text | None = Field(None, description="the reply contains this text")
     lacks: Text | None = Field(None, description="the reply does not contain this text")
     where: Text | None = Field(
         None,
-        description="a keyword of EHLO: the line is said only where the last reply to EHLO offers it; of an EHLO line, what "
-        "its reply has or lacks counts only then",
+        description="EHLO keyword: the line is sent only where the last reply to EHLO offers it; for an EHLO line, `has` and "
+        "`lacks` are checked only where its reply offers it",
     )
-    secure: bool = Field(False, description="begin TLS when the reply has come (RFC 3207); no certificate is asked for")
+    secure: bool = Field(False, description="start TLS after the reply (RFC 3207); the certificate is not verified")
 
 
 @step("talk")

@@ -1,4 +1,4 @@
-"""Time that passes, and what is waited for."""
+"""Steps that wait: for background sends, and for time to pass."""
 
 from conformance.scenarios.name_types import MessageOrConversation
 from conformance.scenarios.steps.action import Action, step
@@ -7,7 +7,7 @@ from conformance.scenarios.values import Duration
 
 @step("await")
 class Await(Action):
-    """Wait until the background sends of these messages have ended."""
+    """Wait until the background sends of these messages, or a background `talk`, have ended."""
 
     short = "of"
     of: MessageOrConversation
