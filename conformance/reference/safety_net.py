@@ -49,7 +49,7 @@ class SafetyNet(Component):
         """Drop what has been held for long enough, and wake for the next."""
         host = self.host
         for place in _PLACES:
-            for row in host.messages.rows_since(place, host.now() + 0.001 - self.hold_time(place)):
+            for row in host.messages.rows_held_since(place, host.now() + 0.001 - self.hold_time(place)):
                 host.messages.drop(row)
                 host.log.info("row %d left the %s: held long enough", row, place)
         self._alarm.cancel()

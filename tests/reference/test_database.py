@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.reference.storage.database import LINGER, Database, DatabaseError
+from conformance.reference.storage.database import COMMIT_DELAY, Database, DatabaseError
 from conformance.reference.storage.identity import Identity
 from tests.reference.furnished import furnished, places, shadow, stored
 
@@ -210,7 +210,7 @@ def test_what_nobody_waits_for_is_committed_a_moment_later(tmp_path: Path):
         async with furnished(tmp_path) as (host, _):
             await host.db.commit()
             stored(host)
-            await asyncio.sleep(LINGER * 2)  # the moment is what is tried
+            await asyncio.sleep(COMMIT_DELAY * 2)  # the moment is what is tried
             host.db.close()
             host.db.open()
             assert places(host) == ["primary"]

@@ -42,7 +42,7 @@ class FullDisk:
 def test_who_waits_for_a_commit_without_room_waits_until_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN", 0.001)
+    monkeypatch.setattr(module, "FULL_DISK_RETRY", 0.001)
 
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
@@ -134,7 +134,7 @@ def test_a_database_without_a_name_gets_one(tmp_path: Path) -> None:
 def test_what_is_written_alone_waits_for_room_like_all_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN", 0.001)
+    monkeypatch.setattr(module, "FULL_DISK_RETRY", 0.001)
 
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):

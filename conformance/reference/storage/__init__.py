@@ -1,4 +1,5 @@
-"""The queue database: one SQLite file for each node, and all that is durable in it.
-`database` is transactions and group commit; each other module holds the statements of one table's concept.
-No other package of the reference speaks SQL.
+"""The queue database: one SQLite file for each node, with everything that is durable in it.
+
+`database` has transactions and group commit, `schema` the tables; each other module has the statements of one concept. No other
+package of the reference uses SQL.
 """

@@ -1,4 +1,4 @@
-"""Who may hold a shadow of our messages, and the discard notifications queued for them, on disk (SR-MNT-05)."""
+"""The primary's side of shadow redundancy on disk: holders of shadows, and queued discard notifications (SR-MNT-05)."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from conformance.reference.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class DiscardEvent:
-    """A queued discard notification: its row, for whom, for which shadow, and since when (POSIX seconds)."""
+    """A queued discard notification: its row id, the server to notify, the shadow, and when it was queued (POSIX seconds)."""
 
     id: int
     server: str
@@ -18,7 +18,7 @@ class DiscardEvent:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A server that holds a message's shadow, or (not `acknowledged`) may hold it: its reply was lost."""
+    """A server that holds a message's shadow; if not `acknowledged` it may hold it, since its reply was lost."""
 
     server: str
     shadow_id: str
@@ -26,64 +26,66 @@ class Holder:
 
 
 class Discards:
-    """The primary's side of what shadow servers hold."""
+    """Statements on the tables of holders and discard notifications. `message` is a row id."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add_holder(self, message: int, server: str, shadow_id: str, *, acknowledged: bool) -> None:
-        """Note that a server holds (or may hold) a message's shadow."""
+        """Record that a server holds, or may hold, a message's shadow."""
         self._db.write(
             "INSERT OR REPLACE INTO holder (message, server, shadow_id, acknowledged) VALUES (?, ?, ?, ?)",
             (message, server, shadow_id, acknowledged),
         )
 
     def remove_holder(self, message: int, server: str) -> None:
-        """Note that a server holds no shadow of a message after all."""
+        """Record that a server holds no shadow of a message."""
         self._db.write("DELETE FROM holder WHERE message = ? AND server = ?", (message, server))
 
     def holders(self, message: int) -> list[Holder]:
-        """Return the servers that hold or may hold a message's shadow, by name."""
+        """Return the servers that hold or may hold a message's shadow, sorted by name."""
         rows = self._db.read(
             "SELECT server, shadow_id, acknowledged FROM holder WHERE message = ? ORDER BY server", (message,)
         )
         return [Holder(row[0], row[1], bool(row[2])) for row in rows]
 
     def queue(self, server: str, shadow_id: str, now: float) -> None:
-        """Queue a discard notification."""
+        """Queue a discard notification, unless one for the server and shadow is queued already."""
         self._db.write(
             "INSERT OR IGNORE INTO discard (server, shadow_id, queued) VALUES (?, ?, ?)", (server, shadow_id, now)
         )
 
-    def pending(self, server: str, most: int, without: Collection[int] = ()) -> tuple[list[DiscardEvent], int]:
-        """Return a server's oldest notifications, and how many it has in all; `without` these rows."""
-        limit = most + len(without)
+    def pending(self, server: str, limit: int, excluded: Collection[int] = ()) -> tuple[list[DiscardEvent], int]:
+        """Return the oldest notifications for a server, at most `limit`, and their total number; both without `excluded` row ids."""
+        to_read = limit + len(excluded)
         rows = self._db.read_cached(
-            "discard", "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?", (server, limit)
+            "discard",
+            "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?",
+            (server, to_read),
         )
         number = len(rows)
-        if number == limit:
+        if number == to_read:
             number = self._db.read("SELECT COUNT(*) FROM discard WHERE server = ?", (server,))[0][0]
-        events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in without]
-        return events[:most], number - (len(rows) - len(events))
+        events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in excluded]
+        return events[:limit], number - (len(rows) - len(events))
 
     def all_events(self) -> Iterator[DiscardEvent]:
         """Yield all queued notifications, oldest first."""
         for row in self._db.read("SELECT id, server, shadow_id, queued FROM discard ORDER BY id"):
             yield DiscardEvent(*row)
 
-    def queued_until(self, than: float) -> list[DiscardEvent]:
-        """Return the notifications queued at `than` or before, oldest first."""
+    def queued_until(self, at: float) -> list[DiscardEvent]:
+        """Return the notifications queued at `at` or before, oldest first."""
         rows = self._db.read(
-            "SELECT id, server, shadow_id, queued FROM discard WHERE queued <= ? ORDER BY queued, id", (than,)
+            "SELECT id, server, shadow_id, queued FROM discard WHERE queued <= ? ORDER BY queued, id", (at,)
         )
         return [DiscardEvent(*row) for row in rows]
 
-    def remove(self, event: int) -> None:
+    def remove(self, event_id: int) -> None:
         """Delete a notification."""
-        self._db.write("DELETE FROM discard WHERE id = ?", (event,))
+        self._db.write("DELETE FROM discard WHERE id = ?", (event_id,))
 
     def oldest_queued_at(self) -> float | None:
-        """Return since when the oldest notification waits, or None when there is none."""
+        """Return when the oldest notification was queued, or None if there is none."""
         value: float | None = self._db.read("SELECT MIN(queued) FROM discard")[0][0]
         return value

@@ -1,4 +1,4 @@
-"""The tables of the queue database, its version, and the checks that it is one of ours and whole."""
+"""The tables of the queue database, their version, and the checks that an existing file is a whole queue database."""
 
 import sqlite3
 
@@ -83,20 +83,22 @@ COMMIT;
 
 
 class ForeignDatabase(Exception):
-    """The file is a database, but not one of ours, or of another version."""
+    """The file is not a queue database, of another version, or damaged."""
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
-    """Make the tables in an empty file, or check that an old one is ours and whole; return whether they are new.
+    """Make the tables in an empty file, or check an existing queue database; return whether the tables are new.
 
-    What a node left that was killed as it made the file is empty too. Raises ForeignDatabase, or
-    sqlite3.DatabaseError where the file is damaged.
+    A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError for
+    a damaged file.
     """
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # it is one node's: to ask at each commit takes half of it
+    connection.execute(
+        "PRAGMA locking_mode = EXCLUSIVE"
+    )  # only one node uses the file; checking the lock would take half of each commit
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA cache_spill = OFF")  # the disk is written to by a commit, and by nothing else
+    connection.execute("PRAGMA cache_spill = OFF")  # only commits write to the disk, so only they find it full
     if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:
         connection.executescript(_TABLES % (APPLICATION_ID, VERSION))
         return True
@@ -104,6 +106,6 @@ def prepare(connection: sqlite3.Connection) -> bool:
         raise ForeignDatabase("it is not a queue database of this program")
     if (version := connection.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
         raise ForeignDatabase(f"its schema version is {version}, this program's {VERSION}")
-    if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise ForeignDatabase(f"it is damaged: {found}")
+    if (problem := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise ForeignDatabase(f"it is damaged: {problem}")
     return False
