@@ -1,4 +1,4 @@
-"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464). Pure: from what happened to octets."""
+"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464), formatted by pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SUBJECT: dict[ReportAction, str] = {
     "delivered": "Delivered",
     "relayed": "Relayed",
 }
-_SENTENCE: dict[ReportAction, str] = {
+_TEXT: dict[ReportAction, str] = {
     "failed": "could not be delivered to",
     "delayed": "could not be delivered yet, and will be tried again, to",
     "delivered": "was delivered to",
@@ -25,7 +25,7 @@ _SENTENCE: dict[ReportAction, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RecipientStatus:
-    """What became of one recipient: enhanced status code (RFC 3463), what the next hop said, and its name."""
+    """The fate of one recipient: enhanced status code (RFC 3463), the reply of the next hop, and its name (both may be empty)."""
 
     recipient: Recipient
     status: str
@@ -33,7 +33,7 @@ class RecipientStatus:
     remote: str = ""
 
 
-def report(
+def format_report(
     action: ReportAction,
     statuses: Sequence[RecipientStatus],
     *,
@@ -43,10 +43,10 @@ def report(
     envelope: Envelope,
     content: bytes,
 ) -> bytes:
-    """Return the report about some recipients of a message; it goes to the sender with a null reverse-path.
+    """Return the report about some recipients of a message, to be sent to its sender with a null reverse-path.
 
-    `at` is the time, POSIX seconds. The whole message is returned where the sender wants that (RET=FULL) and only a
-    failure is reported, its header otherwise.
+    `message_id` is the id of the report, `at` its time (POSIX seconds); `envelope` and `content` are those of the message. The report
+    contains the whole message if its sender asks for that (RET=FULL) and the action is a failure, else its header.
     """
     boundary = f"report-{message_id}"
     full = envelope.ret == "FULL" and action == "failed"
@@ -65,8 +65,8 @@ def report(
         f"--{boundary}",
         "Content-Type: text/plain; charset=us-ascii",
         "",
-        f"Your message {_SENTENCE[action]}:",
-        *(f"<{printable(status.recipient.address)}> {_said(status)}".rstrip() for status in statuses),
+        f"Your message {_TEXT[action]}:",
+        *(f"<{printable(status.recipient.address)}> {_diagnostic(status)}".rstrip() for status in statuses),
         "",
         f"--{boundary}",
         "Content-Type: message/delivery-status",
@@ -92,15 +92,16 @@ def _fields(action: ReportAction, status: RecipientStatus) -> list[str]:
         f"Action: {action}",
         f"Status: {status.status}",
         *([f"Remote-MTA: dns; {status.remote}"] if status.remote else []),
-        *([f"Diagnostic-Code: smtp; {_said(status)}"] if status.diagnostic else []),
+        *([f"Diagnostic-Code: smtp; {_diagnostic(status)}"] if status.diagnostic else []),
         "",
     ]
 
 
-def _said(status: RecipientStatus) -> str:
+def _diagnostic(status: RecipientStatus) -> str:
+    """Return the reply of the next hop as one printable line of at most 400 characters."""
     return printable(" ".join(status.diagnostic.split())[:400])
 
 
 def printable(text: str) -> str:
-    """Return text that is fit for a header field: what others wrote is shown, and cannot begin a line of its own."""
+    """Return text for a header field: every character but printable ASCII becomes `?`, so that it cannot begin another line."""
     return "".join(character if " " <= character <= "~" else "?" for character in text)

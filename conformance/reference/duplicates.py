@@ -1,7 +1,7 @@
 """Duplicate detection: a message is delivered to a mailbox once within the tracking window (SR-DUP-01 to SR-DUP-07).
 
-The Internet message id is the Message-ID header field without its brackets, compared octet for octet; the client submit
-time is the Date header field as an instant. A message that has not both is never a duplicate.
+The Internet message id is the Message-ID header field without its brackets, compared octet for octet; the client submit time is the
+instant in the Date header field. A message without both is never a duplicate.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from conformance.reference.config import NodeConfiguration
 from conformance.reference.headers import client_submit_time, internet_message_id
 from conformance.reference.host import Component, Host
 
-LONGEST_WINDOW = 49 * 86400.0
+MAX_WINDOW = 49 * 86400.0
 FALLBACK_WINDOW = 86400.0
-"""A DuplicateTrackingWindow above 49 days is not honoured: 24 hours are used instead (SR-DUP-04), in seconds."""
+"""A DuplicateTrackingWindow above MAX_WINDOW is ignored, and FALLBACK_WINDOW used instead (SR-DUP-04); seconds."""
 
 
 class DuplicateKey(NamedTuple):
-    """What is compared: mailbox (in lower case), Internet message id, client submit time (POSIX seconds)."""
+    """What duplicates have in common: mailbox (in lower case), Internet message id, client submit time (POSIX seconds)."""
 
     mailbox: str
     internet_id: str
@@ -25,7 +25,10 @@ class DuplicateKey(NamedTuple):
 
 
 class DuplicateDetection(Component):
-    """The delivered-to table, and who is delivering what at this moment."""
+    """Recognises duplicates by the delivered-to table and by the deliveries in progress.
+
+    `_in_progress` has a future for each key that is being delivered; it is done when that delivery has ended.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -33,16 +36,16 @@ class DuplicateDetection(Component):
         self._alarm = host.alarms.new(self.clean_up)
 
     def start(self) -> None:
-        """Begin the background clean-up of the delivered-to table."""
+        """Schedule the clean-up of the delivered-to table."""
         self._set_alarm()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Keep to a changed DuplicateCleanupInterval."""
+        """Apply a changed DuplicateCleanupInterval."""
         self._alarm.cancel()
         self._set_alarm()
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return what a message is told by, or None when it is never a duplicate."""
+        """Return the duplicate key of a message for a mailbox, or None if it can never be a duplicate."""
         internet_id, submitted = internet_message_id(content), client_submit_time(content)
         return (
             None
@@ -51,44 +54,45 @@ class DuplicateDetection(Component):
         )
 
     async def claim_delivery(self, key: DuplicateKey) -> bool:
-        """Return whether the caller is to deliver, and then to tell `ended`; False: it was delivered before.
+        """Return whether the caller is to deliver a message; it must then call `end_delivery`. False: it was delivered before.
 
-        The same message on two ways at once: the second waits to see what becomes of the first.
+        Waits while the same message is being delivered by another caller.
         """
-        while (turn := self._in_progress.get(key)) is not None:
-            await asyncio.wait([turn])
+        while (other := self._in_progress.get(key)) is not None:
+            await asyncio.wait([other])
         if self.was_delivered(key):
             return False
         self._in_progress[key] = asyncio.get_running_loop().create_future()
         return True
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """Note how a delivery ended; one that failed leaves no mark."""
+        """Record a successful delivery, and wake the callers that wait for this one; a failed one is not recorded."""
         if delivered:
             self.host.delivered.add(*key, self.host.now())
             self._set_alarm()
-        turn = self._in_progress.pop(key)
-        if not turn.done():
-            turn.set_result(None)
+        in_progress = self._in_progress.pop(key)
+        if not in_progress.done():
+            in_progress.set_result(None)
 
     def was_delivered(self, key: DuplicateKey) -> bool:
-        """Whether such a message was delivered within the tracking window."""
-        before = self.host.delivered.delivered_at(*key)
-        return before is not None and self.host.now() < before + self.tracking_window
+        """Return whether such a message was delivered within the tracking window."""
+        delivered_at = self.host.delivered.delivered_at(*key)
+        return delivered_at is not None and self.host.now() < delivered_at + self.tracking_window
 
     @property
     def tracking_window(self) -> float:
-        """The DuplicateTrackingWindow that is in force, seconds."""
+        """The tracking window in force, seconds."""
         window = self.host.transport.DuplicateTrackingWindow
         scale = self.host.config.scale
-        return FALLBACK_WINDOW / scale if window > LONGEST_WINDOW / scale else window
+        return FALLBACK_WINDOW / scale if window > MAX_WINDOW / scale else window
 
     def clean_up(self) -> None:
-        """Remove expired entries from the delivered-to table (SR-DUP-07)."""
+        """Remove expired entries from the delivered-to table (SR-DUP-07), and schedule the next clean-up."""
         removed = self.host.delivered.remove_before(self.host.now() - self.tracking_window)
         self.host.log.info("delivered-to table: %d expired entries removed", removed)
         self._set_alarm()
 
     def _set_alarm(self) -> None:
+        """Schedule a clean-up after DuplicateCleanupInterval, unless one is scheduled or the table is empty."""
         if not self._alarm.is_set and self.host.delivered.has_any():
             self._alarm.set(self.host.now() + self.host.transport.DuplicateCleanupInterval)

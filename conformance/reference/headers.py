@@ -1,4 +1,4 @@
-"""The header fields that a transport reads and adds, and nothing more: content passes through octet for octet."""
+"""The header fields that the server reads and adds. Content is otherwise passed on octet for octet."""
 
 import re
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ _LOOP_LIMIT = 100
 
 
 def header_field(content: bytes, name: bytes) -> bytes | None:
-    """Return the unfolded body of the first header field of that name, without blanks around it, or None."""
+    """Return the unfolded, stripped body of the first header field with this name, or None."""
     header = b"\r\n" + content[: _header_end(content)]
     match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:", header, re.IGNORECASE)
     if match is None:
@@ -20,7 +20,7 @@ def header_field(content: bytes, name: bytes) -> bytes | None:
 
 
 def internet_message_id(content: bytes) -> str | None:
-    """Return the Message-ID without its brackets, to be compared octet for octet, or None when there is none."""
+    """Return the Message-ID without its brackets, or None if there is none or it is empty."""
     value = header_field(content, b"Message-ID")
     if not value:
         return None
@@ -30,7 +30,7 @@ def internet_message_id(content: bytes) -> str | None:
 
 
 def client_submit_time(content: bytes) -> float | None:
-    """Return the instant of the Date field (RFC 5322), POSIX seconds, or None when it is absent or unreadable."""
+    """Return the instant in the Date field (RFC 5322), POSIX seconds, or None if it is absent or invalid."""
     value = header_field(content, b"Date")
     if value is None:
         return None
@@ -42,29 +42,32 @@ def client_submit_time(content: bytes) -> float | None:
 
 
 def is_looping(content: bytes) -> bool:
-    """Return whether a message has been through so many servers that it must be in a loop (RFC 5321 6.3)."""
+    """Return whether a message has more than 100 Received fields and so must be in a loop (RFC 5321 6.3)."""
     header = content[: _header_end(content)]
     return len(re.findall(rb"(?im)^Received[ \t]*:", header)) > _LOOP_LIMIT
 
 
 def header_only(content: bytes) -> bytes:
-    """Return the header with its last line end, for a report that returns no more (RFC 3461 RET=HDRS)."""
+    """Return the header with its last line end, for a report without the body (RFC 3461 RET=HDRS)."""
     return content[: _header_end(content)]
 
 
 def format_date(at: float) -> str:
-    """Return an instant (POSIX seconds) as an RFC 5322 date."""
+    """Return a time (POSIX seconds) as an RFC 5322 date in UTC."""
     return format_datetime(datetime.fromtimestamp(at, UTC))
 
 
 def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
-    """Return the trace field that a server adds to what it takes (RFC 5321 4.4)."""
-    said = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
-    line = f"Received: from {said} ([{peer}])\r\n\tby {by} with {protocol} id {message_id};\r\n\t{format_date(at)}\r\n"
+    """Return the Received field for a message from the client `helo` at address `peer` (RFC 5321 4.4)."""
+    client = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
+    line = (
+        f"Received: from {client} ([{peer}])\r\n\tby {by} with {protocol} id {message_id};\r\n\t{format_date(at)}\r\n"
+    )
     return line.encode("ascii")
 
 
 def _header_end(content: bytes) -> int:
+    """Return the length of the header, with its last line end and without the blank line."""
     if content.startswith(b"\r\n"):
         return 0
     end = content.find(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What `inspect` prints: the queues of a node as one JSON object (node contract)."""
+"""The queues of a node: as the JSON object of `inspect` (node contract), and as a table (`conformance queues NODE`)."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -8,21 +8,21 @@ from conformance.reference.host import Host
 from conformance.reference.message import Message, Recipient
 
 Queues = dict[tuple[str, str, str], list[dict[str, Any]]]
-"""(name, kind, next hop) -> items."""
+"""The items of each queue by its name, kind and next hop."""
 
 
-def state(host: Host) -> dict[str, Any]:
-    """Return the queues of a node: database, queues with their items, rows of the delivered-to table."""
+def queue_state(host: Host) -> dict[str, Any]:
+    """Return the JSON object of `inspect`: queue database, queues with their items, rows of the delivered-to table."""
     queues: Queues = {}
-    _own(host, queues)
+    _add_primary_messages(host, queues)
     for shadow in host.shadow_queues.all_queued():
         name = f"shadow {shadow.primary} to {shadow.next_hop}"
-        _put(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
+        _add(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
     for message in host.messages.in_place("safety-net"):
-        _put(queues, "safety-net", "safety-net", host.name, _item(message))
+        _add(queues, "safety-net", "safety-net", host.name, _item(message))
     for message in host.messages.in_place("shadow-safety-net"):
         name = f"shadow-safety-net {message.primary}"
-        _put(queues, name, "shadow-safety-net", message.primary, _item(message))
+        _add(queues, name, "shadow-safety-net", message.primary, _item(message))
     for event in host.discards.all_events():
         item: dict[str, Any] = {
             "message_id": None,
@@ -30,7 +30,7 @@ def state(host: Host) -> dict[str, Any]:
             "primary": host.name,
             "recipients": [],
         }
-        _put(queues, f"discard {event.server}", "discard", event.server, {**item, "since": event.queued})
+        _add(queues, f"discard {event.server}", "discard", event.server, {**item, "since": event.queued})
     return {
         "database": host.identity.database,
         "queues": [
@@ -41,46 +41,48 @@ def state(host: Host) -> dict[str, Any]:
     }
 
 
-def _own(host: Host, queues: Queues) -> None:
-    """Primary messages: in the submission queue until they are redundant, then in the queues of their next hops."""
+def _add_primary_messages(host: Host, queues: Queues) -> None:
+    """Add the primary messages: to the submission queue until they are redundant, then to the queue of each next hop."""
     for message in host.messages.in_place("primary"):
         pending = host.messages.pending(message.id)
         if message.redundancy_pending:
-            _put(queues, "submission", "submission", host.name, _item(message, pending))
+            _add(queues, "submission", "submission", host.name, _item(message, pending))
             continue
         for hop, recipients in host.routing.group_by_next_hop(pending).items():
-            _put(queues, f"delivery {hop.name}", "delivery", hop.name, _item(message, recipients))
+            _add(queues, f"delivery {hop.name}", "delivery", hop.name, _item(message, recipients))
 
 
-def _put(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -> None:
+def _add(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -> None:
+    """Add an item to a queue, which is created if it does not exist."""
     queues.setdefault((name, kind, hop), []).append(item)
 
 
 def _item(message: Message, recipients: Iterable[Recipient] | None = None) -> dict[str, Any]:
-    held = message.envelope.recipients if recipients is None else recipients
+    """Return a message as an item of a queue, with these recipients or all of its own."""
+    listed = message.envelope.recipients if recipients is None else recipients
     return {
         "message_id": message.internet_id,
         "shadow_id": message.shadow_id,
         "primary": message.primary or None,
-        "recipients": [recipient.address for recipient in held],
+        "recipients": [recipient.address for recipient in listed],
         "since": message.since,
     }
 
 
-_HEAD = ("queue", "next hop", "messages", "oldest since")
+_COLUMNS = ("queue", "next hop", "messages", "oldest since")
 
 
-def rows(state: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield one row for each queue of what `inspect` told."""
+def table_rows(state: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield one row of the table for each queue in the JSON object of `inspect`."""
     for queue in state["queues"]:
         oldest = min((item["since"] for item in queue["items"]), default=None)
         since = "" if oldest is None else datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         yield queue["queue"], queue["next_hop"], str(len(queue["items"])), since
 
 
-def table(state: dict[str, Any]) -> str:
-    """Return the table, with the database's id above it and the size of the delivered-to table below."""
-    lines = [_HEAD, *rows(state)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+def format_table(state: dict[str, Any]) -> str:
+    """Return the table for people, with the queue database's id above and the size of the delivered-to table below."""
+    lines = [_COLUMNS, *table_rows(state)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join([f"database {state['database']}", *body, f"delivered-to: {state['delivered_to']} rows"])

@@ -1,8 +1,8 @@
-"""Journaling: one report of each message to the journal recipient, itself a message (SR-MNT-08).
+"""Journaling: one report about each message to the journal recipient, as a message of its own (SR-MNT-08).
 
-The server that takes a message from outside, or from a mailbox, journals it; servers that it passes on the way do not.
-A shadow that is promoted is journaled again, for nobody knows how far its primary came: the report's Message-ID and
-Date are those of the message it is about, so that a journal mailbox with duplicate detection holds one copy.
+The server that accepts a message from outside or from a mailbox journals it; servers that it passes on its way do not. A promoted
+shadow is journaled again, since its primary may have failed before or after journaling. The Message-ID and Date of the report
+are derived from the message, so that a journal mailbox with duplicate detection keeps one copy.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ from conformance.reference.message import Envelope, Message, Recipient, new_mess
 
 
 class Journaling(Component):
-    """Makes journal reports."""
+    """Sends journal reports."""
 
     def send_report_if_due(self, message: Message) -> None:
-        """Make the journal report that is due, if one is, and begin to process it; its cause waits for it."""
+        """Start the delivery of the journal report about a message, if one is due; the message is released only after it."""
         host = self.host
         if not message.journal_due:
             return
@@ -38,10 +38,10 @@ class Journaling(Component):
         host.delivery.start_processing(host.messages.add(draft, content))
 
     def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
-        """Return the report: the envelope as text, and the message as an attachment."""
+        """Return the content of the journal report: the envelope as text, and the message attached."""
         server = self.host.name
-        told_by = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""
-        key = hashlib.sha256((told_by or message.message_id).encode()).hexdigest()[:32]
+        origin = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""
+        key = hashlib.sha256((origin or message.message_id).encode()).hexdigest()[:32]
         boundary = f"journal-{key}"
         subject = printable((header_field(content, b"Subject") or b"").decode("latin-1"))
         eight_bit = [] if content.isascii() else ["Content-Transfer-Encoding: 8bit"]
@@ -63,7 +63,7 @@ class Journaling(Component):
             f"Sender: {printable(message.envelope.reverse_path)}",
             f"Subject: {subject}",
             f"Message-Id: <{printable(message.internet_id or '')}>",
-            *(f"Recipient: {printable(each.address)}" for each in message.envelope.recipients),
+            *(f"Recipient: {printable(to.address)}" for to in message.envelope.recipients),
             "",
             f"--{boundary}",
             "Content-Type: message/rfc822",

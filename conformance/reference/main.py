@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance.reference import control
 from conformance.reference.config import ConfigurationError, read_data_dir
-from conformance.reference.inspection import table
+from conformance.reference.inspection import format_table
 from conformance.reference.node import Node, create
 from conformance.reference.storage.database import DatabaseError
 from conformance.reference.timers import SystemClock
@@ -56,7 +56,7 @@ def show_queues(config: Path) -> int:
     except control.CommandFailed as error:
         sys.stderr.write(f"{error}\n")
         return _EXIT_FAILED
-    sys.stdout.write(table(state) + "\n")
+    sys.stdout.write(format_table(state) + "\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What is passed about inside a node: envelopes, recipients, messages, and what became of recipients."""
+"""The values that components pass around: envelopes, recipients, messages, and the fates of recipients."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,16 +6,16 @@ from typing import Literal
 from conformance.reference.headers import client_submit_time, internet_message_id
 
 Place = Literal["primary", "shadow", "safety-net", "shadow-safety-net"]
-"""Where a message is held on this server: it is in exactly one place at a time."""
+"""Where this server holds a message, which is in exactly one place at a time."""
 
 Fate = Literal["pending", "delivered", "relayed", "passed-on", "redirected", "failed", "expired"]
-"""What became of a recipient: `delivered` into a mailbox, `passed-on` to a server that reports itself (RFC 3461),
-`relayed` to one that does not, `redirected` by an administrator, `failed` or `expired` with a report."""
+"""The fate of a recipient: `delivered` into a mailbox, `passed-on` to a server that takes over status notifications (RFC 3461),
+`relayed` to one that does not, `redirected` by an administrator, `failed` or `expired` and reported to the sender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """A recipient with its RFC 3461 parameters: NOTIFY (empty: not given) and ORCPT."""
+    """A recipient with its RFC 3461 parameters NOTIFY and ORCPT; "" if not given."""
 
     address: str
     notify: str = ""
@@ -24,7 +24,7 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What MAIL and RCPT said. An empty reverse-path is the null one."""
+    """The arguments of MAIL and RCPT; a parameter not given is "". An empty reverse-path is the null one."""
 
     reverse_path: str
     recipients: tuple[Recipient, ...]
@@ -33,7 +33,7 @@ class Envelope:
     envid: str = ""
 
     def for_recipients(self, recipients: tuple[Recipient, ...]) -> "Envelope":
-        """Return the same envelope for some of its recipients."""
+        """Return a copy of the envelope with these recipients."""
         return Envelope(self.reverse_path, recipients, self.body, self.ret, self.envid)
 
 
@@ -41,12 +41,14 @@ class Envelope:
 class Message:
     """A message that this server holds, without its content.
 
-    `id` is the row (0 before it is stored), `message_id` our own name for it in replies and logs; `internet_id` and
-    `submitted` (POSIX seconds) tell duplicates, None where the header field is absent or unreadable. `since` is when it
-    came to its present place. `shadow_id` is its name between primary and shadow; `primary` and `database` say whose
-    shadow it is, and are empty for a primary message. `cause` is the message that a report is about: it waits for the
-    report. `redundancy_pending`: it is still to be made redundant; `journal_due`: its journal report is still to be
-    made; `resubmitted`: Safety Net sent it again.
+    - `id` is its row id in the queue database, 0 before it is stored; `message_id` is our id for it in replies and logs.
+    - `internet_id` (Message-ID) and `submitted` (Date, POSIX seconds) identify duplicates; None if absent or invalid.
+    - `since` is when it came to its present `place`, POSIX seconds.
+    - `shadow_id` identifies it between primary and shadow server. For a shadow, `primary` and `database` are its primary server
+      and that server's queue database; for a primary message they are empty.
+    - `cause` is the row id of the message that this one is a report about, which is released only after its reports.
+    - `redundancy_pending`: no shadow has been attempted yet; `journal_due`: the journal report has not been made;
+      `resubmitted`: Safety Net sent it.
     """
 
     id: int
@@ -81,7 +83,7 @@ def new_message(
     resubmitted: bool = False,
     journal_due: bool = False,
 ) -> Message:
-    """Return a message that is still to be stored; its shadow id is its message id where none is given."""
+    """Return a message that is not stored yet (id 0); without a `shadow_id` its message id is used."""
     return Message(
         id=0,
         message_id=message_id,

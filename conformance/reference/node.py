@@ -146,7 +146,7 @@ class Node:
         host = self._running
         match name, list(arguments):
             case "inspect", []:
-                return inspection.state(host)
+                return inspection.queue_state(host)
             case "resubmit", [database]:
                 number = host.safety_net.resubmit(database)
                 await host.db.commit()

@@ -1,4 +1,4 @@
-"""SMTP replies: what this node says as a server, and reads as a client. Every reply has an enhanced status code."""
+"""SMTP replies: those that this node sends as a server, and those that it receives as a client."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}(?= |$)")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply: code, enhanced status code (RFC 3463; empty where there is none), and lines of text."""
+    """A reply: code, enhanced status code (RFC 3463; "" if there is none), and text, in which lines are separated by LF."""
 
     code: int
     enhanced: str
@@ -32,17 +32,17 @@ class Reply:
 
     @property
     def positive(self) -> bool:
-        """Whether it says yes (2yz)."""
+        """Whether the reply is positive (2yz)."""
         return 200 <= self.code < 300
 
     @property
     def permanent(self) -> bool:
-        """Whether it says no for good (5yz); anything that is neither this nor positive is to be tried again."""
+        """Whether the reply is a permanent failure (5yz); one that is neither this nor positive is to be retried."""
         return 500 <= self.code < 600
 
     @property
     def status(self) -> str:
-        """The enhanced status code, or the generic one of the reply's class (RFC 3464 2.3.4)."""
+        """The enhanced status code for a report, or the generic one of the reply's class (RFC 3464 2.3.4)."""
         return self.enhanced or _GENERIC.get(str(self.code)[0], "4.0.0")
 
 
@@ -51,7 +51,7 @@ NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 
 @lru_cache(maxsize=256)
 def parse_reply(code: int, message: str) -> Reply:
-    """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""
+    """Return a server's reply, cut to 2000 characters, with unprintable characters replaced by `?`."""
     text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
     match = _ENHANCED.match(text)
     if match is None:
@@ -62,7 +62,7 @@ def parse_reply(code: int, message: str) -> Reply:
 
 @lru_cache(maxsize=256)
 def add_enhanced_code(line: str) -> str:
-    """Give a reply line of the library an enhanced status code where RFC 2034 wants one and it has none."""
+    """Return a reply line of aiosmtpd with the enhanced status code that RFC 2034 asks for, unless it has one or needs none."""
     code, separator, text = line[:3], line[3:4], line[4:]
     if code[:1] not in _GENERIC or separator == "-" or _ENHANCED.match(text):
         return line

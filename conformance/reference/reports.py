@@ -1,23 +1,25 @@
-"""Reports to senders: what failed, is delayed, or (where asked for) was delivered; each a message of its own that its
-cause waits for (SR-MNT-08, RFC 5321 6.1, RFC 3461)."""
+"""Delivery status notifications to senders: about failures, delays, and, on request, deliveries (RFC 5321 6.1, RFC 3461).
+
+Each report is a message of its own; the message that it is about is released only after it (SR-MNT-08).
+"""
 
 from collections.abc import Sequence
 
-from conformance.reference.dsn import RecipientStatus, ReportAction, report
+from conformance.reference.dsn import RecipientStatus, ReportAction, format_report
 from conformance.reference.host import Component
 from conformance.reference.message import Envelope, Fate, Message, Recipient, new_message
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 
 DELAY_NOTIFICATION_TIMEOUT = 4 * 3600.0
-"""After so many seconds in the queue a delay is reported to a sender who asked for that (NOTIFY=DELAY)."""
+"""Seconds in the queue after which a delay is reported to a sender who asked for that (NOTIFY=DELAY)."""
 
 
 class Reports(Component):
-    """Writes delivery status notifications. Nothing is ever reported about a message with a null reverse-path."""
+    """Sends delivery status notifications; never about a message with a null reverse-path."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report recipients that will never be reached, unless NOTIFY says otherwise (RFC 3461 5.2.1)."""
+        """Report recipients that have failed for good, except those whose NOTIFY excludes FAILURE (RFC 3461 5.2.1)."""
         remote = hop.name if hop.addresses else ""
         self.send_report(
             "failed",
@@ -30,35 +32,35 @@ class Reports(Component):
         )
 
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
-        """Report recipients that were reached, where NOTIFY=SUCCESS asks for it (RFC 3461 5.2.2, 5.2.3).
+        """Report recipients with NOTIFY=SUCCESS that were delivered or relayed (RFC 3461 5.2.2, 5.2.3).
 
-        A next hop that reports by itself, and the target of a redirection, will do so.
+        For any other fate the next hop or the target of the redirection sends the report.
         """
         action: ReportAction | None = "delivered" if fate == "delivered" else "relayed" if fate == "relayed" else None
         if action is not None:
-            wanted = [RecipientStatus(r, "2.1.5", remote=hop.name) for r in recipients if "SUCCESS" in r.notify]
-            self.send_report(action, message, wanted)
+            requested = [RecipientStatus(r, "2.1.5", remote=hop.name) for r in recipients if "SUCCESS" in r.notify]
+            self.send_report(action, message, requested)
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Report, once, recipients that could not be reached for a long time, where NOTIFY=DELAY asks for it."""
+        """Report, once for each, recipients with NOTIFY=DELAY that have been pending for DELAY_NOTIFICATION_TIMEOUT."""
         host = self.host
-        wanted = [recipient for recipient in recipients if "DELAY" in recipient.notify]
-        if not wanted or not host.is_due(message.since + DELAY_NOTIFICATION_TIMEOUT):
+        requested = [recipient for recipient in recipients if "DELAY" in recipient.notify]
+        if not requested or not host.is_due(message.since + DELAY_NOTIFICATION_TIMEOUT):
             return
-        untold = host.messages.without_delay_report(message.id, wanted)
-        host.messages.set_delay_reported(message.id, untold)
-        self.send_report("delayed", message, [RecipientStatus(recipient, "4.4.7") for recipient in untold])
+        unreported = host.messages.without_delay_report(message.id, requested)
+        host.messages.set_delay_reported(message.id, unreported)
+        self.send_report("delayed", message, [RecipientStatus(recipient, "4.4.7") for recipient in unreported])
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Write a report and begin to process it."""
+        """Send one report about these recipients: store it and start its delivery. Send nothing if there are no recipients or the reverse-path is null."""
         host = self.host
         if not statuses or not message.envelope.reverse_path:
             return
-        key = host.identity.new_id()
-        content = report(
+        report_id = host.identity.new_id()
+        content = format_report(
             action,
             statuses,
-            message_id=key,
+            message_id=report_id,
             server=host.name,
             at=host.now(),
             envelope=message.envelope,
@@ -68,10 +70,10 @@ class Reports(Component):
         draft = new_message(
             content,
             Envelope("", (Recipient(message.envelope.reverse_path),), body),
-            message_id=key,
+            message_id=report_id,
             since=host.now(),
             cause=message.id,
             redundancy_pending=True,
         )
-        host.log.info("%s %s: report %s to <%s>", message.message_id, action, key, message.envelope.reverse_path)
+        host.log.info("%s %s: report %s to <%s>", message.message_id, action, report_id, message.envelope.reverse_path)
         host.delivery.start_processing(host.messages.add(draft, content))

@@ -1,4 +1,9 @@
-"""Safety Net: what was processed is kept for a while, and sent again when a mailbox database fails over."""
+"""Safety Net: processed messages are held for a while, and resubmitted when a mailbox database fails over.
+
+The primary server of a message holds it in `safety-net`, its shadow server in `shadow-safety-net`. When a mailbox database becomes
+active on another server, the primary resubmits the messages that were delivered to it; the shadow server does so only if the
+primary does not answer or has lost its queue database.
+"""
 
 from collections.abc import Sequence
 
@@ -8,37 +13,37 @@ from conformance.reference.message import Message, Place, Recipient, new_message
 
 
 class SafetyNet(Component):
-    """The primary Safety Net of this server, and the shadow Safety Net of what it held for others."""
+    """The Safety Net of this server's primary messages, and the shadow Safety Net of the shadows that it held."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._alarm = host.alarms.new(self.drop_expired)
 
     def start(self) -> None:
-        """Drop what became too old while the node was down."""
+        """Drop messages that expired while the node was down, and set the alarm."""
         self.drop_expired()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Keep to changed times; where a mailbox database has become active elsewhere, send its messages again."""
+        """Apply changed hold times, and resubmit the messages of mailbox databases that have become active on another server."""
         self.drop_expired()
-        was = {box.address.casefold(): box.server for box in before.mailboxes}
+        server_before = {box.address.casefold(): box.server for box in before.mailboxes}
         moved = {
             box.database
             for box in self.host.config.mailboxes
-            if was.get(box.address.casefold(), box.server) != box.server
+            if server_before.get(box.address.casefold(), box.server) != box.server
         }
         for database in sorted(moved):
             self.resubmit(database)
 
-    def hold(self, row: int, place: Place) -> None:
-        """Move a message that was processed into the Safety Net (SR-SFN-01, SR-MNT-06)."""
-        self.host.messages.move(row, place, self.host.now())
+    def hold(self, row_id: int, place: Place) -> None:
+        """Move a processed message to Safety Net or shadow Safety Net, as `place` says (SR-SFN-01, SR-MNT-06)."""
+        self.host.messages.move(row_id, place, self.host.now())
         self.set_alarm()
 
     def hold_time(self, place: Place) -> float:
         """Return how long a message is held in a place, seconds.
 
-        That is SafetyNetHoldTime after it was processed (SR-SFN-02); for a shadow that is never acknowledged
+        After processing that is SafetyNetHoldTime (SR-SFN-02); for a shadow without a discard notification it is
         SafetyNetHoldTime + MessageExpirationTimeout (SR-SFN-03).
         """
         transport = self.host.transport
@@ -46,12 +51,12 @@ class SafetyNet(Component):
         return transport.SafetyNetHoldTime + expiration
 
     def drop_expired(self) -> None:
-        """Drop what has been held for long enough, and wake for the next."""
+        """Drop the messages whose hold time is over, and set the alarm for the next."""
         host = self.host
         for place in _PLACES:
-            for row in host.messages.rows_held_since(place, host.now() + 0.001 - self.hold_time(place)):
-                host.messages.drop(row)
-                host.log.info("row %d left the %s: held long enough", row, place)
+            for row_id in host.messages.rows_held_since(place, host.now() + 0.001 - self.hold_time(place)):
+                host.messages.drop(row_id)
+                host.log.info("row %d left the %s: hold time over", row_id, place)
         self._alarm.cancel()
         oldest = ((place, host.messages.oldest_since(place)) for place in _PLACES)
         self._alarm.set(
@@ -59,45 +64,48 @@ class SafetyNet(Component):
         )
 
     def set_alarm(self) -> None:
-        """Wake in time for what is put into any place now."""
+        """Set the alarm for a message that comes to any place now, unless it is due before that."""
         shortest = self.host.now() + min(map(self.hold_time, _PLACES))
         if self._alarm.due is None or self._alarm.due > shortest:
             self._alarm.set(shortest)
 
     def resubmit(self, database: str) -> int:
-        """Send the held messages for a database's mailboxes again (SR-SFN-05); return how many of our own they are.
+        """Resubmit held messages for the mailboxes of a database (SR-SFN-05); return how many of the primary messages.
 
-        What we hold as a shadow is sent by its primary; only where that one does not answer, by us.
+        Those in the shadow Safety Net are resubmitted in the background, if their primary does not answer.
         """
         host = self.host
-        boxes = [box.address.casefold() for box in host.config.mailboxes if box.database == database]
-        own = host.messages.rows_for_mailboxes("safety-net", boxes)
-        number = sum(self._resubmit_message(row, boxes) for row in own)
-        host.log.info("Safety Net: %d messages for %s sent again", number, database)
+        addresses = [box.address.casefold() for box in host.config.mailboxes if box.database == database]
+        own = host.messages.rows_for_mailboxes("safety-net", addresses)
+        number = sum(self._resubmit_message(row_id, addresses) for row_id in own)
+        host.log.info("Safety Net: %d messages for %s resubmitted", number, database)
         by_primary: dict[str, list[Message]] = {}
-        for row in host.messages.rows_for_mailboxes("shadow-safety-net", boxes):
-            if (message := host.messages.get(row)) is not None:
+        for row_id in host.messages.rows_for_mailboxes("shadow-safety-net", addresses):
+            if (message := host.messages.get(row_id)) is not None:
                 by_primary.setdefault(message.primary, []).append(message)
-        for primary, held in sorted(by_primary.items()):
+        for primary, messages in sorted(by_primary.items()):
             host.tasks.start(
-                self._resubmit_shadows(primary, held, boxes), f"{host.name}: shadow Safety Net of {primary}"
+                self._resubmit_shadows(primary, messages, addresses), f"{host.name}: shadow Safety Net of {primary}"
             )
         return number
 
-    async def _resubmit_shadows(self, primary: str, held: Sequence[Message], boxes: Sequence[str]) -> None:
-        """Send what is held as a shadow again, unless its primary is there, with the database it had, and does so."""
+    async def _resubmit_shadows(self, primary: str, messages: Sequence[Message], addresses: Sequence[str]) -> None:
+        """Resubmit messages of the shadow Safety Net whose primary does not answer or has another queue database than theirs."""
         database = await self.host.manager.query_in_new_session(primary)
-        number = sum(self._resubmit_message(message.id, boxes) for message in held if message.database != database)
+        number = sum(
+            self._resubmit_message(message.id, addresses) for message in messages if message.database != database
+        )
         if number:
-            self.host.log.warning("shadow Safety Net: %d messages of %s sent again", number, primary)
+            self.host.log.warning("shadow Safety Net: %d messages of %s resubmitted", number, primary)
 
-    def _resubmit_message(self, row: int, boxes: Sequence[str]) -> bool:
-        message = self.host.messages.get(row)
-        recipients = self.recipients_to_resubmit(message, boxes) if message is not None else ()
+    def _resubmit_message(self, row_id: int, addresses: Sequence[str]) -> bool:
+        """Start the delivery of a copy of a held message to its recipients among `addresses`; return whether there are any."""
+        message = self.host.messages.get(row_id)
+        recipients = self.recipients_to_resubmit(message, addresses) if message is not None else ()
         if message is None or not recipients:
             return False
-        content = self.host.messages.content(row)
-        again = new_message(
+        content = self.host.messages.content(row_id)
+        resubmitted = new_message(
             content,
             message.envelope.for_recipients(recipients),
             message_id=self.host.identity.new_id(),
@@ -105,21 +113,21 @@ class SafetyNet(Component):
             redundancy_pending=True,
             resubmitted=True,
         )
-        self.host.delivery.start_processing(self.host.messages.add(again, content))
+        self.host.delivery.start_processing(self.host.messages.add(resubmitted, content))
         return True
 
-    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients to whom a held message is sent again: those in `boxes` that it was delivered to.
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return the recipients among `addresses` to whom a held message is resubmitted.
 
-        Nothing that was transmitted across the boundary, or would be now (SR-SFN-04, SR-IOP-03), and nothing that was
-        itself sent again: its original is still held.
+        Excluded are those that were or would now be reached outside of the boundary (SR-SFN-04, SR-IOP-03). A message that was
+        itself resubmitted has none, since its original is still held.
         """
         if message.resubmitted:
             return ()
         return tuple(
             recipient
             for recipient in self.host.messages.with_fate(message.id, ("delivered", "pending"), crossed=False)
-            if recipient.address.casefold() in boxes
+            if recipient.address.casefold() in addresses
             and not self.host.routing.next_hop(recipient.address).crosses_boundary
         )
 

@@ -13,7 +13,7 @@ from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
 from conformance.reference.control import CommandFailed, send_command, serve_commands
-from conformance.reference.inspection import table
+from conformance.reference.inspection import format_table
 from conformance.reference.queue.delivery import CommandRefused
 
 PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "contract": 1, "ready_within": 60.0})
@@ -157,7 +157,7 @@ def test_the_queues_as_a_table():
         ],
         "delivered_to": 3,
     }
-    assert table(state).splitlines() == [
+    assert format_table(state).splitlines() == [
         "database db-1",
         "queue                next hop  messages  oldest since",
         "delivery outside     outside   2         1970-01-01 00:00:00Z",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.config import Journal
-from conformance.reference.dsn import RecipientStatus, report
+from conformance.reference.dsn import RecipientStatus, format_report
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient
 from conformance.reference.replies import Reply
@@ -23,7 +23,7 @@ NEVER = Reply(550, "5.7.1", "never")
 
 def written(action: str = "failed", content: bytes = CONTENT, **envelope: str) -> EmailMessage:
     to = Recipient("wendy@second.test", orcpt="rfc822;w@second.test")
-    octets = report(
+    octets = format_report(
         action, [RecipientStatus(to, "5.7.1", "550 5.7.1 never", "outside"), RecipientStatus(Recipient("x@second.test"), "5.1.1")],
         message_id="id-1", server="mbx1", at=1_800_000_000.0,
         envelope=Envelope("alice@outside.test", (to,), **envelope), content=content,
@@ -61,7 +61,7 @@ def test_the_message_is_returned_whole_only_with_a_failure_and_on_request(action
 
 def test_what_others_wrote_cannot_begin_a_line_of_the_report():
     to = Recipient("w@second.test", orcpt="rfc822;x\r\nInjected: yes")
-    octets = report(
+    octets = format_report(
         "failed", [RecipientStatus(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
         envelope=Envelope("a@b.test\r\nInjected: yes", (to,)), content=b"Subject: x\r\n\r\n",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A session with one server, as its client: what SMTP and LMTP have in common."""
+"""A client session with one server: what SMTP and LMTP have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,90 +14,95 @@ class SessionLost(Exception):
 
 
 class Dialogue(ABC):
-    """One session; `idle` is SendConnectionInactivityTimeout, seconds (SR-TMO-08).
+    """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 
-    `in_doubt` says that a message's final dot was sent and not answered: the server may have the message or not.
+    `keywords` are the EHLO keywords of the server with their parameters. `outcome_unknown`: the final dot of a message was sent and
+    has no reply, so the server may have the message or not.
     """
 
-    def __init__(self, address: Address, hello: str, idle: float) -> None:
+    def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
         self.address = address
-        self.own_name = hello
-        self.idle_timeout = idle
+        self.own_name = own_name
+        self.idle_timeout = idle_timeout
         self.keywords: Mapping[str, str] = {}
         self.outcome_unknown = False
 
-    # what a protocol has of its own
+    # different in each protocol
 
     @abstractmethod
     async def connect(self) -> Reply:
-        """Connect, and return the greeting. Raises SessionLost."""
+        """Connect, and return the server's greeting. Raises SessionLost."""
 
     @abstractmethod
     async def command(self, line: str) -> Reply:
-        """Say a line and return the reply. Raises SessionLost."""
+        """Send a command line and return the reply. Raises SessionLost."""
 
     @abstractmethod
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send a message's content after 354, and return its final replies. Raises SessionLost."""
+        """Send the content after 354, and return one final reply for each of the accepted recipients. Raises SessionLost.
+
+        `content` is dot-stuffed and ends with the final dot; `recipients` is the number of accepted recipients.
+        """
 
     @abstractmethod
     def abort(self) -> None:
-        """End the connection at once, whatever state it is in."""
+        """Drop the connection at once, in any state."""
 
     greeting_command: str
-    """The command that follows the server's greeting."""
+    """The command after the server's greeting: EHLO or LHLO."""
 
-    # what they share
+    # shared
 
     async def open(self) -> None:
-        """Connect and say hello. Raises SessionLost, and leaves no connection behind then."""
+        """Connect and greet the server. Raises SessionLost, without leaving a connection open."""
         try:
             greeting = await self.connect()
             if not greeting.positive:
-                raise SessionLost(f"it greeted with {greeting}")
+                raise SessionLost(f"the greeting was {greeting}")
             await self.greet()
         except BaseException:
             self.abort()
             raise
 
     async def greet(self) -> None:
-        """Say hello, and note what the server offers. Raises SessionLost."""
+        """Send EHLO or LHLO, and store the offered keywords. Raises SessionLost."""
         answer = await self.command(f"{self.greeting_command} {self.own_name}")
         if not answer.positive:
-            raise SessionLost(f"it answered {self.greeting_command} with {answer}")
-        self.keywords = _offered(answer.text)
+            raise SessionLost(f"the reply to {self.greeting_command} was {answer}")
+        self.keywords = _parse_keywords(answer.text)
 
     async def quit(self) -> None:
-        """Leave with QUIT. Raises SessionLost."""
+        """Send QUIT, wait for its reply, and close the connection. Raises SessionLost."""
         await self.command("QUIT")
         self.abort()
 
     async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:
-        """Hand over a message; return the final reply for each recipient. Raises SessionLost.
+        """Transmit a message; return the final reply for each recipient. Raises SessionLost.
 
-        `extra` stands behind the MAIL parameters, such as ` XSHADOW=id`.
+        `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`.
         """
         self.outcome_unknown = False
-        refused = await self.command(self._mail(envelope, content) + extra)
-        if not refused.positive:
-            return dict.fromkeys(envelope.recipients, refused)
+        mail_reply = await self.command(self._mail_command(envelope, content) + extra)
+        if not mail_reply.positive:
+            return dict.fromkeys(envelope.recipients, mail_reply)
         replies: dict[Recipient, Reply] = {}
         for recipient in envelope.recipients:
-            replies[recipient] = await self.command(self._rcpt(recipient))
+            replies[recipient] = await self.command(self._rcpt_command(recipient))
         accepted = [recipient for recipient, reply in replies.items() if reply.positive]
         if not accepted:
             await self.command("RSET")
             return replies
-        go = await self.command("DATA")
-        if go.code != 354:
+        data_reply = await self.command("DATA")
+        if data_reply.code != 354:
             await self.command("RSET")
-            return {**replies, **dict.fromkeys(accepted, go)}
+            return {**replies, **dict.fromkeys(accepted, data_reply)}
         self.outcome_unknown = True
         finals = await self.send_content(dot_stuffed(content) + b".\r\n", len(accepted))
         self.outcome_unknown = False
         return {**replies, **dict(zip(accepted, finals, strict=True))}
 
-    def _mail(self, envelope: Envelope, content: bytes) -> str:
+    def _mail_command(self, envelope: Envelope, content: bytes) -> str:
+        """Return MAIL with the parameters that the server offers."""
         line = f"MAIL FROM:<{envelope.reverse_path}>"
         if "SIZE" in self.keywords:
             line += f" SIZE={len(content)}"
@@ -108,7 +113,8 @@ class Dialogue(ABC):
             line += f" ENVID={envelope.envid}" if envelope.envid else ""
         return line
 
-    def _rcpt(self, recipient: Recipient) -> str:
+    def _rcpt_command(self, recipient: Recipient) -> str:
+        """Return RCPT with the DSN parameters if the server offers them."""
         line = f"RCPT TO:<{recipient.address}>"
         if "DSN" in self.keywords:
             line += f" NOTIFY={recipient.notify}" if recipient.notify else ""
@@ -117,14 +123,14 @@ class Dialogue(ABC):
 
 
 @lru_cache(maxsize=64)
-def _offered(text: str) -> Mapping[str, str]:
-    """Return the keywords of a reply to a greeting, with their parameters; servers say the same in each session."""
-    offers = (line.partition(" ") for line in text.split("\n")[1:])
-    return {keyword.upper(): parameters for keyword, _, parameters in offers}
+def _parse_keywords(text: str) -> Mapping[str, str]:
+    """Return the keywords in a reply to EHLO with their parameters; cached, as a server sends the same in each session."""
+    offered = (line.partition(" ") for line in text.split("\n")[1:])
+    return {keyword.upper(): parameters for keyword, _, parameters in offered}
 
 
 def dot_stuffed(content: bytes) -> bytes:
-    """Return the content as it goes over the wire: dots at line beginnings doubled, a line end at the end."""
+    """Return content as it is sent: leading dots doubled (RFC 5321 4.5.2), with CRLF at the end; empty content stays empty."""
     body = content if not content or content.endswith(b"\r\n") else content + b"\r\n"
     body = body.replace(b"\r\n.", b"\r\n..")
     return b"." + body if body.startswith(b".") else body

@@ -1,4 +1,4 @@
-"""Which client speaks which protocol."""
+"""Making a client session for a protocol."""
 
 from typing import Literal
 
@@ -10,15 +10,16 @@ from conformance.reference.send.smtp import SmtpDialogue
 
 def create_dialogue(
     address: Address,
-    hello: str,
-    idle: float,
+    own_name: str,
+    idle_timeout: float,
     protocol: Literal["smtp", "lmtp"] = "smtp",
     secret: str | None = None,
 ) -> Dialogue:
-    """Return a session with a server, still to be opened; `idle` is how long it may be silent, seconds.
+    """Return a client session with a server, not connected yet.
 
-    With a `secret` we prove to the server who we are, where it lets us.
+    `own_name` is the EHLO name, `idle_timeout` how long the server may be silent (seconds). With a `secret` the SMTP session
+    authenticates if the server offers it.
     """
     if protocol == "lmtp":
-        return LmtpDialogue(address, hello, idle)
-    return SmtpDialogue(address, hello, idle, secret)
+        return LmtpDialogue(address, own_name, idle_timeout)
+    return SmtpDialogue(address, own_name, idle_timeout, secret)

@@ -1,7 +1,6 @@
-"""LMTP as a client (RFC 2033).
+"""The LMTP client (RFC 2033).
 
-aiosmtplib does not serve here: it has no LMTP, and drops what comes after the first reply to the final dot, while LMTP
-gives one reply for each recipient.
+aiosmtplib has no LMTP: it drops everything after the first reply to the final dot, while LMTP has one reply for each recipient.
 """
 
 import asyncio
@@ -9,18 +8,18 @@ import asyncio
 from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
-_LONGEST = 4096
+_MAX_REPLY_LINE = 4096
 
 
 class LmtpDialogue(Dialogue):
-    """A session with an LMTP server."""
+    """A client session with an LMTP server."""
 
     greeting_command = "LHLO"
     _reader: asyncio.StreamReader | None = None
     _writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> Reply:
-        """Connect, and return the greeting. Raises SessionLost."""
+        """Connect, and return the server's greeting. Raises SessionLost."""
         try:
             async with asyncio.timeout(self.idle_timeout):
                 self._reader, self._writer = await asyncio.open_connection(*self.address)
@@ -29,42 +28,44 @@ class LmtpDialogue(Dialogue):
         return await self._reply()
 
     async def command(self, line: str) -> Reply:
-        """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
+        """Send a command line and return the reply; return 501 for one with control characters, unsent. Raises SessionLost."""
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
         self._write(line.encode("ascii", "replace") + b"\r\n")
         return await self._reply()
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send a message's content, and return a reply for each recipient. Raises SessionLost."""
+        """Send the content, and return the reply for each accepted recipient. Raises SessionLost."""
         self._write(content)
         return [await self._reply() for _ in range(recipients)]
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Drop the connection at once."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.transport.abort()
 
     def _write(self, octets: bytes) -> None:
+        """Send octets. Raises SessionLost if the session is closed."""
         if self._writer is None or self._writer.is_closing():
-            raise SessionLost("the session is over")
+            raise SessionLost("the session is closed")
         self._writer.write(octets)
 
     async def _reply(self) -> Reply:
+        """Read one reply, with all its lines. Raises SessionLost."""
         lines: list[str] = []
         while True:
-            line = await self._line()
-            if len(line) > _LONGEST or not line[:3].isdigit() or not "200" <= line[:3] <= "599":
-                raise SessionLost(f"it said {line[:80]!r}")
+            line = await self._read_line()
+            if len(line) > _MAX_REPLY_LINE or not line[:3].isdigit() or not "200" <= line[:3] <= "599":
+                raise SessionLost(f"not a valid reply: {line[:80]!r}")
             lines.append(line[4:])
             if line[3:4] != "-":
                 return parse_reply(int(line[:3]), "\n".join(lines))
 
-    async def _line(self) -> str:
-        """Read a line. As long as octets of ours still flow, the session is not idle."""
+    async def _read_line(self) -> str:
+        """Read one line. Raises SessionLost if nothing arrives within the idle timeout while the send buffer does not shrink."""
         if self._reader is None:
-            raise SessionLost("the session is over")
+            raise SessionLost("the session is closed")
         unsent = self._unsent()
         while True:
             try:
@@ -78,4 +79,5 @@ class LmtpDialogue(Dialogue):
                 raise SessionLost(f"no reply: {error!r}") from error
 
     def _unsent(self) -> int:
+        """Return the octets in the send buffer."""
         return self._writer.transport.get_write_buffer_size() if self._writer is not None else 0

@@ -1,7 +1,7 @@
-"""SMTP as a client, over aiosmtplib's protocol: it frames commands, pairs them with replies, and keeps the time.
+"""The SMTP client, on the protocol class of aiosmtplib, which frames commands and pairs them with replies.
 
-Its `SMTP` class is not used: it opens connections by name, hides from its caller whether the final dot was sent before
-a session was lost, and rewrites line ends; a transport needs the octets as they are.
+Its `SMTP` class is not used: it connects by host name, hides whether the final dot was sent before a session was lost, and rewrites
+line ends, while a relay must send the octets as they are.
 """
 
 import asyncio
@@ -18,26 +18,28 @@ from conformance.reference.config import Address
 from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
-_SHORT = 1024
-"""Octets of what is looked up as one whole reply: the same few are said in session after session."""
+_CACHED_REPLY = 1024
+"""The most octets of a reply whose parsed form is cached: the same few short replies come in every session."""
 
 
 class _FastProtocol(SMTPProtocol):
-    """aiosmtplib's, for one who asks for one thing at a time, and keeps the time himself: a session is a handful of
-    commands, and their lock, their limits of time and the reading of their replies cost as much as all the rest."""
+    """aiosmtplib's protocol without its lock, time limits and repeated parsing, which cost as much as the rest of a short session.
+
+    The caller sends one command at a time and limits the time itself.
+    """
 
     def data_received(self, data: bytes) -> None:
-        """Take a whole reply that is waited for at once; whatever else comes is for aiosmtplib to see."""
+        """Finish the awaited reply if the octets are exactly one; leave anything else to aiosmtplib."""
         waiter = self._response_waiter
         if waiter is None or not self._response_pending or self._buffer or waiter.done():
             super().data_received(data)
-        elif (reply := _whole(data) if len(data) <= _SHORT else None) is not None:
+        elif (reply := _parse_whole_reply(data) if len(data) <= _CACHED_REPLY else None) is not None:
             waiter.set_result(reply)
         else:
             super().data_received(data)
 
     def send_command(self, octets: bytes) -> None:
-        """Send a command, or a content, that will have a reply. Raises SMTPServerDisconnected."""
+        """Send a command line, or a content, that has a reply. Raises SMTPServerDisconnected."""
         self._response_waiter = self._loop.create_future()
         self._response_pending = True
         self.write(octets)
@@ -45,19 +47,19 @@ class _FastProtocol(SMTPProtocol):
 
     @property
     def reply(self) -> Awaitable[SMTPResponse]:
-        """The reply to what was said last, or the greeting: it may have come."""
-        assert self._response_waiter is not None  # there is one since the connection was made
+        """The future of the reply to what was sent last, or of the greeting; it may be done."""
+        assert self._response_waiter is not None  # set since the connection was made
         return self._response_waiter
 
     async def start_tls(self, *args: Any, **named: Any) -> SMTPResponse:
-        """See SMTPProtocol, which has a reply awaited before it says a command."""
+        """Start TLS as SMTPProtocol does, which expects a reply future that is not done."""
         self._response_waiter = self._loop.create_future()
         return await super().start_tls(*args, **named)
 
 
 @lru_cache(maxsize=256)
-def _whole(octets: bytes) -> SMTPResponse | None:
-    """Return the reply that octets are, whole and nothing more, as aiosmtplib reads it; else None."""
+def _parse_whole_reply(octets: bytes) -> SMTPResponse | None:
+    """Return the reply if the octets are exactly one whole reply, parsed as aiosmtplib does; None otherwise."""
     *lines, rest = octets.split(b"\r\n")
     codes = {line[:3] for line in lines}
     if rest or len(codes) != 1 or not (code := codes.pop()).isdigit() or len(code) != 3:
@@ -71,27 +73,30 @@ def _whole(octets: bytes) -> SMTPResponse | None:
 
 
 class SmtpDialogue(Dialogue):
-    """A session with an SMTP server."""
+    """A client session with an SMTP server.
+
+    One timer limits the time of all replies: `_idle_until` moves with each command, and the timer is set again if it fires before.
+    """
 
     greeting_command = "EHLO"
     _loop: asyncio.AbstractEventLoop
 
-    def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
-        super().__init__(address, hello, idle)
+    def __init__(self, address: Address, own_name: str, idle_timeout: float, secret: str | None = None) -> None:
+        super().__init__(address, own_name, idle_timeout)
         self._secret = secret
         self.requires_tls = True
-        """Whether AUTH waits for STARTTLS, also where it is offered without."""
+        """Whether AUTH is sent only after STARTTLS, even if the server offers it before."""
         self.login_refused = False
-        """Whether the server refused AUTH."""
+        """Whether the server has refused AUTH."""
         self._transport: asyncio.Transport | None = None
         self._protocol: _FastProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_until = 0.0
         self._unsent_before = 0
-        self._waiting = self._silent = False
+        self._awaiting_reply = self._timed_out = False
 
     async def connect(self) -> Reply:
-        """Connect, and return the greeting. Raises SessionLost."""
+        """Connect, and return the server's greeting. Raises SessionLost."""
         self._loop = loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.idle_timeout):
@@ -103,33 +108,35 @@ class SmtpDialogue(Dialogue):
         return await self._reply("the connection")
 
     async def greet(self) -> None:
-        """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, after STARTTLS.
+        """Send EHLO; with a secret send STARTTLS, EHLO, AUTH PLAIN and EHLO again, as far as they are offered. Raises SessionLost.
 
-        Some offers are for servers that it knows only, so we say hello once more after each. Raises SessionLost.
+        The keywords after AUTH may include some that the server offers to known peers only.
         """
         await super().greet()
         if self._secret is None:
             return
-        if "STARTTLS" in self.keywords and (self.requires_tls or not self._takes_plain):
+        if "STARTTLS" in self.keywords and (self.requires_tls or not self._offers_auth_plain):
             await self._start_tls()
             await super().greet()
         elif self.requires_tls:
             return
-        if self._takes_plain:
+        if self._offers_auth_plain:
             login = base64.b64encode(f"\0{self.own_name}\0{self._secret}".encode()).decode()
             answer = await self.command(f"AUTH PLAIN {login}")
-            self.login_refused = not answer.positive  # we are a stranger like any other then
+            self.login_refused = not answer.positive  # the session goes on unauthenticated
             await super().greet()
 
     @property
-    def _takes_plain(self) -> bool:
+    def _offers_auth_plain(self) -> bool:
+        """Whether the server offers AUTH PLAIN."""
         return "PLAIN" in self.keywords.get("AUTH", "").split()
 
     async def _start_tls(self) -> None:
+        """Send STARTTLS and switch to TLS, without verifying the certificate. Raises SessionLost."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # no authority is known that could vouch for the server
-        protocol = self._alive()
+        context.verify_mode = ssl.CERT_NONE  # nodes have no common certificate authority
+        protocol = self._open_protocol()
         try:
             await protocol.start_tls(context, timeout=self.idle_timeout)
         except (SMTPException, OSError) as error:
@@ -139,19 +146,19 @@ class SmtpDialogue(Dialogue):
         self._transport = transport
 
     async def command(self, line: str) -> Reply:
-        """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
+        """Send a command line and return the reply; return 501 for one with control characters, unsent. Raises SessionLost."""
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
         self._send(line.encode("ascii", "replace") + b"\r\n")
         return await self._reply(line.partition(" ")[0])
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send a message's content, and return the one reply once for each recipient. Raises SessionLost."""
+        """Send the content, and return its single reply once for each accepted recipient. Raises SessionLost."""
         self._send(content)
         return [await self._reply("the message")] * recipients
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Drop the connection at once."""
         transport, self._transport = self._transport, None
         if self._timer is not None:
             self._timer.cancel()
@@ -161,41 +168,48 @@ class SmtpDialogue(Dialogue):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the session is open, as far as we have heard."""
+        """Whether the session is open, as far as this side knows."""
         return self._protocol is not None and self._transport is not None and self._protocol.is_connected
 
     def _send(self, octets: bytes) -> None:
+        """Send a command line or content. Raises SessionLost."""
         try:
-            self._alive().send_command(octets)
+            self._open_protocol().send_command(octets)
         except SMTPException as error:
-            raise SessionLost(f"it could not be sent: {error!r}") from error
+            raise SessionLost(f"sending failed: {error!r}") from error
 
     async def _reply(self, to: str) -> Reply:
-        """Return the next reply, or end the session when nothing comes and nothing of ours flows for as long as it may be idle."""
+        """Return the next reply; `to` says to what, for the error text. Raises SessionLost.
+
+        The session is dropped if nothing arrives within the idle timeout while the send buffer does not shrink.
+        """
         self._idle_until = self._loop.time() + self.idle_timeout
         self._unsent_before = self._unsent()
-        if self._timer is None:  # one for all replies: it finds how long it has to go on when it rings, which is seldom
+        if self._timer is None:  # one timer for all replies: it rarely fires
             self._timer = self._loop.call_at(self._idle_until, self._on_timer)
-        self._waiting = True
+        self._awaiting_reply = True
         try:
             assert self._protocol is not None
-            return _read(await self._protocol.reply)
+            return _to_reply(await self._protocol.reply)
         except (SMTPException, OSError) as error:
-            words = (
-                f"no reply to {to} within {self.idle_timeout:g} s" if self._silent else f"no reply to {to}: {error!r}"
+            reason = (
+                f"no reply to {to} within {self.idle_timeout:g} s"
+                if self._timed_out
+                else f"no reply to {to}: {error!r}"
             )
-            raise SessionLost(words) from error
+            raise SessionLost(reason) from error
         finally:
-            self._waiting = False
+            self._awaiting_reply = False
 
     def _on_timer(self) -> None:
+        """Drop the session if it has been idle for too long, else set the timer again."""
         self._timer = None
-        if not self._waiting or self._transport is None:
+        if not self._awaiting_reply or self._transport is None:
             return
         if self._loop.time() >= self._idle_until:
             unsent = self._unsent()
             if unsent >= self._unsent_before:
-                self._silent = True
+                self._timed_out = True
                 self._transport.abort()
                 return
             self._unsent_before = unsent
@@ -203,15 +217,18 @@ class SmtpDialogue(Dialogue):
         self._timer = self._loop.call_at(self._idle_until, self._on_timer)
 
     def _unsent(self) -> int:
+        """Return the octets in the send buffer."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def _alive(self) -> _FastProtocol:
+    def _open_protocol(self) -> _FastProtocol:
+        """Return the protocol. Raises SessionLost if the session is closed."""
         if self._protocol is None or not self.is_alive:
-            raise SessionLost("the session is over")
+            raise SessionLost("the session is closed")
         return self._protocol
 
 
-def _read(response: SMTPResponse) -> Reply:
+def _to_reply(response: SMTPResponse) -> Reply:
+    """Return the reply in a response. Raises SessionLost for a code outside of 200 to 599."""
     if not 200 <= response.code <= 599:
-        raise SessionLost(f"it said {response.code}")
+        raise SessionLost(f"not a valid reply code: {response.code}")
     return parse_reply(response.code, response.message)
