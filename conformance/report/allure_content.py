@@ -1,10 +1,10 @@
-"""What Allure shows of a cell, given through allure-pytest's own API, and the static files beside the results.
+"""Allure's results of cells, made through the API of allure-pytest, and the static files in the results' directory.
 
-All functions but `write_static` and `categories` must be called while pytest runs (or has just run) the cell's item:
-they speak of the current test. Without `--alluredir` they do nothing, at the cost of nothing.
+`describe_cell` describes the current test, so it must be called while pytest runs (or has just run) the cell's item.
+Without `--alluredir` it does nothing and takes no time.
 
-A result is small, since a run may have thousands: whole histories and nodes' logs are linked. Links have addresses of
-our own (`Link`), which `conformance report` replaces when it builds the site and knows where everything is.
+A result is small, since a run may have thousands: histories and nodes' logs are linked, not attached. The links have
+private addresses (`LinkKind`), which `conformance report` replaces by URLs when it builds the site.
 """
 
 import json
@@ -34,149 +34,150 @@ from conformance.results.schema import RunHeader
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY, OVER_CELLS
 
-_tell: Any = allure.dynamic  # untyped, though the package says that it is typed
+_current_test: Any = allure.dynamic  # untyped, although the package claims types
 _attach: Any = allure.attach
 _SEVERITY = {"must": "critical", "should": "normal", "may": "minor"}
-_EXCHANGE = 20
+_MAX_LINES = 20
 """Lines of the offending exchange."""
-_WIDTH = 180
+_MAX_WIDTH = 180
 """Characters of such a line."""
 _KNOWN = "XFAIL"
-"""How allure-pytest begins what it says of a test that is known to fail."""
+"""How allure-pytest begins the message of a test that is expected to fail."""
 _STALE = "stale baseline"
 
 
 class LinkKind(StrEnum):
-    """What a link of a result leads to: its address is this, a colon, and what is named here."""
+    """What a link leads to. The private address of a link is this value, a colon, and the target described here."""
 
     PAGE = "cell-page"
-    """The cell's page: the name of the cell's file."""
+    """The cell's page; the target is the cell's slug."""
     HISTORY = "cell-history"
-    """The cell's history: the name of the cell's file."""
+    """The cell's history; the target is the cell's slug."""
     LOG = "cell-log"
-    """A node's log: the name of the cell's file, a slash, the node."""
+    """A node's log; the target is the cell's slug, a slash, and the node."""
     KEPT = "cell-kept"
-    """The directories of a cell's nodes that are kept: the name of the cell's file."""
+    """The copies of the nodes' directories; the target is the cell's slug."""
     STATEMENT = "statement"
-    """A row of the conformance statement: the candidate's file, a number sign, the requirement."""
+    """A row of the conformance statement; the target is the candidate's file stem, a number sign, and the requirement."""
 
-    def to(self, rest: str) -> str:
-        """Return the address of such a link."""
-        return f"{self}:{rest}"
+    def to(self, target: str) -> str:
+        """Return the private address of a link of this kind."""
+        return f"{self}:{target}"
 
 
 class Violation(AssertionError):
-    """Makes Allure show a step as failed."""
+    """An error that makes Allure show a step as failed; Allure shows the class name too."""
 
-    __module__ = "builtins"  # Allure shows an error's module where it has another
+    __module__ = "builtins"  # otherwise Allure shows the module too
 
 
 class NotJudged(Exception):
-    """Makes Allure show a step as broken."""
+    """An error that makes Allure show a step as broken; Allure shows the class name too."""
 
     __module__ = "builtins"
 
 
-def describe_cell(material: CellView, *, remark: str = "") -> None:
-    """Tell Allure everything about the current cell, in the order in which it is to be read.
+def describe_cell(cell: CellView, *, remark: str = "") -> None:
+    """Add everything about a cell to the result of the current test: labels, links, description, steps, message, diagram.
 
-    `remark` comes before the failure's text: what the baseline makes of the cell, where it is not a known failure.
+    `remark` is put before the failure's message: what the baseline says of the cell, unless it is a known failure.
     """
     if not plugin_manager.hook.add_title.get_hookimpls():
         return
-    _labels(material)
-    _links(material)
-    _remarks(material)
-    _parameters(material)
-    _description(material)
-    _steps(material)
-    _message(material, remark)
-    if (material.findings or material.cut_short) and (picture := excerpt_svg(material)):
+    _add_labels(cell)
+    _add_links(cell)
+    _add_remarks(cell)
+    _add_parameters(cell)
+    _add_description(cell)
+    _add_steps(cell)
+    _replace_message(cell, remark)
+    if (cell.findings or cell.cut_short) and (picture := excerpt_svg(cell)):
         _attach(picture, "Sequence diagram", allure.attachment_type.SVG)
 
 
-def _labels(material: CellView) -> None:
-    """One place in Allure's tree for each cell: generation, group, scenario. Rows are tags."""
-    header, rows = material.header, catalogue()
-    _tell.title(visible(f"{material.name} · {header.candidate}"))
+def _add_labels(cell: CellView) -> None:
+    """Add the title, the place in Allure's trees (generation, group, scenario; folder, file), rows as tags, and severity."""
+    header, rows = cell.header, catalogue()
+    _current_test.title(visible(f"{cell.name} · {header.candidate}"))
     known = [row for row in map(rows.get, header.requirements) if row is not None]
-    _tell.epic(", ".join(header.generations) or "any generation")
-    _tell.feature(f"{known[0].group} {rows.groups[known[0].group]}" if known else "no requirement")
-    _tell.story(visible(header.scenario))
+    _current_test.epic(", ".join(header.generations) or "any generation")
+    _current_test.feature(f"{known[0].group} {rows.groups[known[0].group]}" if known else "no requirement")
+    _current_test.story(visible(header.scenario))
     path = PurePosixPath(header.path)
-    _tell.parent_suite(visible(str(path.parent)))
-    _tell.suite(visible(path.name))
-    _tell.sub_suite(visible(header.scenario))
-    _tell.tag(*(row.id for row in known))
-    _tell.label("candidate", visible(header.candidate))
-    if blamed := next((verdict.requirements[0] for verdict in material.findings if verdict.requirements), None):
-        _tell.label("requirement", visible(clause_of(blamed), 160))
+    _current_test.parent_suite(visible(str(path.parent)))
+    _current_test.suite(visible(path.name))
+    _current_test.sub_suite(visible(header.scenario))
+    _current_test.tag(*(row.id for row in known))
+    _current_test.label("candidate", visible(header.candidate))
+    if blamed := next((verdict.requirements[0] for verdict in cell.findings if verdict.requirements), None):
+        _current_test.label("requirement", visible(clause_of(blamed), 160))
     if known:
-        _tell.severity(_SEVERITY[min((row.level for row in known), key=list(_SEVERITY).index)])
+        _current_test.severity(_SEVERITY[min((row.level for row in known), key=list(_SEVERITY).index)])
 
 
-def _links(material: CellView) -> None:
-    own = slug(material.header.nodeid)
-    _tell.link(LinkKind.PAGE.to(own), link_type="page", name="Page of this cell")
-    _tell.link(LinkKind.HISTORY.to(own), link_type="history", name="History")
-    if material.findings or material.cut_short:
-        for name in material.logs:
-            _tell.link(LinkKind.LOG.to(f"{own}/{name}"), link_type="log", name=f"Log of {visible(name)}")
-    if material.kept_directory is not None:
-        _tell.link(LinkKind.KEPT.to(own), link_type="kept", name="Kept directories of the nodes")
-    candidate = file_stem(material.header.candidate)
-    for row in filter(None, map(catalogue().get, material.header.requirements)):
-        _tell.link(LinkKind.STATEMENT.to(f"{candidate}#{row.id}"), link_type="requirement", name=row.id)
+def _add_links(cell: CellView) -> None:
+    """Add links to the page, history, logs and kept directories of a cell, and to the statement's rows."""
+    cell_slug = slug(cell.header.nodeid)
+    _current_test.link(LinkKind.PAGE.to(cell_slug), link_type="page", name="Page of this cell")
+    _current_test.link(LinkKind.HISTORY.to(cell_slug), link_type="history", name="History")
+    if cell.findings or cell.cut_short:
+        for name in cell.logs:
+            _current_test.link(LinkKind.LOG.to(f"{cell_slug}/{name}"), link_type="log", name=f"Log of {visible(name)}")
+    if cell.kept_directory is not None:
+        _current_test.link(LinkKind.KEPT.to(cell_slug), link_type="kept", name="Kept directories of the nodes")
+    candidate = file_stem(cell.header.candidate)
+    for row in filter(None, map(catalogue().get, cell.header.requirements)):
+        _current_test.link(LinkKind.STATEMENT.to(f"{candidate}#{row.id}"), link_type="requirement", name=row.id)
 
 
-def _remarks(material: CellView) -> None:
-    """A broken `should`: the result stays a pass, with a tag to filter by and the sentences as a text."""
-    if material.remarks:
-        _tell.tag("remark")
+def _add_remarks(cell: CellView) -> None:
+    """Add a tag and the sentences of violated `should` rows; the result stays a pass."""
+    if cell.remarks:
+        _current_test.tag("remark")
         _attach(
-            "\n".join(visible(one.sentence, 600) for one in material.remarks), "Remark", allure.attachment_type.TEXT
+            "\n".join(visible(verdict.sentence, 600) for verdict in cell.remarks), "Remark", allure.attachment_type.TEXT
         )
 
 
-def _parameters(material: CellView) -> None:
-    """Axes and candidate make a result's history; what differs from run to run must not."""
-    header = material.header
-    _tell.parameter("candidate", visible(header.candidate))
+def _add_parameters(cell: CellView) -> None:
+    """Add candidate and axes, which identify a result in Allure's history, and clock and seed, which do not."""
+    header = cell.header
+    _current_test.parameter("candidate", visible(header.candidate))
     for axis, value in header.axes.items():
-        _tell.parameter(axis, visible(value))
-    _tell.parameter("clock", header.clock, excluded=True)
-    _tell.parameter("seed", header.seed, excluded=True)
+        _current_test.parameter(axis, visible(value))
+    _current_test.parameter("clock", header.clock, excluded=True)
+    _current_test.parameter("seed", header.seed, excluded=True)
 
 
-def _description(material: CellView) -> None:
-    """The title, the rows with their text, the offending exchange, and the command that repeats the cell."""
-    header = material.header
+def _add_description(cell: CellView) -> None:
+    """Add the title, the rows with their text, the offending exchange, and the command that repeats the cell."""
+    header = cell.header
     parts = [
         f"**{escape_markdown(header.title)}**",
-        "\n".join(f"- {escape_markdown(clause_of(one))}" for one in header.requirements),
+        "\n".join(f"- {escape_markdown(clause_of(row))}" for row in header.requirements),
     ]
-    if lines := exchange_lines(material, _EXCHANGE):
-        shown = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines]
-        parts += ["The exchange (`>` marks what the verdict rests on):", _code(shown)]
+    if lines := exchange_lines(cell, _MAX_LINES):
+        shown = [line if len(line) <= _MAX_WIDTH else line[: _MAX_WIDTH - 1] + "…" for line in lines]
+        parts += ["The exchange (`>` marks what the verdict rests on):", _code_block(shown)]
     if header.repeat:
-        parts += ["Repeat this cell:", _code([visible(header.repeat)])]
-    _tell.description("\n\n".join(filter(None, parts)))
+        parts += ["Repeat this cell:", _code_block([visible(header.repeat)])]
+    _current_test.description("\n\n".join(filter(None, parts)))
 
 
-def _code(lines: list[str]) -> str:
-    """Return a block of code in Markdown: indented, so that nothing in it can end it."""
+def _code_block(lines: list[str]) -> str:
+    """Return a Markdown code block; it is indented, so that no line in it can end the block."""
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _message(material: CellView, remark: str) -> None:
-    """Replace what allure-pytest says of a failure: it has all of its text, twice, behind the name of a class."""
-    from allure_pytest.listener import AllureListener  # it is pytest that has to load the package first
+def _replace_message(cell: CellView, remark: str) -> None:
+    """Replace the message of a failed test, where allure-pytest puts the whole text twice after a class name."""
+    from allure_pytest.listener import AllureListener  # pytest must load the plugin first
 
-    listeners = (one for one in plugin_manager.get_plugins() if isinstance(one, AllureListener))
+    listeners = (plugin for plugin in plugin_manager.get_plugins() if isinstance(plugin, AllureListener))
     result = next(listeners).allure_logger.get_test(None)
     if result.statusDetails is not None:
-        known = f"{_KNOWN} {visible(material.known, 1000)}" if material.known else ""
-        parts = (known, visible(remark, 1000), failure_message(material))
+        known = f"{_KNOWN} {visible(cell.known, 1000)}" if cell.known else ""
+        parts = (known, visible(remark, 1000), failure_message(cell))
         result.statusDetails = StatusDetails(message="\n\n".join(filter(None, parts)))
 
 
@@ -189,82 +190,91 @@ class AllureStep:
     sentence: str
 
 
-def allure_steps(material: CellView) -> tuple[AllureStep, ...]:
-    """Return the scenario's steps in the order in which they began, once each, then the invariants.
+def allure_steps(cell: CellView) -> tuple[AllureStep, ...]:
+    """Return the scenario's steps in the order in which they began, then the checks that belong to no step.
 
-    A step has the verdict of its expectation; one without is passed when it ended, an error when it failed, and
-    inconclusive when the cell ended in it. Invariants that passed, and those that are not applicable, are one step.
+    A step has the worst outcome of its verdicts. A step without verdicts is a pass if it ended, an error if it failed,
+    and inconclusive if the cell ended during it. Of the other checks, those without a finding or remark share one step
+    for each outcome.
     """
     phases: dict[str, list[StepEvent]] = {}
-    for event in material.events:
+    for event in cell.events:
         if isinstance(event, StepEvent):
             phases.setdefault(event.path, []).append(event)
     judged: dict[str | None, list[Verdict]] = {}
-    for verdict in material.verdicts:
+    for verdict in cell.verdicts:
         judged.setdefault(verdict.step, []).append(verdict)
-    steps = [_step(path, events, judged.get(path, []), material) for path, events in phases.items()]
-    rest = sorted((v for step, own in judged.items() if step not in phases for v in own), key=lambda v: v.check)
-    checks = {check: worst_in_cell(one.outcome for one in own) for check, own in groupby(rest, key=lambda v: v.check)}
-    remarked = {one.check for one in rest if one.outcome is Outcome.PASS and one.sentence}
-    loud = [check for check, outcome in checks.items() if outcome not in OK_OUTCOMES or check in remarked]
+    steps = [_allure_step(path, events, judged.get(path, []), cell) for path, events in phases.items()]
+    others = [v for step, verdicts in judged.items() if step not in phases for v in verdicts]
+    others.sort(key=lambda v: v.check)
+    checks = {
+        check: worst_in_cell(v.outcome for v in verdicts) for check, verdicts in groupby(others, key=lambda v: v.check)
+    }
+    remarked = {v.check for v in others if v.outcome is Outcome.PASS and v.sentence}
+    listed = [check for check, outcome in checks.items() if outcome not in OK_OUTCOMES or check in remarked]
     folded = [
-        (kind, [name for name, one in checks.items() if one is kind and name not in loud])
-        for kind in OVER_CELLS
-        if kind in OK_OUTCOMES
+        (ok, [check for check, outcome in checks.items() if outcome is ok and check not in listed])
+        for ok in OVER_CELLS
+        if ok in OK_OUTCOMES
     ]
     return (
         *steps,
-        *(AllureStep(check, *_found([one for one in rest if one.check == check])) for check in loud),
+        *(AllureStep(check, *_outcome_and_sentence([v for v in others if v.check == check])) for check in listed),
         *(AllureStep(f"{len(names)} more: {', '.join(names)}", outcome, "") for outcome, names in folded if names),
     )
 
 
-def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material: CellView) -> AllureStep:
-    first, header = events[0], material.header
-    line = material.source_line(first.line)
+def _allure_step(path: str, events: list[StepEvent], verdicts: list[Verdict], cell: CellView) -> AllureStep:
+    first, header = events[0], cell.header
+    line = cell.source_line(first.line)
     title = visible(f"{path} {first.verb}  {header.path}:{first.line}" + (f"  {line.strip()}" if line else ""), 300)
     if verdicts:
-        return AllureStep(title, *_found(verdicts))
+        return AllureStep(title, *_outcome_and_sentence(verdicts))
     if failed := [event for event in events if event.phase == "failed"]:
         return AllureStep(title, Outcome.ERROR, visible(failed[0].detail, 600))
     ended = events[-1].phase == "ended"
     return AllureStep(title, Outcome.PASS if ended else Outcome.INCONCLUSIVE, "" if ended else "the cell ended in it")
 
 
-def _found(verdicts: list[Verdict]) -> tuple[Outcome, str]:
+def _outcome_and_sentence(verdicts: list[Verdict]) -> tuple[Outcome, str]:
+    """Return the worst outcome of verdicts, and the sentence of a verdict with that outcome, one with a remark first."""
     outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
     deciding = sorted((v for v in verdicts if v.outcome is outcome), key=lambda v: not v.remark)
     return outcome, visible(deciding[0].sentence, 600)
 
 
-def _steps(material: CellView) -> None:
+def _add_steps(cell: CellView) -> None:
     hook = plugin_manager.hook
-    for told in allure_steps(material):
-        remark = f"  remark: {told.sentence}" if told.outcome is Outcome.PASS and told.sentence else ""
-        name, error = str(uuid.uuid4()), _error(told)
-        hook.start_step(uuid=name, title=f"{OUTCOME_DISPLAY[told.outcome].sign} {told.title}{remark}", params={})
-        hook.stop_step(uuid=name, exc_type=error and type(error), exc_val=error, exc_tb=None)
+    """Add the steps to the current result, with errors for those that did not pass."""
+    for step in allure_steps(cell):
+        remark = f"  remark: {step.sentence}" if step.outcome is Outcome.PASS and step.sentence else ""
+        step_id, error = str(uuid.uuid4()), _step_error(step)
+        hook.start_step(uuid=step_id, title=f"{OUTCOME_DISPLAY[step.outcome].sign} {step.title}{remark}", params={})
+        hook.stop_step(uuid=step_id, exc_type=error and type(error), exc_val=error, exc_tb=None)
 
 
-def _error(told: AllureStep) -> Exception | None:
-    if told.outcome is Outcome.FAIL:
-        return Violation(told.sentence)
-    return NotJudged(told.sentence) if told.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE) else None
+def _step_error(step: AllureStep) -> Exception | None:
+    """Return the error with which a step ended, or None for a step that passed or is not applicable."""
+    if step.outcome is Outcome.FAIL:
+        return Violation(step.sentence)
+    return NotJudged(step.sentence) if step.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE) else None
 
 
-def allure_categories(found: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
-    """Return Allure's categories: what a red or yellow result is, told apart by how the failure text begins.
+def allure_categories(root_causes: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
+    """Return Allure's categories of results that did not pass; Allure assigns them by patterns of the failure message.
 
-    Before them, for each cause of violations, one for its own and one for those that may follow from it. What is known to fail ends as pytest's xfail, which allure-pytest records as skipped, with the baseline's comment.
+    The first ones are two for each root cause: its own violations, and those that may follow from it. A known failure
+    ends as pytest's xfail, which allure-pytest records as skipped.
     """
 
-    def beginning(text: str) -> str:
+    def containing(text: str) -> str:
+        """Return a pattern for a message that contains a text."""
         return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
 
     violation = re.escape(OUTCOME_DISPLAY[Outcome.FAIL].heading)
     by_cause = [
-        {"name": name, "matchedStatuses": ["failed"], "messageRegex": beginning(f"violates +({'|'.join(rows)}) ")}
-        for cause in found
+        {"name": name, "matchedStatuses": ["failed"], "messageRegex": containing(f"violates +({'|'.join(rows)}) ")}
+        for cause in root_causes
         for name, rows in (
             (cause.sentence.partition(";")[0], (cause.requirement,)),
             (f"may follow from {cause.requirement}", cause.following),
@@ -273,28 +283,28 @@ def allure_categories(found: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
     ]
     return [
         *by_cause,
-        {"name": "Known failure", "matchedStatuses": ["skipped"], "messageRegex": beginning(_KNOWN)},
-        {"name": "Violation", "matchedStatuses": ["failed"], "messageRegex": beginning(violation + "  ")},
-        {"name": "Stale baseline", "matchedStatuses": ["failed"], "messageRegex": beginning(_STALE)},
-        {"name": "Candidate broke", "matchedStatuses": ["broken"], "messageRegex": beginning(re.escape(BROKE))},
+        {"name": "Known failure", "matchedStatuses": ["skipped"], "messageRegex": containing(_KNOWN)},
+        {"name": "Violation", "matchedStatuses": ["failed"], "messageRegex": containing(violation + "  ")},
+        {"name": "Stale baseline", "matchedStatuses": ["failed"], "messageRegex": containing(_STALE)},
+        {"name": "Candidate broke", "matchedStatuses": ["broken"], "messageRegex": containing(re.escape(BROKE))},
         {
             "name": "Inconclusive",
             "matchedStatuses": ["broken"],
-            "messageRegex": beginning(OUTCOME_DISPLAY[Outcome.INCONCLUSIVE].heading),
+            "messageRegex": containing(OUTCOME_DISPLAY[Outcome.INCONCLUSIVE].heading),
         },
         {"name": "Harness error", "matchedStatuses": ["broken"]},
     ]
 
 
-def write_categories(results_dir: Path, found: Sequence[RootCause] = ()) -> None:
-    """Write categories.json into Allure's results directory; `found` are the causes of a run that has ended."""
-    (results_dir / "categories.json").write_text(json.dumps(allure_categories(found), indent=2), "utf-8")
+def write_categories(results_dir: Path, root_causes: Sequence[RootCause] = ()) -> None:
+    """Write categories.json into Allure's results directory; `root_causes` are known when the run has ended."""
+    (results_dir / "categories.json").write_text(json.dumps(allure_categories(root_causes), indent=2), "utf-8")
 
 
 def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str, str]) -> None:
     """Write categories.json, environment.properties and executor.json into Allure's results directory.
 
-    `environment` is that of the process (`os.environ`): only what GitHub Actions sets to name its run is read.
+    `environment` has the process's environment variables; only those with which GitHub Actions names its run are read.
     """
     results_dir.mkdir(parents=True, exist_ok=True)
     write_categories(results_dir)
@@ -312,16 +322,17 @@ def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str,
         "suite": header.suite_sha256[:12],
         "environment": header.environment_sha256[:12],
     }
-    lines = [f"{_key(key)}={visible(value).replace(chr(92), chr(92) * 2)}" for key, value in facts.items()]
+    lines = [f"{_property_name(key)}={visible(value).replace(chr(92), chr(92) * 2)}" for key, value in facts.items()]
     (results_dir / "environment.properties").write_text("\n".join(lines) + "\n", "utf-8")
     (results_dir / "executor.json").write_text(json.dumps(_executor(header, environment), indent=2), "utf-8")
 
 
-def _key(text: str) -> str:
+def _property_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]", "_", text)
 
 
 def _executor(header: RunHeader, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return who ran the suite, for Allure: GitHub Actions with a link to its run, or the command line."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return {"name": "command line", "type": "local", "buildName": header.run}
     server, repository = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_REPOSITORY", "")

@@ -1,10 +1,14 @@
-"""Packs a site of Allure's so that it opens without a server and stays small.
+"""Packing of Allure's site, so that it opens from a disk without a web server, and stays small.
 
-Allure writes a JSON file for each result, which its program asks a server for; without a server it wants all data inside
-of one page. Here the files are put together into parts, compressed, each a script that hands its files over. The page
-loads a part when something in it is looked at, which browsers also do from the disk. What the page needs for that is
-`templates/allure_data.js`, which takes the place of Allure's own data: its program finds each file, by its path, in
-`window.allureReportData`.
+Allure writes a JSON file for each result, and its program requests them from a web server. Browsers refuse such requests
+for pages on the disk; Allure's own alternative puts all data into one huge page. Here:
+
+1. All data files are distributed over parts, by the first two characters of their names. A part is a JSON object from
+   paths to contents, compressed with gzip and written as a script, `data/PART.js`. Browsers load scripts from the disk.
+2. `templates/allure_data.js` is put into the page before Allure's program. It defines `window.allureReportData`, where
+   the program looks for files before it requests them, and loads the part of a file when the file is first needed.
+3. Addresses of links in results are replaced by URLs that work from the site, and `file:` URLs are permitted.
+4. The script that reports readers to an analytics service is removed from the page.
 """
 
 import base64
@@ -26,80 +30,76 @@ _ANALYTICS = re.compile(
 _HEAD = "<head>"
 _SCHEMES = 'new Set(["http:","https:","mailto:","tel:"])'
 _UNUSED = "data/history/"
-"""Whole earlier runs that Allure writes and its program does not read: each result has its own history."""
+"""Whole earlier runs, which Allure writes but its program does not read, since each result has its own history."""
 _RESULTS = "data/test-results/"
 
 Resolve = Callable[[str], str | None]
+"""A function from the address of a result's link to its URL, or None for a link that is left out."""
 
 
 class UnknownSite(Exception):
-    """The site is not as the pinned Allure writes it; the text says where."""
+    """The site differs from what the pinned Allure writes; the message says where."""
 
 
 def pack_site(site: Path, resolve: Resolve) -> None:
-    """Pack a site in place: its data into parts, its page without analytics.
+    """Pack a site in place, as the module describes; `resolve` gives the URLs of links, relative to the site's page.
 
-    `resolve` returns for the address of a result's link the one that leads there from the site's page, or None for a
-    link that is left out. Raises UnknownSite.
+    Raises UnknownSite.
     """
     parts: dict[str, dict[str, str | list[str]]] = {}
     for path in sorted(path for folder in ("data", "widgets") for path in (site / folder).rglob("*") if path.is_file()):
         key = path.relative_to(site).as_posix()
         if not key.startswith(_UNUSED):
             content = path.read_bytes()
-            parts.setdefault(part_name(key), {})[key] = _shown(
-                _linked(content, resolve) if key.startswith(_RESULTS) else content
+            parts.setdefault(part_name(key), {})[key] = _json_value(
+                _with_resolved_links(content, resolve) if key.startswith(_RESULTS) else content
             )
     for folder in ("data", "widgets"):
         shutil.rmtree(site / folder, ignore_errors=True)
     (site / "data").mkdir()
     for name, files in parts.items():
         (site / "data" / f"{name}.js").write_text(part_script(name, files), "ascii")
-    _patch(site)
+    _patch_page(site)
 
 
 def part_name(key: str) -> str:
-    """Return the part that a file is in: the widgets are one, the rest goes by the first two characters of its name."""
+    """Return the part of a file: `widgets` for a widget, else the first two characters of the file's name."""
     folder, _, name = key.rpartition("/")
     return name[:2] if folder.startswith("data") else "widgets"
 
 
 def part_script(name: str, files: dict[str, str | list[str]]) -> str:
-    """Return a part as a script: text as it is, octets that are no UTF-8 as a list of one word in base 64."""
+    """Return a part as JavaScript that passes its compressed files to `allurePart`.
+
+    A file that is not UTF-8 is a list of one string in base 64 (`_json_value`).
+    """
     packed = gzip.compress(json.dumps(files, ensure_ascii=False, separators=(",", ":")).encode(), mtime=0)
     return f'allurePart("{name}","{base64.b64encode(packed).decode()}");\n'
 
 
-def unpack_site(site: Path) -> dict[str, str | list[str]]:
-    """Return all files of a packed site by their keys."""
-    found: dict[str, str | list[str]] = {}
-    for path in sorted((site / "data").glob("*.js")):
-        packed = path.read_text("ascii").split('"')[3]
-        found |= json.loads(gzip.decompress(base64.b64decode(packed)))
-    return found
-
-
 def without_analytics(page: str) -> str:
-    """Return a page of Allure's without the script that reports its readers to an analytics service."""
+    """Return Allure's page without the scripts of its analytics service."""
     return _ANALYTICS.sub("", page)
 
 
-def _shown(content: bytes) -> str | list[str]:
+def _json_value(content: bytes) -> str | list[str]:
+    """Return a file's content for JSON: text, or for octets that are not UTF-8 a list of one string in base 64."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         return [base64.b64encode(content).decode()]
 
 
-def _linked(content: bytes, resolve: Resolve) -> bytes:
+def _with_resolved_links(content: bytes, resolve: Resolve) -> bytes:
+    """Return the JSON of a result with its links resolved, without those that are left out."""
     result: dict[str, Any] = json.loads(content)
     links = [(link, resolve(link["url"])) for link in result.get("links", [])]
     result["links"] = [link | {"url": url} for link, url in links if url is not None]
     return json.dumps(result, ensure_ascii=False).encode()
 
 
-def _patch(site: Path) -> None:
-    """Put the loader in front of Allure's program, and let that follow links to files too. Raises UnknownSite."""
+def _patch_page(site: Path) -> None:
+    """Insert the loader before Allure's program, remove analytics, and permit links to `file:` URLs. Raises UnknownSite."""
     index = site / "index.html"
     page = without_analytics(index.read_text("utf-8"))
     if _HEAD not in page:

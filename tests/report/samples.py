@@ -1,5 +1,8 @@
 """Made-up cells and runs of the kind that reports are made of: realistic in shape, deterministic."""
 
+import base64
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +297,12 @@ def write_run(directory: Path, cells: tuple[CellView, ...], *, interrupted: bool
                 writer.finish(one.outcome, sentence, wall_seconds=0.1, cpu_seconds=0.05, simulated_seconds=10800)
     finish_run(directory, wall_seconds=2.0, interrupted=interrupted)
     return directory
+
+
+def unpack_site(site: Path) -> dict[str, str | list[str]]:
+    """Return path -> content of all files of a packed site."""
+    found: dict[str, str | list[str]] = {}
+    for path in sorted((site / "data").glob("*.js")):
+        packed = path.read_text("ascii").split('"')[3]
+        found |= json.loads(gzip.decompress(base64.b64decode(packed)))
+    return found

@@ -6,10 +6,9 @@ import pytest
 
 from conformance import paths
 from conformance.report.allure_content import write_static
-from conformance.report.allure_pack import unpack_site
 from conformance.report.allure_site import build_allure
 from tests.report.conftest import unavailable
-from tests.report.samples import run_header
+from tests.report.samples import run_header, unpack_site
 from tests.report.test_allure_content import HOOK
 
 pytest_plugins = ["pytester"]

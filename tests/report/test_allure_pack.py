@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.allure_pack import UnknownSite, pack_site, part_name, unpack_site, without_analytics
+from conformance.report.allure_pack import UnknownSite, pack_site, part_name, without_analytics
+from tests.report.samples import unpack_site
 
 PROGRAM = 'a=new Set(["http:","https:","mailto:","tel:"]),b'
 PAGE = "<html><head><title>x</title></head><body><script src='app-1.js'></script></body></html>"

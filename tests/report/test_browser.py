@@ -18,12 +18,11 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from conformance.report.allure_pack import unpack_site
 from conformance.report.cell_page import cell_page
 from conformance.requirements.catalogue import catalogue
 from tests.report.conftest import DEFECT, PATIENCE
 from tests.report.picture import PICTURE, take
-from tests.report.samples import material
+from tests.report.samples import material, unpack_site
 from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration
@@ -140,7 +139,7 @@ def test_a_screen_reader_is_told_each_exchange_and_what_is_marked(site: Path, re
     assert 'img "marked: #' in told, told
     assert "outside" in told
     reader.page.get_by_text("As text").first.click()
-    expect(reader.page.locator(".told .marked").first).to_be_visible()
+    expect(reader.page.locator(".lines .marked").first).to_be_visible()
     reader.sound()
 
 

@@ -11,7 +11,7 @@ from conformance.report.diagram.layout import GUTTER, HEAD, Diagram, PlacedRow, 
 from conformance.report.diagram.rows import row_text
 from conformance.report.escaping import visible
 from conformance.report.event_text import format_moment
-from conformance.scenarios.values import format_duration as told_time
+from conformance.scenarios.values import format_duration
 
 _MAX_TITLE = 600
 """Characters of a row's tooltip."""
@@ -91,7 +91,9 @@ def _gutter(placed: PlacedRow) -> str:
 
 def _clock(t: float) -> str:
     """Return a time short enough for the gutter: from one hour on in whole seconds, from one day on in whole minutes."""
-    return format_moment(t) if t < 3600 else told_time(int(t)) if t < 86400 else told_time(int(t) // 60 * 60)
+    return (
+        format_moment(t) if t < 3600 else format_duration(int(t)) if t < 86400 else format_duration(int(t) // 60 * 60)
+    )
 
 
 def _shape(placed: PlacedRow, width: float) -> str:

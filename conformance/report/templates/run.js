@@ -1,7 +1,7 @@
 (() => {
   const form = document.getElementById("filter");
   if (!form) return;
-  const words = form.querySelector("input[type=search]"), told = document.getElementById("shown");
+  const words = form.querySelector("input[type=search]"), count = document.getElementById("shown");
   const boxes = [...form.querySelectorAll("input[type=checkbox]")];
   const rows = [...document.querySelectorAll("[data-words]")], folds = [...document.querySelectorAll("details.fold")];
   const usual = boxes.filter((box) => box.checked).map((box) => box.value).join(",");
@@ -34,7 +34,7 @@
       fold.hidden = own.length > 0 && !any;
       if (text && any) fold.open = true;
     }
-    told.textContent = `${shown} of ${rows.length} rows`;
+    count.textContent = `${shown} of ${rows.length} rows`;
   };
   form.hidden = false;
   form.addEventListener("input", () => { apply(); write(); });
