@@ -69,7 +69,7 @@ def test_a_candidate_that_cannot_start_is_said_once() -> None:
         for number, one in enumerate(broken)
     ]
     (group,) = group_failures(broken)
-    assert (len(group.cells), group.same) == (50, True)
+    assert (len(group.cells), group.identical) == (50, True)
     assert page_of(broken).count('<article class="card') == 1
 
 
