@@ -1,4 +1,4 @@
-"""The options of the pytest plugin, in one group; their names are a contract with scripts."""
+"""The options of the pytest plugin: declared, and checked into `Options`. Scripts depend on their names."""
 
 import argparse
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from conformance.suite.selection import SelectionError, check_requirements
 
 _SCALED = " or ".join(name for name, kind in CLOCKS.items() if kind.scaled)
 
-_ENDLESS = 1e9
-"""Seconds, and times: no run takes so many, and not-a-number is not below it."""
+_TOO_LARGE = 1e9
+"""No scale and no number of seconds may be this large; a comparison with it also excludes not-a-number."""
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options to pytest's own."""
+    """Add the options of the harness to pytest's parser."""
     declare_options(parser.getgroup("conformance", "conformance of mail transports"))
 
 
 def options_help(width: int) -> str:
-    """Return the help text of the options, without pytest's own."""
+    """Return the help text of the harness's options without those of pytest, at most `width` columns wide."""
     parser = argparse.ArgumentParser(
         add_help=False, usage=argparse.SUPPRESS, formatter_class=partial(argparse.HelpFormatter, width=width)
     )
@@ -41,26 +41,26 @@ def options_help(width: int) -> str:
 
 
 class _Group(Protocol):
-    """What options are added to: a group of pytest's parser, or one of argparse behind the same name."""
+    """A group of options: of pytest's parser, or of argparse's with its `add_argument` under this name."""
 
     def addoption(self, *names: str, **attributes: Any) -> None:
-        """Add an option, with the attributes that argparse's `add_argument` takes."""
+        """Add an option; the attributes are those of argparse's `add_argument`."""
 
 
 def declare_options(group: _Group) -> None:
-    """Declare each option of the harness."""
+    """Add every option of the harness to a group."""
     group.addoption(
         "--candidate",
         action="append",
         metavar="NAME|FILE|KIND:...",
-        help="what is judged: a name, a description, exec:reference, "
+        help="the candidate to judge: a name, a description, exec:reference, "
         + ", ".join(kind.word for kind in KINDS.values() if kind.word)
         + ", or SERVER=CANDIDATE,...; repeatable; default: reference",
     )
     group.addoption(
         "--clock",
         choices=tuple(CLOCKS),
-        help="which time: "
+        help="the clock: "
         + ", ".join(f"{name} ({kind.about})" if kind.about else name for name, kind in CLOCKS.items()),
     )
     group.addoption(
@@ -125,7 +125,7 @@ def declare_options(group: _Group) -> None:
         "--allow-hosts",
         action="append",
         metavar="HOST,...",
-        help="hosts other than this one that candidates of the kind remote may be at, or dial us at; repeatable",
+        help="hosts other than this one at which candidates of the kind remote may be, or dial the harness; repeatable",
     )
     group.addoption(
         "--only",
@@ -141,12 +141,12 @@ def declare_options(group: _Group) -> None:
         help="only cells that judge this row (SR-MNT-03) or a row of this group (MNT) of the catalogue; repeatable",
     )
     group.addoption("--shard", metavar="K/N", help="run only each N-th cell, from the K-th; the shards of a run merge")
-    group.addoption("--seed", type=int, default=1, metavar="N", help="seed of everything that is chosen (default 1)")
+    group.addoption("--seed", type=int, default=1, metavar="N", help="seed of all random choices (default 1)")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options, checked."""
+    """The options, checked. `words` are the values of `--candidate`, one for each of `assignments`."""
 
     assignments: tuple[Assignment, ...]
     words: tuple[str, ...]
@@ -157,7 +157,7 @@ class Options:
     baselines: tuple[str, ...]
     hosts: tuple[str, ...] = ()
     shard: tuple[int, int] = (1, 1)
-    """Which of how many parts of the cells; (1, 1) is all."""
+    """(k, n): only each n-th cell from the k-th on is run; (1, 1) is all."""
     only: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     new_cells: Literal["report", "fail"] = "report"
@@ -169,24 +169,23 @@ def read_options(config: pytest.Config) -> Options:
     hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))
     try:
         assignments = tuple(read_assignment(word, paths.fixtures() / "candidates") for word in words)
-        check_hosts((one for assignment in assignments for one in assignment.candidates), hosts)
+        check_hosts((candidate for assignment in assignments for candidate in assignment.candidates), hosts)
     except CandidateError as error:
         raise pytest.UsageError(str(error)) from error
     if len({assignment.identity for assignment in assignments}) != len(assignments):
         raise pytest.UsageError("--candidate: two of them have the same name")
     clock: ClockName = config.getoption("--clock") or default_clock(
-        one.features for assignment in assignments for one in assignment.candidates
+        candidate.features for assignment in assignments for candidate in assignment.candidates
     )
     if needed := CLOCKS[clock].needs:
         assignments = tuple(assignment.with_feature(needed) for assignment in assignments)
-        if without := [
-            one.identity for assignment in assignments for one in assignment.candidates if needed not in one.features
-        ]:
+        candidates = [candidate for assignment in assignments for candidate in assignment.candidates]
+        if without := [candidate.identity for candidate in candidates if needed not in candidate.features]:
             raise pytest.UsageError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
-    if CLOCKS[clock].jumps and (unknown := incompatibilities()):
-        raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(unknown)}")
+    if CLOCKS[clock].jumps and (missing := incompatibilities()):
+        raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(missing)}")
     scale = config.getoption("--scale")
-    if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < _ENDLESS):
+    if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < _TOO_LARGE):
         raise pytest.UsageError(f"--scale: a number above 0, with --clock {_SCALED}")
     settings = Settings(
         clock=clock,
@@ -200,7 +199,7 @@ def read_options(config: pytest.Config) -> Options:
     )
     if not -(2**63) <= settings.seed < 2**63:
         raise pytest.UsageError("--seed: a whole number of 64 bits")
-    if settings.cell_timeout is not None and not 0 < settings.cell_timeout < _ENDLESS:
+    if settings.cell_timeout is not None and not 0 < settings.cell_timeout < _TOO_LARGE:
         raise pytest.UsageError("--cell-timeout: a number of seconds above 0")
     cells = config.getoption("--cells")
     if cells < 1:
@@ -214,14 +213,15 @@ def read_options(config: pytest.Config) -> Options:
         fresh=config.getoption("--fresh"),
         baselines=tuple(config.getoption("--baseline") or ()),
         hosts=hosts,
-        shard=_shard(config.getoption("--shard")),
+        shard=_parse_shard(config.getoption("--shard")),
         new_cells=config.getoption("--new-cells"),
         only=tuple(config.getoption("--only") or ()),
-        requirements=_requirements(config.getoption("--requirement") or ()),
+        requirements=_checked_requirements(config.getoption("--requirement") or ()),
     )
 
 
-def _requirements(words: Sequence[str]) -> tuple[str, ...]:
+def _checked_requirements(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of `--requirement`. Raises pytest.UsageError for one that is not in the catalogue."""
     try:
         check_requirements(words)
     except SelectionError as error:
@@ -229,7 +229,8 @@ def _requirements(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _shard(word: str | None) -> tuple[int, int]:
+def _parse_shard(word: str | None) -> tuple[int, int]:
+    """Return (k, n) for `k/n`, (1, 1) for None. Raises pytest.UsageError."""
     if word is None:
         return 1, 1
     first, slash, second = word.partition("/")

@@ -1,4 +1,4 @@
-"""Which cells of a run are wanted: by id (`--only`), by requirement or group (`--requirement`), and by keyword."""
+"""Selects cells by id (`--only`) and by requirement or group (`--requirement`), and reads ids of cells."""
 
 import hashlib
 import re
@@ -19,19 +19,19 @@ _NOT_IN_KEYWORDS = re.compile(r"[=,]")
 
 
 class SelectionError(ValueError):
-    """A word of `--only` or `--requirement` names nothing; the text says which, and what there is."""
+    """A value of `--only` or `--requirement` matches nothing; the text says which, and suggests others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One word of `--only`: a scenario, and the values that its cells must have on some axes."""
+class CellSelector:
+    """One value of `--only`: a scenario, and the values that its cells must have on some axes."""
 
     word: str
     scenario: str
     axes: dict[str, str]
 
-    def takes(self, cell: Cell) -> bool:
-        """Whether a cell is of the scenario and has the values."""
+    def matches(self, cell: Cell) -> bool:
+        """Whether a cell is of the scenario and has the values; those that are `implied`, and not in its id, count too."""
         return self.scenario == cell.scenario and self.axes.items() <= {**cell.axes, **cell.implied}.items()
 
 
@@ -40,60 +40,65 @@ def is_id(word: str) -> bool:
     return _ID.fullmatch(word) is not None and not Path(word).exists()
 
 
-def read_id(word: str) -> Wanted:
-    """Read one word of `--only`. Raises SelectionError."""
+def read_id(word: str) -> CellSelector:
+    """Return the selector for one value of `--only`. Raises SelectionError if it has not the form of an id."""
     match = _ID.fullmatch(word)
     pairs = [pair.partition("=") for pair in (match["axes"] or "").split(",") if pair] if match else []
     if match is None or not all(equals for _, equals, _ in pairs):
         raise SelectionError(
             f"--only {word}: write SCENARIO or SCENARIO[AXIS=VALUE,...], as `conformance list` prints it"
         )
-    return Wanted(word, match["scenario"], {axis: value for axis, _, value in pairs})
+    return CellSelector(word, match["scenario"], {axis: value for axis, _, value in pairs})
 
 
 def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) -> tuple[tuple[Path, str], ...]:
-    """Return the file and the id of each scenario that the words of `--only` name, in the order of the files.
+    """Return the file and the id of each scenario that values of `--only` name, in the order of the files.
 
-    Only the files that declare them are read. Raises SelectionError for a word that names no cell of a grid of this
-    size, OSError.
+    Only files that declare one of the scenarios are parsed. Raises OSError, and SelectionError for a value that matches no
+    cell with a grid of this size.
     """
     declared = {path: _SCENARIO.findall(path.read_text("utf-8", "replace")) for path in scenario_files(where)}
-    found: set[tuple[Path, str]] = set()
-    for wanted in map(read_id, words):
-        places = [path for path, ids in declared.items() if wanted.scenario in ids]
-        if not places:
-            known = {one for ids in declared.values() for one in ids}
-            raise SelectionError(f"--only {wanted.word}: {unknown_name('scenario', wanted.scenario, known)}")
-        scenarios = [
-            one for path in places for one in read_scenarios(path, paths.fixtures()) if one.id == wanted.scenario
+    scenarios: set[tuple[Path, str]] = set()
+    for selector in map(read_id, words):
+        files_with_it = [path for path, ids in declared.items() if selector.scenario in ids]
+        if not files_with_it:
+            known = {name for ids in declared.values() for name in ids}
+            raise SelectionError(f"--only {selector.word}: {unknown_name('scenario', selector.scenario, known)}")
+        parsed = [
+            scenario
+            for path in files_with_it
+            for scenario in read_scenarios(path, paths.fixtures())
+            if scenario.id == selector.scenario
         ]
-        _check_axes(wanted, scenarios, size)
-        found.update((path, wanted.scenario) for path in places)
-    return tuple(sorted(found))
+        _check_axes(selector, parsed, size)
+        scenarios.update((path, selector.scenario) for path in files_with_it)
+    return tuple(sorted(scenarios))
 
 
-def _check_axes(wanted: Wanted, scenarios: Sequence[Scenario], size: GridSize) -> None:
-    """Raise SelectionError when no cell has the values; a scenario that is wrong is left for the run to report."""
-    if not wanted.axes or any(one.problems for one in scenarios):
+def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: GridSize) -> None:
+    """Raise SelectionError if no cell has the selector's values; scenarios with errors are left for the run to report."""
+    if not selector.axes or any(scenario.problems for scenario in scenarios):
         return
-    cells = [cell for one in scenarios for cell in one.cells(size)]
-    if any(map(wanted.takes, cells)):
+    cells = [cell for scenario in scenarios for cell in scenario.cells(size)]
+    if any(map(selector.matches, cells)):
         return
-    every = [cell for one in scenarios for cell in one.cells("full")]
-    if any(map(wanted.takes, every)):
-        raise SelectionError(f"--only {wanted.word}: not in the {size} grid; add --grid full")
-    for axis, value in wanted.axes.items():
+    every = [cell for scenario in scenarios for cell in scenario.cells("full")]
+    if any(map(selector.matches, every)):
+        raise SelectionError(f"--only {selector.word}: not in the {size} grid; add --grid full")
+    for axis, value in selector.axes.items():
         values = {held[axis] for cell in every if axis in (held := {**cell.axes, **cell.implied})}
         if not values:
             axes = {name for cell in every for name in (*cell.axes, *cell.implied)}
-            raise SelectionError(f"--only {wanted.word}: {unknown_name('axis', axis, axes)}")
+            raise SelectionError(f"--only {selector.word}: {unknown_name('axis', axis, axes)}")
         if value not in values:
-            raise SelectionError(f"--only {wanted.word}: {unknown_name(f'value of the axis {axis!r}:', value, values)}")
-    raise SelectionError(f"--only {wanted.word}: no cell has all of these values")
+            raise SelectionError(
+                f"--only {selector.word}: {unknown_name(f'value of the axis {axis!r}:', value, values)}"
+            )
+    raise SelectionError(f"--only {selector.word}: no cell has all of these values")
 
 
 def check_requirements(words: Iterable[str]) -> None:
-    """Raise SelectionError for a word of `--requirement` that is neither a row nor a group of the catalogue."""
+    """Raise SelectionError for a value of `--requirement` that is neither a row nor a group of the catalogue."""
     known = {*catalogue().ids, *catalogue().groups}
     for word in words:
         if word not in known:
@@ -101,17 +106,17 @@ def check_requirements(words: Iterable[str]) -> None:
 
 
 def select(cells: Sequence[Cell], only: Sequence[str], requirements: Sequence[str]) -> tuple[bool, ...]:
-    """Return for each cell whether it is wanted: by one of the ids, and by one of the rows or groups.
+    """Return for each cell whether it is selected: by any value of `only` and by any of `requirements`, if these are given.
 
-    A word that is the whole id of a cell takes this cell alone. Raises SelectionError.
+    A value that is the complete id of a cell selects this cell alone. Raises SelectionError.
     """
     ids = {cell.id for cell in cells}
-    wanted = [read_id(word) for word in only]
-    exact = {one.word for one in wanted if one.word in ids}
+    selectors = [read_id(word) for word in only]
+    exact = {selector.word for selector in selectors if selector.word in ids}
     rows = {row.id for row in catalogue().requirements if row.id in requirements or row.group in requirements}
 
     def by_id(cell: Cell) -> bool:
-        return cell.id in exact or any(one.takes(cell) for one in wanted if one.word not in exact)
+        return cell.id in exact or any(selector.matches(cell) for selector in selectors if selector.word not in exact)
 
     return tuple(
         (not only or by_id(cell)) and (not requirements or not rows.isdisjoint(cell.judged_requirements))
@@ -120,11 +125,14 @@ def select(cells: Sequence[Cell], only: Sequence[str], requirements: Sequence[st
 
 
 def as_keywords(text: str) -> str:
-    """Return an expression of `-k`, or what it matches, with `=` and `,` as pytest can read them: `axis:value`."""
+    """Return an expression of `-k`, or a text that it is compared with, in which `:` replaces `=` and `,`: `axis:value`.
+
+    pytest does not accept `=` and `,` in an expression.
+    """
     return _NOT_IN_KEYWORDS.sub(":", text)
 
 
-def covers_corpus(taken: Iterable[Path]) -> bool:
-    """Whether files hold all scenarios of the corpus, wherever they lie: a checkout's are those of the package."""
-    hashes = {hashlib.sha256(path.read_bytes()).digest() for path in set(taken)}
+def covers_corpus(collected: Iterable[Path]) -> bool:
+    """Whether the files include all those of the corpus, compared by content: they may be those of a checkout."""
+    hashes = {hashlib.sha256(path.read_bytes()).digest() for path in set(collected)}
     return all(hashlib.sha256(path.read_bytes()).digest() in hashes for path in paths.corpus().rglob(f"*{SUFFIX}"))

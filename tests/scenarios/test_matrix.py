@@ -169,8 +169,8 @@ def test_an_axis_that_is_added_leaves_the_ids_that_there_are(tmp_path: Path) -> 
         "a-scenario[b=one,offers=yes]",
     ]
     assert {cell.steps[0].action.offers_xshadow for cell in now if cell.id in before} == {False}
-    assert read_id("a-scenario[b=two,offers=no]").takes(now[0])
-    assert not read_id("a-scenario[offers=yes]").takes(now[0])
+    assert read_id("a-scenario[b=two,offers=no]").matches(now[0])
+    assert not read_id("a-scenario[offers=yes]").matches(now[0])
 
 
 @pytest.mark.parametrize(
