@@ -99,8 +99,8 @@ class _TraceBuilder:
             yield from self._session_slice(session)
         for party, (state, began) in self._node_states.items():
             yield self._slice(party, _LIFE, began, end, state)
-        for (holder, shadow), began in self._copies.items():
-            yield from self._copy_slice(holder, shadow, began, end)
+        for (holder, shadow_id), began in self._copies.items():
+            yield from self._copy_slice(holder, shadow_id, began, end)
         yield from self._failed_checks()
         yield from self._names()
 
@@ -113,10 +113,10 @@ class _TraceBuilder:
         operation = event.operation
         if operation is not None and operation.name == "discard-list":
             session.eventful |= bool(operation.shadow_ids)
-            for shadow in operation.shadow_ids:
+            for shadow_id in operation.shadow_ids:
                 holder = session.connected.client
-                if (began := self._copies.pop((holder, shadow), None)) is not None:
-                    yield from self._copy_slice(holder, shadow, began, event.t)
+                if (began := self._copies.pop((holder, shadow_id), None)) is not None:
+                    yield from self._copy_slice(holder, shadow_id, began, event.t)
         if operation is not None and operation.name == "shadow-stored" and operation.shadow_id and event.code == 250:
             self._copies[session.connected.server, operation.shadow_id] = event.t
         if event.to == "CONTENT" and session.mail_began is not None:
@@ -139,6 +139,7 @@ class _TraceBuilder:
         yield from self._session_slice(session)
 
     def _session_slice(self, session: _Session) -> Iterator[TraceEvent]:
+        """Yield the slice of a session, or of merged uneventful sessions."""
         connected = session.connected
         name = f"to {connected.server}, {connected.listener}" + (
             f": {session.count} sessions" if session.count > 1 else ""
@@ -148,6 +149,7 @@ class _TraceBuilder:
         )
 
     def _copy_slice(self, holder: str, shadow_id: str, began: float, ended: float) -> Iterator[TraceEvent]:
+        """Return the slice of a shadow copy on its holder."""
         return self._asynchronous_slice(holder, "copy", f"{holder} {shadow_id}", began, ended, f"copy {shadow_id}")
 
     def _node_change(self, event: NodeEvent) -> Iterator[TraceEvent]:
@@ -163,7 +165,7 @@ class _TraceBuilder:
             yield self._moment(event.node, event.t, f"{event.action} {event.detail}".strip())
 
     def _failed_checks(self) -> Iterator[TraceEvent]:
-        """Yield a moment for each failed check, at the latest event of its evidence, or at 0 without evidence."""
+        """Yield a moment for each check that failed or ended in an error, at the latest event of its evidence, or at 0 without evidence."""
         times = {event.n: event.t for event in self._cell.events}
         for verdict in self._cell.verdicts:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
@@ -175,10 +177,12 @@ class _TraceBuilder:
         return self._process_ids.setdefault(party, len(self._process_ids) + 1)
 
     def _slice(self, party: str, track: int, began: float, ended: float, name: str) -> TraceEvent:
+        """Return a slice on a track of a party; times are in seconds."""
         pid, ts = self._process_id(party), _microseconds(began)
         return {"ph": "X", "pid": pid, "tid": track, "ts": ts, "dur": _microseconds(ended) - ts, "name": name}
 
     def _moment(self, party: str, t: float, name: str) -> TraceEvent:
+        """Return a point in time on the track `moments` of a party."""
         return {
             "ph": "i",
             "s": "t",

@@ -181,4 +181,5 @@ def content_stand_in(digest: Digest) -> bytes:
 
 
 def _missing_content_text(digest: Digest) -> str:
+    """Return the sentence that stands for the octets of a content."""
     return f"a content of {digest.size} octets was sent here, SHA-256 {digest.sha256}; its octets were not recorded"

@@ -225,6 +225,7 @@ def allure_steps(cell: CellView) -> tuple[AllureStep, ...]:
 
 
 def _allure_step(path: str, events: list[StepEvent], verdicts: list[Verdict], cell: CellView) -> AllureStep:
+    """Return the step with this path from its events and verdicts (see `allure_steps` for its outcome)."""
     first, header = events[0], cell.header
     line = cell.source_line(first.line)
     title = visible(f"{path} {first.verb}  {header.path}:{first.line}" + (f"  {line.strip()}" if line else ""), 300)
@@ -244,8 +245,8 @@ def _outcome_and_sentence(verdicts: list[Verdict]) -> tuple[Outcome, str]:
 
 
 def _add_steps(cell: CellView) -> None:
-    hook = plugin_manager.hook
     """Add the steps to the current result, with errors for those that did not pass."""
+    hook = plugin_manager.hook
     for step in allure_steps(cell):
         remark = f"  remark: {step.sentence}" if step.outcome is Outcome.PASS and step.sentence else ""
         step_id, error = str(uuid.uuid4()), _step_error(step)
@@ -328,6 +329,7 @@ def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str,
 
 
 def _property_name(text: str) -> str:
+    """Return a text as a key of a properties file, other characters replaced by `_`."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", text)
 
 

@@ -238,6 +238,7 @@ def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -
 
 
 def _last_output(ran: subprocess.CompletedProcess[str]) -> str:
+    """Return the last 300 characters of a program's standard error, or of its output where that is empty."""
     return visible((ran.stderr or ran.stdout).strip()[-300:])
 
 

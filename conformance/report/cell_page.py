@@ -60,6 +60,7 @@ def cell_page(
 def _render(
     cell: CellView, rows: Sequence[DiagramRow], home: str, kept: str, past: Sequence[EarlierOutcome], shared: str
 ) -> str:
+    """Return the page of a cell with these rows of its diagram; the other parameters are those of `cell_page`."""
     diagram = lay_out(rows, party_columns(cell.events, cell.server_names), cell.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
     return render_page(

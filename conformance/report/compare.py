@@ -69,6 +69,7 @@ def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn")
 
 
 def _change(before: CellSummary | None, after: CellSummary | None, should: Should) -> CellChange | None:
+    """Return the change of a cell between two runs, or None where its state is the same; None stands for a missing cell."""
     was, now = (
         cell_state(
             cell.outcome if cell is not None else None, remark=cell is not None and bool(cell.remarks), should=should
@@ -82,27 +83,27 @@ def _change(before: CellSummary | None, after: CellSummary | None, should: Shoul
     return CellChange(before, after, (was, now), kind, causes)
 
 
-def comparison_text(difference: RunComparison) -> str:
+def comparison_text(comparison: RunComparison) -> str:
     """Return a comparison as text for a terminal, regressions first."""
-    lines = [f"{visible(difference.before)} -> {visible(difference.after)}"]
+    lines = [f"{visible(comparison.before)} -> {visible(comparison.after)}"]
     for kind, title in _TITLES.items():
-        if chosen := difference.of(kind):
+        if chosen := comparison.of(kind):
             lines += ["", f"{title}: {len(chosen)}", *(line for change in chosen for line in _change_lines(change))]
-    lines += ["", f"unchanged: {difference.same}"]
-    if difference.left_out:
-        lines.append(f"not in the later run, which was asked for a part of the suite: {difference.left_out}")
+    lines += ["", f"unchanged: {comparison.same}"]
+    if comparison.left_out:
+        lines.append(f"not in the later run, which was asked for a part of the suite: {comparison.left_out}")
     return "\n".join(lines)
 
 
 def _change_lines(change: CellChange) -> list[str]:
-    """Return the line of a changed cell, and the sentence of its failure where it fails now."""
+    """Return the line of a changed cell, and the deciding sentence of the later run where there is one."""
     cell = change.after or change.before
     assert cell is not None  # one of the two runs has it
     was, now = change.states
-    why = ""
+    cause_text = ""
     if change.causes:
-        why = f"  (changed: {', '.join(change.causes)})"
+        cause_text = f"  (changed: {', '.join(change.causes)})"
     elif change.before is not None and change.after is not None:
-        why = "  (nothing recorded changed: it may be flaky)"
-    lines = [f"  {visible(cell.name)}  {visible(cell.header.candidate)}: {was} -> {now}{why}"]
+        cause_text = "  (nothing recorded changed: it may be flaky)"
+    lines = [f"  {visible(cell.name)}  {visible(cell.header.candidate)}: {was} -> {now}{cause_text}"]
     return [*lines, f"      {cell.sentence}"] if cell is change.after and cell.sentence else lines

@@ -29,6 +29,7 @@ def visible(text: str, limit: int | None = None) -> str:
 
 
 def _escape_character(character: str) -> str:
+    """Return a character, or its escape where it is invisible or changes how other characters are shown."""
     if character.isprintable() and character not in _BLANK and not unicodedata.category(character).startswith("M"):
         return character
     if character in _SHORT:

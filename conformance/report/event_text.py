@@ -80,6 +80,7 @@ def event_text(event: AnyEvent) -> str:
 
 
 def _raw_event_text(event: AnyEvent) -> str:  # a table of lambdas instead of branches would lose the types
+    """Return the text of `event_text` before its last escaping; values from the wire are cut already."""
     match event:
         case Connected():
             return f"connected to {event.listener}"
@@ -129,10 +130,12 @@ def _raw_event_text(event: AnyEvent) -> str:  # a table of lambdas instead of br
 
 
 def _message_id_text(message_id: str | None) -> str:
+    """Return a Message-ID with its label, or that there is none."""
     return f"Message-ID {visible(message_id, 120)}" if message_id else "no Message-ID"
 
 
 def _detail_suffix(detail: str) -> str:
+    """Return a detail after a colon, or ''."""
     return f": {visible(detail, MAX_WIRE_TEXT)}" if detail else ""
 
 

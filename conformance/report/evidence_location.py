@@ -89,6 +89,7 @@ def _neighbours(events: Sequence[AnyEvent], index: int, radius: int) -> set[int]
     session: str | None = getattr(events[index], "session", None)
 
     def is_related(other: AnyEvent) -> bool:
+        """Whether an event is of the same session; for an event without a session, whether it passed between parties."""
         if session is not None:
             return bool(getattr(other, "session", None) == session)
         return isinstance(other, Command | Reply | Content | Closed | Delivered | Attempt)

@@ -160,6 +160,7 @@ def _other_findings(verdicts: list[Verdict], width: int, root: str = "") -> str:
 
 
 def _remarks(cell: CellView, width: int) -> str:
+    """Return the first remarks of a cell, and the number of the others."""
     shown = cell.remarks[:_MAX_OTHERS]
     lines = [_labelled("remark", f"{verdict.sentence} ({verdict.check})", width) for verdict in shown]
     if len(cell.remarks) > _MAX_OTHERS:
@@ -199,4 +200,5 @@ def _labelled(label: str, text: str, width: int) -> str:
 
 
 def _cut(line: str, width: int) -> str:
+    """Return a line of at most `width` characters, with an ellipsis where it is cut."""
     return line if len(line) <= width else line[: width - 1] + "…"

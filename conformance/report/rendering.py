@@ -61,6 +61,7 @@ def _style_sheet() -> str:
 
 
 def _style_sheet_name() -> str:
+    """Return the file name of the style sheet, which changes with its content."""
     return f"style-{hashlib.sha256(_style_sheet().encode()).hexdigest()[:12]}.css"
 
 

@@ -105,6 +105,7 @@ def order_by_root_cause(
     last = (len(root_causes), False)
 
     def rank(cell: CellSummary) -> tuple[int, bool]:
+        """Return the sort key of a cell: the index of its root cause, and whether it only may follow from it."""
         return ranks.get((cell.header.candidate, _violated_row(cell)), last)
 
     return [(cell, root_causes[rank(cell)[0]].requirement if rank(cell)[1] else "") for cell in sorted(cells, key=rank)]

@@ -88,6 +88,7 @@ def _group(outcome: Outcome, key: str, cells: list[CellSummary]) -> FailureGroup
 
 
 def _summary(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue) -> CandidateSummary:
+    """Return the summary of a candidate from its cells; a cell counts for the group of its blamed or first requirement."""
     counts = Counter(cell.outcome for cell in cells)
     failed, judged = Counter[str](), Counter[str]()
     for cell in cells:
@@ -184,6 +185,7 @@ def _row_counts(rows: Sequence[tuple[RequirementRow, list[RequirementRow], Outco
 
 
 def _nonzero_counts(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, int]]:
+    """Return the outcomes that occur with their numbers, the worst outcome first."""
     counts = Counter(outcomes)
     return [(outcome, counts[outcome]) for outcome in OVER_CELLS if counts[outcome]]
 

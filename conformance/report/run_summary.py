@@ -210,6 +210,7 @@ def outcome_matrix(run: RunSummary) -> tuple[MatrixLine, ...]:
 
 
 def _line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
+    """Return the line of a scenario, from its cells of all candidates."""
     header = cells[0].header
     squares = tuple(MatrixSquare(cells_of_candidate(cells, candidate)) for candidate in candidates)
     return MatrixLine(header.scenario, header.title, header.path, squares)

@@ -96,6 +96,7 @@ def _stage_site(
     files: dict[str, Path] = {}
 
     def stage_cell(cell: CellView, slug: str) -> None:
+        """Note a cell's earlier outcomes and linked files; stage its page if the cell is selected."""
         past = pasts[slug] = earlier_outcomes(earlier, slug, cell.header)
         files.update(_linked_files(cell, slug))
         if not selection.includes(cell, past):
@@ -153,6 +154,7 @@ def _link_resolver(site: Path, pages: Mapping[str, str], files: Mapping[str, Pat
     urls |= {address: _relative_link(path, site) for address, path in files.items()}
 
     def resolve(address: str) -> str | None:
+        """Return the URL for an address, as `_link_resolver` says."""
         kind, _, target = address.partition(":")
         if kind == LinkKind.STATEMENT:
             candidate, _, row = target.partition("#")

@@ -59,8 +59,8 @@ def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
             Text("\n".join(f"  remark: {sentence}" for sentence in cell.remarks[:_MAX_REMARKS]), style="yellow")
         )
     console.print(_outcome_counts(run))
-    for words in (*run.notes(), *run.shortfalls()):
-        console.print(Text(words, style="yellow"))
+    for note in (*run.notes(), *run.shortfalls()):
+        console.print(Text(note, style="yellow"))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -92,16 +92,17 @@ def is_users_file(file: str) -> bool:
 def github_step_summary(run: RunSummary) -> str:
     """Return the Markdown that GitHub shows as the summary of a step."""
     lines = [f"## Conformance run {escape_markdown(run.header.run)}", "", _outcome_counts(run).plain, ""]
-    lines += [f"> {escape_markdown(words)}" for words in (*run.notes(), *run.shortfalls())]
+    lines += [f"> {escape_markdown(note)}" for note in (*run.notes(), *run.shortfalls())]
     names = [escape_markdown(name) for name in run.candidates]
     lines += ["", f"| scenario | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     for line in outcome_matrix(run):
         squares = " | ".join(_square_text(square).plain for square in line.squares)
         lines.append(f"| {escape_markdown(line.scenario)} | {squares} |")
-    if noted := [cell for cell in run.cells if cell.remarks]:
+    if remarked := [cell for cell in run.cells if cell.remarks]:
         lines += ["", "### Remarks: broken `should` rows", ""]
         lines += [
-            f"- **{escape_markdown(cell.name)}**: {escape_markdown(cell.remarks[0])}" for cell in noted[:_MAX_FAILURES]
+            f"- **{escape_markdown(cell.name)}**: {escape_markdown(cell.remarks[0])}"
+            for cell in remarked[:_MAX_FAILURES]
         ]
     root_causes = find_root_causes(run.cells)
     not_ok = _not_ok_cells(run, root_causes)
@@ -109,9 +110,9 @@ def github_step_summary(run: RunSummary) -> str:
         lines += ["", "### What did not pass", ""]
     lines += [f"- **{escape_markdown(_cause_text(cause, run))}**" for cause in root_causes[:_MAX_CAUSES]]
     for cell, root in not_ok[:_MAX_FAILURES]:
-        named = f"**{escape_markdown(cell.name)}** ({escape_markdown(cell.header.candidate)})"
+        heading = f"**{escape_markdown(cell.name)}** ({escape_markdown(cell.header.candidate)})"
         lines.append(
-            f"- {OUTCOME_DISPLAY[cell.outcome].sign} {named}: {escape_markdown(cell.sentence or cell.outcome)}"
+            f"- {OUTCOME_DISPLAY[cell.outcome].sign} {heading}: {escape_markdown(cell.sentence or cell.outcome)}"
         )
         lines += [f"  may follow from {root}"] if root else []
         lines += [f"  known: {escape_markdown(cell.known)}"] if cell.known else []
@@ -135,6 +136,7 @@ def _cause_text(cause: RootCause, run: RunSummary) -> str:
 
 
 def _annotation_level(cell: CellSummary) -> str:
+    """Return the level of GitHub's annotation for a cell that is not ok."""
     return "notice" if cell.known else "warning" if cell.outcome is Outcome.INCONCLUSIVE else "error"
 
 
@@ -165,12 +167,13 @@ def _deciding_locations(cell: CellSummary) -> list[EvidenceLocation]:
 
 
 def _deciding_line(cell: CellSummary) -> int:
-    """Return the line of the step of the first verdict with the cell's outcome, or the scenario's first line."""
+    """Return the line in the scenario's file of the first verdict with the cell's outcome and a line, or the scenario's."""
     decided = (verdict.line for verdict in cell.verdicts if verdict.outcome is cell.outcome and verdict.line)
     return next(decided, cell.header.line)
 
 
 def _matrix_table(run: RunSummary) -> Table:
+    """Return the matrix of scenarios and candidates as a table for the terminal."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("scenario", overflow="fold")
     for name in run.candidates:
@@ -181,6 +184,7 @@ def _matrix_table(run: RunSummary) -> Table:
 
 
 def _square_text(square: MatrixSquare) -> Text:
+    """Return signs and numbers of the outcomes in a square, or `not run`."""
     parts = [
         (f"{OUTCOME_DISPLAY[outcome].sign} {count}", OUTCOME_DISPLAY[outcome].style) for outcome, count in square.counts
     ]
@@ -188,6 +192,7 @@ def _square_text(square: MatrixSquare) -> Text:
 
 
 def _outcome_counts(run: RunSummary) -> Text:
+    """Return the numbers of cells by outcome: `90 pass, 2 fail`; `no cell was run` for none."""
     parts = [
         Text(f"{count} {o.replace('-', ' ')}", OUTCOME_DISPLAY[o].style) for o, count in run.outcomes.items() if count
     ]

@@ -56,6 +56,7 @@ class StagedFiles:
                     scratch.unlink(missing_ok=True)
 
     def _replace(self) -> None:
+        """Remove the files to remove, then rename each hidden file to its target."""
         for path in self._removed:
             path.unlink(missing_ok=True)
         for path, scratch in self._scratch_files.items():

@@ -39,6 +39,7 @@ def dependency_versions() -> dict[str, str]:
 
 
 def _version(name: str) -> str:
+    """Return the version of an installed package, or `absent`."""
     try:
         return version(name)
     except PackageNotFoundError:

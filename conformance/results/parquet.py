@@ -91,6 +91,7 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
 
 
 def _arrow_type(column: Column) -> pa.DataType:
+    """Return the Arrow type of a column; a column with inner columns is a struct."""
     if isinstance(column.type, tuple):
         return pa.struct([pa.field(inner.name, _arrow_type(inner)) for inner in column.type])
     return _SCALARS[column.type]
@@ -252,10 +253,12 @@ def _cell_values(cell: StoredCell) -> dict[str, Any]:
 
 
 def _values(record: BaseModel) -> dict[str, Any]:
+    """Return the fields of a record as JSON values."""
     return record.model_dump(mode="json", by_alias=True)
 
 
 def _event_values(event: AnyEvent) -> dict[str, Any]:
+    """Return the fields of an event as JSON values."""
     values: dict[str, Any] = EVENT_ADAPTER.dump_python(event, mode="json")
     return values
 

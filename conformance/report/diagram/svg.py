@@ -119,6 +119,7 @@ def _shape(placed: PlacedRow, width: float) -> str:
 
 
 def _arrow(placed: PlacedRow) -> str:
+    """Return the arrow of a row with its text above; the arrow of folded exchanges has two heads."""
     row, y = placed.row, placed.y + 7
     direction = 1 if placed.x2 >= placed.x1 else -1
     start, end = placed.x1 + 5 * direction, placed.x2 - 5 * direction
@@ -136,10 +137,12 @@ _SIGNS = {"fault": "⚡ ", "shadow": "◆ ", "discard": "◇ ", "content": "✉ 
 
 
 def _arrowhead(x: float, y: float, direction: int) -> str:
+    """Return an arrowhead with its tip at (x, y); `direction` is 1 for pointing right and -1 for left."""
     return f'<path class="head" d="M{x:g} {y:g}l{-8 * direction} -4v8z"/>'
 
 
 def _note(placed: PlacedRow, width: float) -> str:
+    """Return a box with text at the line of one party, moved where it would leave the diagram."""
     text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
     shown = _fit(text, placed.room)
     half = len(shown) * 3.5 + 10
