@@ -176,7 +176,7 @@ def _lag_limit(tolerance: float) -> float:
 
 
 def _is_permanent_refusal(event: AnyEvent) -> bool:
-    """Return whether a transmission of the harness, or a conversation, ended with 5yz."""
+    """Return whether an event is the end of a transmission or conversation of the harness with 5yz as its last reply."""
     match event:
         case Attempt(code=int(code)) | Talked(exchanges=(*_, TalkExchange(code=int(code)))):
             return code >= 500

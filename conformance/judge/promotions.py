@@ -45,7 +45,7 @@ def find_promotions(context: CheckContext, name: str) -> list[Promotion]:
             for copy in trace.copies_of(name)
             if copy.holder == transmission.client
             and copy.stored_reply.n < transmission.n
-            and _may_promote(context, copy, transmission)
+            and _may_be_of_copy(context, copy, transmission)
         )
         if not held_copies:
             continue
@@ -81,8 +81,8 @@ def _times_passed_on(context: CheckContext, name: str, transmission: Transaction
     )
 
 
-def _may_promote(context: CheckContext, copy: ShadowCopy, transmission: Transaction) -> bool:
-    """Return whether a transmission may be of this copy: for a tracked one it is a second one to one of its recipients."""
+def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Transaction) -> bool:
+    """Return whether a transmission may be one of this copy; of a tracked copy, only a second one to a common recipient."""
     if copy.transaction.kind == "shadow":
         return True
     recipients = context.normalize_addresses(copy.transaction.recipients)

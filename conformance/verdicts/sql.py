@@ -45,6 +45,7 @@ def change_kind_sql(before: str, after: str) -> str:
     """Return an expression for the kind of a change between two states (`changes.change_kind`), NULL where they are equal."""
 
     def is_one_of(column: str, states: frozenset[CellState]) -> str:
+        """Return an expression for whether a column has one of the states."""
         return f"{column} IN ({', '.join(sorted(repr(str(state)) for state in states))})"
 
     lines = " ".join(

@@ -205,7 +205,8 @@ def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
 def _select_sessions(expected: ClosedExpected, context: ExpectationContext) -> list[Session]:
     """Return the sessions of a conversation, or those in which the harness sent the messages `of`.
 
-    Given neither, return the session between the parties that ended first since `since`, or all of them when none ended.
+    `from` and `to`, where given, leave out those of other parties. Without conversation and messages, return the session
+    between these parties that ended first of those opened since `since`, or all of them when none ended.
     """
     names: set[str | None] | None = None
     if expected.conversation is not None:

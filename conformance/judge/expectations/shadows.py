@@ -209,10 +209,11 @@ def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContex
 def _find_attempts(
     expected: ShadowAttemptsExpected, context: ExpectationContext, finding: Finding
 ) -> list[ShadowAttempt]:
-    """Return the primary's attempts for the messages, and count an occasion; nothing before a transmission has ended.
+    """Return the primary's attempts for the messages `of`, or all its attempts without `of`; set one occasion.
 
-    An attempt without MAIL counts from the sender's first MAIL until the first transmission has ended: an earlier failed
-    connection was for a session that is kept ready for any message (ruling 14). Without `of`, return all its attempts.
+    Attempts before the sender's first MAIL are left out: they were for a session that is kept ready for any message (ruling
+    14). One that ended before its own MAIL counts until the first transmission of the messages has ended. While none has
+    ended, return [] and set no occasion.
     """
     attempts = [attempt for attempt in context.trace.shadow_attempts if attempt.client == expected.by]
     if expected.of is None:

@@ -53,7 +53,7 @@ def _compare_transmission(
     sent: Transaction,
     transmissions: list[Transaction],
 ) -> None:
-    """Add a violation for each difference between a transmission and what its client was given."""
+    """Add a violation for each difference between a transmission and the message as its client was given it."""
     assert sent.digest is not None
     assert sent.dot_n is not None
     what = "the shadow" if sent.kind == "shadow" else "it"
