@@ -8,8 +8,9 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -50,7 +51,7 @@ _MANY_OUTCOMES_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.co
 """Comparing runs reads the outcomes of all runs: where these are many, compiling queries pays off, however few runs are added."""
 
 _FEW_OUTCOMES = 20_000
-"""Up to so many outcomes of cells are compared faster in one partition, by interpreted queries."""
+"""Outcomes of cells up to which runs are compared faster in one partition, by interpreted queries."""
 
 WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Callable[[Path, bytes], None]], Path]
 """(tables, rows of each by name, function that writes a file) -> path of the page that shows them."""
@@ -113,77 +114,38 @@ def aggregate(
     """
     progress = progress or Progress()
     warehouse = Warehouse(out.resolve() / "warehouse")
-    with warehouse.locked(progress.note):
-        try:
-            return _aggregate(
-                runs,
-                out,
-                warehouse,
-                master,
-                conf,
-                fail_on,
-                progress,
-                make_jvm_cache=make_jvm_cache,
-                write_page=write_page,
-            )
-        except Exception as error:
-            if not _may_mean_damage(error) or shortage_of(error):  # a full disk is not damage
-                raise
-            check_tables(find_runs(runs))  # raises an error that names the damaged file
-            warehouse.check()
-            raise
-
-
-def _may_mean_damage(error: Exception) -> bool:
-    """Return whether a damaged file may have caused an error."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return isinstance(error, PySparkException | Py4JError | pa.ArrowException | OSError | UnicodeDecodeError)
-
-
-def _aggregate(
-    runs: Sequence[Path],
-    out: Path,
-    warehouse: Warehouse,
-    master: str,
-    conf: Mapping[str, str] | None,
-    fail_on: frozenset[FailureKind],
-    progress: Progress,
-    *,
-    make_jvm_cache: bool,
-    write_page: WritePage | None,
-) -> AggregationResult:
-    """Do what `aggregate` does, with the warehouse locked."""
     progress.stages = 6
-    with progress.stage("looking at the runs"):
-        named = read_headers(find_runs(runs))
-        catalog = warehouse.load(layout_hash())
-        added = {name: run for name, run in named.runs.items() if not _has_same_content(run, catalog.runs.get(name))}
-    for message in named.unreadable:
-        progress.note(f"left out: {message}")
-    octets = sum(run.octets for run in added.values())
-    planned = LayerFiles(added, warehouse.adding, partition_count(octets))
-    with (
-        StagedFiles() as files,
-        ThreadPoolExecutor(1) as worker,
-        prepare_session(master, conf, octets=octets, learn=make_jvm_cache) as prepared,
-    ):
-        layer_files = worker.submit(write_layers, planned)  # while Java starts and pyspark is imported
-        from conformance.spark.session import connect_session
+    with warehouse.locked(progress.note), _naming_damage(runs, warehouse):
+        with progress.stage("looking at the runs"):
+            named = read_headers(find_runs(runs))
+            catalog = warehouse.load(layout_hash())
+            added = {
+                name: run for name, run in named.runs.items() if not _has_same_content(run, catalog.runs.get(name))
+            }
+        for message in named.unreadable:
+            progress.note(f"left out: {message}")
+        octets = sum(run.octets for run in added.values())
+        planned = LayerFiles(added, warehouse.adding, partition_count(octets))
+        with (
+            StagedFiles() as files,
+            ThreadPoolExecutor(1) as worker,
+            prepare_session(master, conf, octets=octets, learn=make_jvm_cache) as prepared,
+        ):
+            layer_files = worker.submit(write_layers, planned)  # while Java starts and pyspark is imported
+            from conformance.spark.session import connect_session
 
-        with connect_session(prepared, progress.note) as session:
-            catalog, tables = _add_runs(session, layer_files, catalog, warehouse, progress)
-            with progress.stage("comparing runs, writing tables", session.sparkContext):
-                exported = worker.submit(_export_tables, tables, out, files)  # Python writes while Spark compares
-                compared = _compare_runs(session, warehouse, tables[verdicts.OUTCOMES.name].num_rows)
-                rows = exported.result()
-        with progress.stage("writing the page"):
-            rows |= _export_tables(compared, out, files)
-            tables |= compared
-            page = write_page(TABLES, rows, files.write) if write_page is not None else None
-    for run in added:
-        _report_damage(catalog.runs[run], progress)
+            with connect_session(prepared, progress.note) as session:
+                catalog, tables = _add_runs(session, layer_files, catalog, warehouse, progress)
+                with progress.stage("comparing runs, writing tables", session.sparkContext):
+                    exported = worker.submit(_export_tables, tables, out, files)  # Python writes while Spark compares
+                    compared = _compare_runs(session, warehouse, tables[verdicts.OUTCOMES.name].num_rows)
+                    rows = exported.result()
+            with progress.stage("writing the page"):
+                rows |= _export_tables(compared, out, files)
+                tables |= compared
+                page = write_page(TABLES, rows, files.write) if write_page is not None else None
+        for run in added:
+            _report_damage(catalog.runs[run], progress)
     return AggregationResult(
         runs=len(catalog.runs),
         added=len(added),
@@ -194,6 +156,23 @@ def _aggregate(
         fail_on=fail_on,
         page=page,
     )
+
+
+@contextmanager
+def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]:
+    """Raise RunDirectoryError with the name of the damaged file in place of an error that a damaged file causes in the block."""
+    try:
+        yield
+    except Exception as error:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        file_errors = (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError)
+        if not isinstance(error, file_errors) or shortage_of(error):  # a full disk is not damage
+            raise
+        check_tables(find_runs(runs))
+        warehouse.check()
+        raise
 
 
 def layout_hash() -> str:

@@ -58,7 +58,7 @@ GROUP BY a.cell_id, a.message, a.recipient
 Not judged: a message of which every server that held it lost its queue afterwards (SR-BND-09), and a transport that may
 still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the second half of that wait. A message with a null
-reverse-path needs no report (RL-DSN-02). Messages that share a Message-ID are told apart by their dates (SR-DUP-02).
+reverse-path needs no report (RL-DSN-02). Messages that share a Message-ID are distinguished by their dates (SR-DUP-02).
 """
 
 TWO_COPIES = """

@@ -30,7 +30,7 @@ _COLUMNS_TO_READ = {"events": EVENT_COLUMNS, "verdicts": VERDICT_COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class LayerFiles:
-    """The layers of runs as Parquet files: below `folder` a folder for each layer, in so many buckets."""
+    """The layers of runs as bucketed Parquet files, in a folder for each layer below `folder`."""
 
     runs: Mapping[str, IngestedRun]
     folder: Path
