@@ -13,7 +13,7 @@ from conformance.candidates.availability import Availability, check_programs
 from conformance.candidates.fields import Address, CommonFields, KindFields, ListenerName
 from conformance.registry import Registry
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.action import Step
 from conformance.scenarios.steps.nodes import (
     Activate,
     Configure,

@@ -37,7 +37,7 @@ from conformance.judge.verdict_builder import build_verdict, inconclusive_verdic
 from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
-from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.scenarios.steps.action import Expect, Step
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 from conformance.verdicts.changes import Should
 

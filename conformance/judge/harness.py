@@ -10,7 +10,7 @@ from conformance.history.events import Attempt, CommandRun, FaultFired, NodeEven
 from conformance.judge.blame import applicable_rows
 from conformance.judge.context import CheckContext
 from conformance.judge.verdict_builder import inconclusive_verdict, make_verdict
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.action import Step
 from conformance.scenarios.steps.breaking import Disk, Fault
 from conformance.scenarios.steps.nodes import Moment, NodeAction
 from conformance.verdicts import Outcome, Reason, Verdict

@@ -9,7 +9,7 @@ from conformance.history.events import AnyEvent, Command, Connected, Content, Fa
 from conformance.judge.cell import find_so_far
 from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.action import Step
 
 _NEVER_CONFIRMS = (Command, Connected, Content, FaultFired, Lag)
 """Types of events by which no expectation begins to hold; a reply, delivery or closing that follows them may be."""

@@ -5,7 +5,7 @@
 """
 
 from conformance.judge.finding import Finding
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.action import Step
 from conformance.verdicts import Outcome, Reason, Verdict
 
 _CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"

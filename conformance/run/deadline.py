@@ -18,7 +18,7 @@ from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, Drained, StepEvent
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.action import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.sending import Resend, Send
 from conformance.scenarios.steps.talking import Talk
 from conformance.scenarios.steps.timing import Advance

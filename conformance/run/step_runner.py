@@ -8,7 +8,7 @@ from conformance.history.events import AnyEvent, StepEvent
 from conformance.run.steps.handlers import Handler
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.action import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.nodes import Start
 
 ExpectationHolds = Callable[[Cell, Step, Sequence[AnyEvent]], bool]

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from conformance.parameters import editor_schema
 from conformance.scenarios.name_types import Party, PartyOrAny, Place
-from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from conformance.scenarios.steps.action import Expect, Step, flattened
 from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
 

@@ -15,7 +15,7 @@ from typing import Literal
 from conformance.faults import FAULTS, WHENS, fault_place
 from conformance.scenarios.document import FaultGrid
 from conformance.scenarios.matrix import Point, axis_text
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.action import Step
 from conformance.scenarios.steps.breaking import Fault
 
 GridSize = Literal["smoke", "pairwise", "full"]

@@ -8,7 +8,7 @@ from conformance.scenarios.errors import ProblemReport, did_you_mean, short_repr
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.matrix import Point, matches_condition
 from conformance.scenarios.steps import ACTIONS
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.action import Expect, Parallel, Repeat, Step
 from conformance.scenarios.validation import validate
 from conformance.scenarios.values import LABEL_PATTERN
 from conformance.scenarios.yaml_nodes import Entry, Node

@@ -22,7 +22,7 @@ from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus, read_scenarios
-from conformance.scenarios.steps.blocks import Expect, flattened
+from conformance.scenarios.steps.action import Expect, flattened
 from conformance.scenarios.steps.nodes import Kill
 
 SETTINGS = Settings(clock="shifted")

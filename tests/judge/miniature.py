@@ -14,7 +14,7 @@ from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
-from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.scenarios.steps.action import Expect, Step
 from conformance.topology import Topology
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail

@@ -10,7 +10,7 @@ from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
-from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.scenarios.steps.action import Expect, Step
 from conformance.verdicts import Outcome
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell

@@ -13,7 +13,7 @@ from conformance.scenarios.document import LACKS, Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus
-from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from conformance.scenarios.steps.action import Expect, Step, flattened
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell

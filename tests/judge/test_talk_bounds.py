@@ -12,7 +12,7 @@ from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import ConversationExpected
 from conformance.scenarios.loader import read_corpus
-from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from conformance.scenarios.steps.action import Expect, Step, flattened
 from conformance.scenarios.steps.talking import Talk
 from conformance.topology import Server, Topology
 from conformance.verdicts import Outcome

@@ -17,7 +17,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps import ACTIONS
-from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.scenarios.steps.action import Expect, Step
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell

@@ -7,7 +7,7 @@ import pytest
 from conformance import paths
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import read_corpus, read_scenarios, scenario_files
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat
+from conformance.scenarios.steps.action import Expect, Parallel, Repeat
 from conformance.scenarios.steps.nodes import Configure
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.timing import Advance

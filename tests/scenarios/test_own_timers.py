@@ -16,7 +16,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.loader import Scenario, read_scenarios
 from conformance.scenarios.own_timers import OwnTimers
-from conformance.scenarios.steps.blocks import Expect
+from conformance.scenarios.steps.action import Expect
 from tests.scenarios.documents import problems, written
 
 HASTY = OwnTimers.model_validate(

@@ -12,7 +12,7 @@ from pydantic import Field
 from conformance.candidates.fields import Address, CommonFields, KindFields, ListenerName
 from conformance.candidates.kind import Kind, recipients
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.action import Step
 from conformance.scenarios.steps.breaking import Answer, Fault, Partition
 from conformance.scenarios.steps.nodes import NodeAction
 from conformance.scenarios.steps.timing import Advance
