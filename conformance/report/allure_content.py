@@ -319,7 +319,7 @@ def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str,
         "scale": f"{header.scale:g}",
         "grid": header.grid,
         "seed": str(header.seed),
-        **{f"candidate.{one.name}": f"{one.kind} {one.version} {one.sha256[:12]}" for one in header.candidates},
+        **{f"candidate.{c.name}": f"{c.kind} {c.version} {c.sha256[:12]}" for c in header.candidates},
         "suite": header.suite_sha256[:12],
         "environment": header.environment_sha256[:12],
     }

@@ -10,7 +10,7 @@ from conformance.report.diagram.condensing import condense_rows
 from conformance.report.diagram.layout import Diagram, Section, lay_out
 from conformance.report.diagram.rows import DiagramRow, diagram_rows, party_columns, row_text
 from conformance.report.diagram.svg import draw_section
-from conformance.report.earlier_runs import EarlierOutcome, find_flaky_run
+from conformance.report.earlier_runs import EarlierOutcome, find_flaky_outcome
 from conformance.report.event_text import format_moment
 from conformance.report.evidence_location import locate_evidence
 from conformance.report.failure_text import clause_of
@@ -40,25 +40,30 @@ _NO_FINDING_TEXT = {
 
 
 def cell_page(
-    cell: CellView, *, home: str = "", kept: str = "", past: Sequence[EarlierOutcome] = (), shared: str = ""
+    cell: CellView, *, home: str = "", kept: str = "", earlier_outcomes: Sequence[EarlierOutcome] = (), shared: str = ""
 ) -> str:
     """Return the HTML page of a cell, of at most `MAX_PAGE_OCTETS` unless its findings and verdicts alone are larger.
 
-    `home` is the relative link to the run's page, `kept` that to the copies of the nodes' directories; '' for none. `past`
+    `home` is the relative link to the run's page, `kept` that to the copies of the nodes' directories; '' for none. `earlier_outcomes`
     has the cell's outcomes in earlier runs. `shared` is the relative path of the folder with the style sheet; with '' the
     page is self-contained (`render_page`).
     """
     rows = diagram_rows(cell)
     linked = {n for verdict in (*cell.findings, *cell.remarks) for n in cell.evidence_of(verdict)}
     for max_rows in _MAX_ROWS:
-        page = _render(cell, condense_rows(rows, max_rows, linked), home, kept, past, shared)
+        page = _render(cell, condense_rows(rows, max_rows, linked), home, kept, earlier_outcomes, shared)
         if len(page.encode()) <= MAX_PAGE_OCTETS:
             break
     return page
 
 
 def _render(
-    cell: CellView, rows: Sequence[DiagramRow], home: str, kept: str, past: Sequence[EarlierOutcome], shared: str
+    cell: CellView,
+    rows: Sequence[DiagramRow],
+    home: str,
+    kept: str,
+    earlier_outcomes: Sequence[EarlierOutcome],
+    shared: str,
 ) -> str:
     """Return the page of a cell with these rows of its diagram; the other parameters are those of `cell_page`."""
     diagram = lay_out(rows, party_columns(cell.events, cell.server_names), cell.events)
@@ -70,8 +75,8 @@ def _render(
         cell=cell,
         home=home,
         kept=kept,
-        past=past,
-        flaky=find_flaky_run(cell.outcome, past),
+        earlier_outcomes=earlier_outcomes,
+        flaky=find_flaky_outcome(cell.outcome, earlier_outcomes),
         remarks=[_finding_context(verdict, cell, anchors) for verdict in cell.remarks[:_MAX_FINDINGS]],
         findings=[_finding_context(verdict, cell, anchors) for verdict in cell.findings[:_MAX_FINDINGS]],
         more_findings=max(len(cell.findings) - _MAX_FINDINGS, 0),
@@ -84,9 +89,9 @@ def _render(
 
 def _export_commands(file: Path) -> list[str]:
     """Return the commands that export the cell with this file, one for each format."""
-    words = ["conformance", "export", str(file.parent.parent), "--cell", slug_of(file)]
+    command = ["conformance", "export", str(file.parent.parent), "--cell", slug_of(file)]
     return [
-        shlex.join([*words, "--format", name, "--out", f"cell.{suffix}"]) for name, suffix in _EXPORT_SUFFIXES.items()
+        shlex.join([*command, "--format", name, "--out", f"cell.{suffix}"]) for name, suffix in _EXPORT_SUFFIXES.items()
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from conformance.report.cell_view import CellView
-from conformance.report.earlier_runs import EarlierOutcome, find_flaky_run
+from conformance.report.earlier_runs import EarlierOutcome, find_flaky_outcome
 from conformance.results.schema import CellHeader
 from conformance.verdicts.outcome import OK_OUTCOMES
 
@@ -24,11 +24,11 @@ class PageSelection:
     every: bool = False
     texts: tuple[str, ...] = ()
 
-    def includes(self, cell: CellView, past: Sequence[EarlierOutcome]) -> bool:
-        """Whether a cell gets a page; a flaky one does, as its outcomes in earlier runs (`past`) show."""
+    def includes(self, cell: CellView, earlier_outcomes: Sequence[EarlierOutcome]) -> bool:
+        """Whether a cell gets a page; a flaky one does, as its outcomes in earlier runs (`earlier_outcomes`) show."""
         if self.every or cell.outcome not in OK_OUTCOMES or cell.cut_short or cell.remarks:
             return True
-        return find_flaky_run(cell.outcome, past) is not None or any(
+        return find_flaky_outcome(cell.outcome, earlier_outcomes) is not None or any(
             text in name for text in self.texts for name in (cell.name, cell.header.nodeid)
         )
 

@@ -52,7 +52,7 @@ def find_earlier_runs(run_dir: Path, folder: Path, *, max_runs: int = MAX_RUNS) 
     return tuple(sorted(earlier, key=lambda run: (run.footer.finished, run.header.run))[-max_runs:])
 
 
-def earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: CellHeader) -> tuple[EarlierOutcome, ...]:
+def read_earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: CellHeader) -> tuple[EarlierOutcome, ...]:
     """Return how the cell ended in each earlier run in which it has a readable footer, in the order of `earlier`."""
     outcomes = []
     for run in earlier:
@@ -68,9 +68,9 @@ def earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: CellHeade
     return tuple(outcomes)
 
 
-def find_flaky_run(outcome: Outcome, past: Sequence[EarlierOutcome]) -> EarlierOutcome | None:
+def find_flaky_outcome(outcome: Outcome, earlier_outcomes: Sequence[EarlierOutcome]) -> EarlierOutcome | None:
     """Return the latest earlier outcome that differs from this one although nothing recorded does, or None.
 
     The two outcomes must be a pass and a failure (`is_flaky`).
     """
-    return next((one for one in reversed(past) if not one.causes and is_flaky((one.outcome, outcome))), None)
+    return next((e for e in reversed(earlier_outcomes) if not e.causes and is_flaky((e.outcome, outcome))), None)

@@ -82,7 +82,7 @@ def template_environment() -> Environment:
         without_message_ids=without_message_ids,
         message_ids=listed_message_ids,
     )
-    jinja.globals.update(signs={str(outcome): words.sign for outcome, words in OUTCOME_DISPLAY.items()})
+    jinja.globals.update(signs={str(outcome): display.sign for outcome, display in OUTCOME_DISPLAY.items()})
     return jinja
 
 

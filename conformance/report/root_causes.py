@@ -63,14 +63,14 @@ def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
     """Return the root causes of the violations in these cells, by candidate, those with the most cells first."""
     root_causes: list[RootCause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
-        own = [cell for cell in cells if cell.header.candidate == candidate]
-        violations = Counter(row for row in map(_violated_row, own) if row)
-        independent = independently_violated(cell.verdicts for cell in own if not cell.known)
+        candidate_cells = [cell for cell in cells if cell.header.candidate == candidate]
+        violations = Counter(row for row in map(_violated_row, candidate_cells) if row)
+        independent = independently_violated(cell.verdicts for cell in candidate_cells if not cell.known)
         root = {row: _root_of(row, violations, independent) for row in violations}
         cells_of_root = Counter[str]()
         for row, number in violations.items():
             cells_of_root[root[row]] += number
-        judged = Counter(row for cell in own for row in _judged_rows(cell))
+        judged = Counter(row for cell in candidate_cells for row in _judged_rows(cell))
         for row, number in sorted(cells_of_root.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
             following = [other for other, _ in violations.most_common() if root[other] == row and other != row]
             root_causes.append(RootCause(candidate, row, number, tuple(following)))

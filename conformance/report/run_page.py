@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, find_flaky_run
+from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, find_flaky_outcome
 from conformance.report.failure_text import clause_of
 from conformance.report.rendering import render_page
 from conformance.report.requirement_rows import RequirementRow, requirement_rows
@@ -54,11 +54,11 @@ def group_failures(cells: Sequence[CellSummary]) -> tuple[FailureGroup, ...]:
 
     Groups of violations keep the order of `cells` (`order_by_root_cause`); of the others the largest come first.
     """
-    by_reason: dict[tuple[Outcome, str], list[CellSummary]] = {}
+    by_key: dict[tuple[Outcome, str], list[CellSummary]] = {}
     for cell in cells:
         if cell.outcome in NOT_OK_OUTCOMES:
-            by_reason.setdefault((cell.outcome, _group_key(cell)), []).append(cell)
-    groups = [_group(outcome, reason, own) for (outcome, reason), own in by_reason.items()]
+            by_key.setdefault((cell.outcome, _group_key(cell)), []).append(cell)
+    groups = [_group(outcome, key, members) for (outcome, key), members in by_key.items()]
     return tuple(sorted(groups, key=lambda group: (OVER_CELLS.index(group.outcome), _size_rank(group))))
 
 
@@ -113,13 +113,13 @@ def run_page(
     statements: Mapping[str, str] | None = None,
     allure: str = "",
     earlier: Sequence[EarlierRun] = (),
-    pasts: Mapping[str, Sequence[EarlierOutcome]] | None = None,
+    earlier_outcomes_by_slug: Mapping[str, Sequence[EarlierOutcome]] | None = None,
 ) -> str:
     """Return the HTML page of a run; it is self-contained.
 
     `pages` maps the slugs of cells that have a page to links; `others` is the command that writes the other pages, or ''.
     `statements` maps candidates to links to their statements, `allure` is the link to Allure's site or ''. `earlier` has the
-    earlier runs, the oldest first, and `pasts` maps the slug of a cell to its outcomes in them.
+    earlier runs, the oldest first, and `earlier_outcomes_by_slug` maps the slug of a cell to its outcomes in them.
     """
     root_causes = find_root_causes(run.cells)
     by_outcome = [cell for outcome in NOT_OK_OUTCOMES for cell in run.cells if cell.outcome is outcome]
@@ -153,8 +153,8 @@ def run_page(
         remarked=[cell for cell in run.cells if cell.remarks],
         bars=_bars(run.outcomes),
         trend=_trend(run, earlier),
-        pasts=pasts or {},
-        find_flaky=find_flaky_run,
+        earlier_outcomes_by_slug=earlier_outcomes_by_slug or {},
+        find_flaky=find_flaky_outcome,
         by_group=by_group,
         left_out=len(rows) - len(shown),
         groups=catalogue.groups,
@@ -170,7 +170,9 @@ def run_page(
 def _may_claim_shadow_redundancy(run: RunSummary) -> bool:
     """Whether a candidate claims shadow redundancy, or has no recorded claims so that this is not known."""
     claims = [candidate.claims for candidate in run.header.candidates]
-    return not all(claims) or any(claim.startswith("shadow") for own in claims for claim in own)
+    return not all(claims) or any(
+        claim.startswith("shadow") for candidate_claims in claims for claim in candidate_claims
+    )
 
 
 def _folder_counts(lines: Sequence[MatrixLine], folder: str) -> list[tuple[Outcome, int]]:
@@ -203,7 +205,7 @@ def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]
 
 def _trend(run: RunSummary, earlier: Sequence[EarlierRun]) -> list[dict[str, Any]]:
     """Return the template's variables of a line for each earlier run and for this one; no lines without earlier runs."""
-    lines = [_trend_line(past.header, past.footer.outcomes, run.header) for past in earlier]
+    lines = [_trend_line(run_before.header, run_before.footer.outcomes, run.header) for run_before in earlier]
     return [*lines, _trend_line(run.header, run.outcomes, run.header)] if lines else []
 
 

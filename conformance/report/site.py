@@ -16,7 +16,7 @@ from conformance.report.allure_site import RESULTS, AllureMissing, build_allure,
 from conformance.report.cell_page import cell_page
 from conformance.report.cell_pages import PageSelection, all_pages_command, cell_page_path, file_stem
 from conformance.report.cell_view import CellView
-from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, earlier_outcomes
+from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, read_earlier_outcomes
 from conformance.report.rendering import write_style_sheet
 from conformance.report.run_page import run_page
 from conformance.report.run_summary import RunSummary, read_run_summary
@@ -91,22 +91,24 @@ def _stage_site(
     """Write Allure's site, the style sheet and the badges' folder, and stage all pages in `staged`."""
     (out / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     write_style_sheet(out / SHARED)
-    pasts: dict[str, tuple[EarlierOutcome, ...]] = {}
+    earlier_outcomes_by_slug: dict[str, tuple[EarlierOutcome, ...]] = {}
     pages: dict[str, str] = {}
     files: dict[str, Path] = {}
 
     def stage_cell(cell: CellView, slug: str) -> None:
         """Note a cell's earlier outcomes and linked files; stage its page if the cell is selected."""
-        past = pasts[slug] = earlier_outcomes(earlier, slug, cell.header)
+        earlier_outcomes = earlier_outcomes_by_slug[slug] = read_earlier_outcomes(earlier, slug, cell.header)
         files.update(_linked_files(cell, slug))
-        if not selection.includes(cell, past):
+        if not selection.includes(cell, earlier_outcomes):
             return
         taken = {page.removeprefix(f"{CELLS_FOLDER}/") for page in pages.values()}
         path = pages[slug] = f"{CELLS_FOLDER}/{cell_page_path(cell.header, taken)}"
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         to_root = "../" * path.count("/")
         kept = "" if cell.kept_directory is None else _relative_link(cell.kept_directory, (out / path).parent) + "/"
-        page = cell_page(cell, home=f"{to_root}index.html", kept=kept, past=past, shared=f"{to_root}{SHARED}")
+        page = cell_page(
+            cell, home=f"{to_root}index.html", kept=kept, earlier_outcomes=earlier_outcomes, shared=f"{to_root}{SHARED}"
+        )
         staged.write_text(out / path, page)
 
     run = read_run_summary(run_dir, corpus=corpus, on_cell=stage_cell)
@@ -127,7 +129,7 @@ def _stage_site(
         statements=statements,
         allure=allure_link,
         earlier=earlier,
-        pasts=pasts,
+        earlier_outcomes_by_slug=earlier_outcomes_by_slug,
     )
     staged.write_text(built.page, page)
     return built
@@ -206,7 +208,7 @@ def _allure_site(
             cache=allure.cache,
             candidates=built.run.candidates,
             resolve=resolve,
-            earlier=[past.path for past in earlier],
+            earlier=[run_before.path for run_before in earlier],
             history_file=allure.history,
             note=built.notes.append,
         )

@@ -204,11 +204,11 @@ def _badge_svg(label: str, text: str, colour: str) -> str:
 def _table_line(row: RequirementRow) -> str:
     """Return a requirement as a line of a Markdown table, with its first three pieces of evidence."""
     evidence = "; ".join(
-        f"{escape_markdown(one.cell, 120)} {escape_markdown(one.check)} ({escape_markdown(one.place)})"
-        + (f" events {', '.join(map(str, one.events[:6]))}" if one.events else "")
-        + (f"; message {escape_markdown(one.message)}" if one.message else "")
-        + (f"; {escape_markdown(one.exchange, 400)}" if one.exchange else "")
-        for one in row.evidence[:3]
+        f"{escape_markdown(piece.cell, 120)} {escape_markdown(piece.check)} ({escape_markdown(piece.place)})"
+        + (f" events {', '.join(map(str, piece.events[:6]))}" if piece.events else "")
+        + (f"; message {escape_markdown(piece.message)}" if piece.message else "")
+        + (f"; {escape_markdown(piece.exchange, 400)}" if piece.exchange else "")
+        for piece in row.evidence[:3]
     )
     more = f" (and {row.judged - 3} more)" if row.outcome is Outcome.PASS and row.judged > 3 else ""
     reason = f": {escape_markdown(row.reason, 300)}" if row.reason else ""

@@ -362,7 +362,7 @@ def _read_history(path: Path) -> str:
     told = bool(cell.damage) or cell.cut_short
     material = view_stored_cell(cell, paths.corpus())
     summarize_cell(material, cell.slug)
-    cell_page(material, home="index.html", past=())
+    cell_page(material, home="index.html", earlier_outcomes=())
     try:
         today = find_cell(_known(), cell.header, "smoke")
     except (ValidationError, InvalidFile):

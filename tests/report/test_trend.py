@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.report.cell_page import cell_page
-from conformance.report.earlier_runs import earlier_outcomes, find_earlier_runs, find_flaky_run
+from conformance.report.earlier_runs import find_earlier_runs, find_flaky_outcome, read_earlier_outcomes
 from conformance.report.run_page import run_page
 from conformance.report.run_summary import read_run_summary
 from conformance.report.site import build_site
@@ -43,26 +43,26 @@ def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -
     made(folder, "stranger", "2026-01-02T03:04:05Z", candidate="somebody-else")
     (folder / "broken").mkdir()
     (folder / "broken" / "run.json").write_text("{")
-    assert [past.header.run for past in find_earlier_runs(runs, folder)] == ["first", "third"]
-    assert [past.header.run for past in find_earlier_runs(runs, folder, max_runs=1)] == ["third"]
+    assert [run_before.header.run for run_before in find_earlier_runs(runs, folder)] == ["first", "third"]
+    assert [run_before.header.run for run_before in find_earlier_runs(runs, folder, max_runs=1)] == ["third"]
 
 
 def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -> None:
     before = find_earlier_runs(runs, runs.parent)
     slug = slug_of(cell_files(runs)[0])
-    past = earlier_outcomes(before, slug, material().header)
-    assert [(one.run, one.outcome, one.causes) for one in past] == [("first", Outcome.PASS, ())]
-    assert find_flaky_run(Outcome.FAIL, past) == past[0]
-    assert find_flaky_run(Outcome.PASS, past) is None
-    assert "flaky" in cell_page(material(), past=past)
+    earlier_outcomes = read_earlier_outcomes(before, slug, material().header)
+    assert [(one.run, one.outcome, one.causes) for one in earlier_outcomes] == [("first", Outcome.PASS, ())]
+    assert find_flaky_outcome(Outcome.FAIL, earlier_outcomes) == earlier_outcomes[0]
+    assert find_flaky_outcome(Outcome.PASS, earlier_outcomes) is None
+    assert "flaky" in cell_page(material(), earlier_outcomes=earlier_outcomes)
 
 
 def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
     slug = slug_of(cell_files(runs)[0])
     changed = material(candidate_sha256="0" * 64).header
-    past = earlier_outcomes(find_earlier_runs(runs, runs.parent), slug, changed)
-    assert past[0].causes == ("candidate",)
-    assert find_flaky_run(Outcome.FAIL, past) is None
+    earlier_outcomes = read_earlier_outcomes(find_earlier_runs(runs, runs.parent), slug, changed)
+    assert earlier_outcomes[0].causes == ("candidate",)
+    assert find_flaky_outcome(Outcome.FAIL, earlier_outcomes) is None
 
 
 def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -
     rewrite(file, b"".join(plain(file).splitlines(keepends=True)[:-1]))
     finish_run(first, wall_seconds=1)
     before = find_earlier_runs(runs, runs.parent)
-    assert earlier_outcomes(before, slug_of(file), material().header) == ()
+    assert read_earlier_outcomes(before, slug_of(file), material().header) == ()
     rewrite(file, b"{}\n")
-    assert earlier_outcomes(before, slug_of(file), material().header) == ()
+    assert read_earlier_outcomes(before, slug_of(file), material().header) == ()
 
 
 def test_the_page_of_the_run_shows_them(runs: Path, tmp_path: Path) -> None:
