@@ -32,7 +32,7 @@ _IN_NODE_LOGS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQ
 _MIN_FREE = 64 * 1024
 """A disk with fewer free octets is full."""
 
-_OUT_OF_MEMORY = "the kernel has killed a process for want of memory"
+_OUT_OF_MEMORY = "the kernel has killed a process for lack of memory"
 _COUNTERS = {
     Path("/proc/vmstat"): ("oom_kill", _OUT_OF_MEMORY),
     Path("/sys/fs/cgroup/memory.events"): ("oom_kill", _OUT_OF_MEMORY),

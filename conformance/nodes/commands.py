@@ -101,7 +101,7 @@ def parse_output(node: str, name: str, text: str) -> Any:
     try:
         answer = from_json(text, allow_inf_nan=False) if text.strip() else None
     except ValueError as error:
-        raise NodeError(node, name, f"it printed no JSON: {text[:200]!r}") from error
+        raise NodeError(node, name, f"its output is not JSON: {text[:200]!r}") from error
     if name == "inspect" and (why := inspection_problem(answer)):
         raise NodeError(node, name, f"what it printed cannot be read: {why}")
     return answer

@@ -207,7 +207,7 @@ class DockerNode(ManagedNode, kind="docker"):
         code: int | None = None
         try:
             code = copy_to_log(container, stream, self._files.log.descriptor, self._candidate.log_limit)
-            why = self._describe_exit(code, "it left by itself")
+            why = self._describe_exit(code, "it exited on its own")
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             why = f"the Docker engine lost sight of it: {error_text(error)}"
         if not loop.is_closed():
@@ -226,12 +226,12 @@ class DockerNode(ManagedNode, kind="docker"):
         limit = self._candidate.directory_limit
         while await asyncio.to_thread(disk_usage, str(self._files.directory)) <= limit:  # noqa: ASYNC110
             await asyncio.sleep(_SIZE_INTERVAL)  # no event comes of what another process writes
-        self._failure = self._over_limit = f"killed: its directory outgrew {limit} octets"
+        self._failure = self._over_limit = f"killed: its directory grew beyond {limit} octets"
         try:
             await self._engine.call("size", partial(kill, self._running_container("size")))
         except NodeError as error:
             self._failure = self._over_limit = (
-                f"its directory outgrew {limit} octets, and it could not be killed: {error.reason}"
+                f"its directory grew beyond {limit} octets, and it could not be killed: {error.reason}"
             )
 
     async def _terminate(self) -> None:

@@ -232,7 +232,7 @@ class ExecNode(ManagedNode, kind="exec"):
         await self._end_cgroup()
         self._exit_code = code
         if not self._asked_to_end:
-            self._failure = self._describe_exit(code, "it left by itself")
+            self._failure = self._describe_exit(code, "it exited on its own")
         self._ended.set()
 
     async def _before_stop(self) -> None:

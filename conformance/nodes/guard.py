@@ -238,7 +238,7 @@ class Guard:
         """Return, in words for the log, which limit the tree is over; '' for none."""
         options = self._options
         if disk_usage(options.directory) > options.directory_limit:
-            return f"its directory outgrew {options.directory_limit} octets"
+            return f"its directory grew beyond {options.directory_limit} octets"
         if reason := _kernel_refusal(options):
             return reason
         below = list(descendants(os.getpid()))

@@ -61,7 +61,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
                 await self._ended.wait()
         except TimeoutError:
             await self._terminate()
-            raise NodeError(self.name, "stop", f"it did not leave within {limit:g} s of SIGTERM") from None
+            raise NodeError(self.name, "stop", f"it did not exit within {limit:g} s of SIGTERM") from None
         await self._terminate()
         code = self._exit_code or 0
         return 0 if code in self._candidate.exit_codes else code
@@ -116,10 +116,13 @@ class ManagedNode(NodeBase, ABC, kind=None):
         """Return the error for a program that ended with this exit code before the node was ready."""
         if code == REFUSED:
             return ConfigurationRefused(self.name, "start", self._files.log.failure_excerpt())
-        return NodeError(self.name, "start", self._describe_exit(code, "it left"))
+        return NodeError(self.name, "start", self._describe_exit(code, "it exited"))
 
     def _describe_exit(self, code: int, how: str) -> str:
-        """Return why the program ended without being asked to: `how` with the exit code, or the SIGKILL, and the log's end."""
+        """Return why the program ended without being asked to: `how` and the exit code, or the SIGKILL, and the log's end.
+
+        The expectation `left` finds the exit code in this text.
+        """
         excerpt = self._files.log.failure_excerpt()
         if is_sigkill(code):
             return f"{KILLED_EXTERNALLY}; its log ends: {excerpt}"

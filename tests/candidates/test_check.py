@@ -80,7 +80,7 @@ def test_what_cannot_be_judged_is_neither_there_nor_missing(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(MINE + DIES_AFTER_DELIVERY, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 3, checked.stdout
-    assert "NOT JUDGED claim relay: mta1 exited unexpectedly: it left by itself with exit code 3" in checked.stdout
+    assert "NOT JUDGED claim relay: mta1 exited unexpectedly: it exited on its own with exit code 3" in checked.stdout
 
 
 def test_a_missing_program_is_reported(tmp_path: Path):

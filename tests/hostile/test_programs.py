@@ -58,7 +58,7 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
         sentences = " ".join(verdict.sentence for cell in cells.values() for verdict in cell.verdicts)
         assert "harness itself broke" not in sentences
         for name, said in {
-            "fills its disk": "its directory outgrew",
+            "fills its disk": "its directory grew beyond",
             "is a fork bomb": "it had more than 64 processes and threads",
             "eats memory": "it took more than 134217728 octets of memory",
             "leaves with 137": "SIGKILL",

@@ -90,7 +90,7 @@ def test_every_untimed_check_is_one_that_there_is() -> None:
 
 
 def test_that_a_server_does_not_start_again_is_no_question_of_time() -> None:
-    failed = NodeEvent(n=3, t=5, kind="node", node="mta1", action="failed", detail="it left with exit code 1")
+    failed = NodeEvent(n=3, t=5, kind="node", node="mta1", action="failed", detail="it exited with exit code 1")
     check = "invariant.nothing-acknowledged-is-lost"
     verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="lost", evidence=(failed.n,))
     assert next(excuse_lateness([verdict], [*history(0, 20), failed], 10)).outcome is Outcome.FAIL

@@ -81,7 +81,7 @@ def test_a_node_that_ignores_sigterm_is_killed_and_told(tmp_path: Path, configur
         await node.start(configuration)
         await node.stop()
 
-    with pytest.raises(NodeError, match="did not leave within 1 s of SIGTERM"):
+    with pytest.raises(NodeError, match="did not exit within 1 s of SIGTERM"):
         asyncio.run(life())
     assert psutil.Process().children() == []
 

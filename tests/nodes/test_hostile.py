@@ -169,9 +169,9 @@ def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_a
     }, ran.stdout
     assert ran.returncode == (1 if Outcome.FAIL in outcomes.values() else 3), ran.stdout
     said = {name: " ".join(verdict.sentence for verdict in cell.verdicts) for name, cell in cells.items()}
-    assert "did not leave within 1 s of SIGTERM" in said["ignores-sigterm"]
-    assert "exited unexpectedly: it left by itself with exit code 7" in said["forks-and-dies"]
-    assert "killed: its directory outgrew 8388608 octets" in said["fills-its-disk"]
+    assert "did not exit within 1 s of SIGTERM" in said["ignores-sigterm"]
+    assert "exited unexpectedly: it exited on its own with exit code 7" in said["forks-and-dies"]
+    assert "killed: its directory grew beyond 8388608 octets" in said["fills-its-disk"]
     assert "\x1b[2J" not in ran.stdout
 
     for archive in (tmp_path / "run" / CELLS_FOLDER).rglob("*.zip"):  # of the cells that passed

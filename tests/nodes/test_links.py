@@ -174,7 +174,7 @@ def test_a_node_that_takes_its_log_away_and_dies_is_told_by_its_exit_code_and_it
         finally:
             await node.close()
 
-    assert "it left with exit code 7: my last words" in lived(life, node_that(place, attack), configuration)
+    assert "it exited with exit code 7: my last words" in lived(life, node_that(place, attack), configuration)
     assert (place.node / "node.log").read_text() == "my last words\n"
     assert stat.S_ISREG((place.node / "node.log").lstat().st_mode)
     place.hold_as_before()

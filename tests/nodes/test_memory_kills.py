@@ -1,4 +1,4 @@
-"""What the kernel kills for want of memory is held against nobody's cell but that of whom it killed."""
+"""What the kernel kills for lack of memory is held against nobody's cell but that of whom it killed."""
 
 import subprocess
 import sys
@@ -21,9 +21,9 @@ def test_a_kill_elsewhere_on_the_machine_matters_only_to_who_may_have_lost_a_pro
     machine = ResourceMonitor(tmp_path)
     assert machine.shortage() == ""
     killed = 1
-    assert machine.shortage() == "the kernel has killed a process for want of memory"
+    assert machine.shortage() == "the kernel has killed a process for lack of memory"
     assert machine.shortage(kills=False) == ""
-    assert machine.explanation_of("it left by itself", kills=False) == ""
+    assert machine.explanation_of("it exited on its own", kills=False) == ""
 
 
 @pytest.mark.integration

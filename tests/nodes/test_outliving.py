@@ -213,18 +213,18 @@ BEYOND = {
     "its directory": (
         "\nfor n in range(10**9):\n    open(f'{os.path.dirname(sys.argv[1])}/data/{n}', 'wb').write(b'x' * 65536)\n",
         {"directory-limit": 2**22},
-        "killed: its directory outgrew 4194304 octets",
+        "killed: its directory grew beyond 4194304 octets",
     ),
     "files without content": (
         "\nfor n in range(20000):\n    open(f'{os.path.dirname(sys.argv[1])}/data/{n}', 'w').close()\ntime.sleep(3600)\n",
         {"directory-limit": 2**22},
-        "killed: its directory outgrew 4194304 octets",
+        "killed: its directory grew beyond 4194304 octets",
     ),
     "a deep directory": (
         "\nimport os.path\nos.chdir(os.path.dirname(sys.argv[1]) + '/data')\n"
         "for n in range(3000):\n    os.mkdir('d' * 200); os.chdir('d' * 200)\ntime.sleep(3600)\n",
         {"directory-limit": 2**20},
-        "killed: its directory outgrew 1048576 octets",
+        "killed: its directory grew beyond 1048576 octets",
     ),
 }
 
@@ -245,7 +245,7 @@ def test_a_node_beyond_a_limit_is_killed_and_told_and_it_is_its_own_fault(
 
     with pytest.raises(NodeError) as error:
         asyncio.run(life())
-    assert error.value.reason == f"it left with exit code 120: {said}"
+    assert error.value.reason == f"it exited with exit code 120: {said}"
     assert before.explanation_of(error.value.reason) == "", "nothing that the machine had run out of"
 
 

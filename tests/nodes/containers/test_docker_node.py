@@ -112,7 +112,7 @@ def test_an_image_that_is_not_there_is_not_pulled(tmp_path: Path, client: Any):
 
 
 def test_what_ignores_sigterm_is_killed_and_told(tmp_path: Path, base: str):
-    with pytest.raises(NodeError, match="did not leave within 0.5 s of SIGTERM"):
+    with pytest.raises(NodeError, match="did not exit within 0.5 s of SIGTERM"):
         run(candidate(base, programs.IGNORES_SIGTERM, **{"stop-within": 0.5}), tmp_path, DockerNode.stop)
 
 
@@ -121,7 +121,7 @@ def test_a_server_that_dies_takes_its_children_with_it_and_has_failed(tmp_path: 
         "asyncio.get_running_loop().add",
         "asyncio.get_running_loop().call_later(0.2, sys.exit, 7)\n    asyncio.get_running_loop().add",
     ).replace('sys.argv[1] + ".grandchild"', '"/tmp/grandchild"')
-    assert "left by itself with exit code 7" in run(candidate(base, dies), tmp_path, failure)
+    assert "exited on its own with exit code 7" in run(candidate(base, dies), tmp_path, failure)
 
 
 def test_a_log_has_a_limit_and_so_has_the_data(tmp_path: Path, base: str):
@@ -140,7 +140,9 @@ async def main():
     )
 
     limits = {"log-limit": 4096, "directory-limit": 2**22}
-    assert run(candidate(base, floods, **limits), tmp_path, failure) == "killed: its directory outgrew 4194304 octets"
+    assert (
+        run(candidate(base, floods, **limits), tmp_path, failure) == "killed: its directory grew beyond 4194304 octets"
+    )
     log = (tmp_path / "node.log").read_bytes()
     assert b"the log is at its limit" in log
     assert len(log) < 5000
