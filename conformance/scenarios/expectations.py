@@ -78,6 +78,7 @@ class Copies(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_number(cls, value: object) -> object:
+        """Return a single number as a range."""
         return {"min": value, "max": value} if isinstance(value, int) else value
 
 

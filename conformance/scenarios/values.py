@@ -24,27 +24,27 @@ def parse_duration(value: object) -> float:
     Raises ValueError for anything else, and beyond 3650 days.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = value
+        duration = value
     elif isinstance(value, str) and 0 < len(value) <= _MAX_LENGTH and _PART.sub("", value) == "":
-        found = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+        duration = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     else:
         raise ValueError(f"{short_repr(value)} is not a valid duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
-    if not abs(found) <= _MAX_DURATION_S:
+    if not abs(duration) <= _MAX_DURATION_S:
         raise ValueError(f"{short_repr(value)} is too long: a duration is at most 3650d")
-    return float(found)
+    return float(duration)
 
 
 def parse_size(value: object) -> int:
     """Return the octets of a size such as `998`, `2KB`, `10MB`. Raises ValueError for anything else, and beyond 1024 MB."""
     if isinstance(value, int) and not isinstance(value, bool):
-        found = value
+        size = value
     elif isinstance(value, str) and len(value) <= _MAX_LENGTH and (match := _SIZE.fullmatch(value)):
-        found = int(match[1]) * _SIZES[match[2] or ""]
+        size = int(match[1]) * _SIZES[match[2] or ""]
     else:
         raise ValueError(f"{short_repr(value)} is not a valid size: write 998, 2KB or 10MB")
-    if found > MAX_SIZE:
+    if size > MAX_SIZE:
         raise ValueError(f"{short_repr(value)} is too large: a size is at most 1024MB")
-    return found
+    return size
 
 
 def format_duration(duration: float) -> str:

@@ -64,6 +64,7 @@ class _FullComposer(Composer):
         self._by_anchor: dict[str, Node | None] = {}
 
     def _node(self, event: Event, depth: int) -> Node:
+        """Return the node that begins with an event, and remember it by its anchor."""
         anchor = event.anchor if isinstance(event, NodeEvent) and not isinstance(event, AliasEvent) else None
         if anchor is not None:
             self._by_anchor[anchor] = None  # until its value is complete
@@ -73,6 +74,7 @@ class _FullComposer(Composer):
         return node
 
     def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
+        """Return the node of an anchor, at the alias's place; null after reporting an unknown or recursive alias."""
         name = short_repr(event.anchor)
         if event.anchor not in self._by_anchor:
             self._report.refuse(mark, f"there is no anchor {name} before this alias")
@@ -87,6 +89,7 @@ class _FullComposer(Composer):
         return Node(mark, node.value)
 
     def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
+        """Return the entries of the mappings that a merge key names; of equal keys the first counts."""
         merged: dict[str, Entry] = {}
         for source in node.items or (node,):
             if not isinstance(source.value, dict):
@@ -97,12 +100,14 @@ class _FullComposer(Composer):
         return merged
 
     def _check_properties(self, event: Event, mark: Mark) -> None:
+        """Report a tag that is not one of the standard ones."""
         tag = _tag(event)
         allowed = _SCALARS if isinstance(event, ScalarEvent) else _COLLECTIONS
         if tag is not None and tag not in allowed:
             self._report.refuse(mark, f"the tag {short_repr(tag)} is not used here; take it away")
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
+        """Return the value of a scalar as its tag demands; None after reporting that it does not fit the tag."""
         tag = _tag(event)
         if tag is None or tag not in _SCALARS:
             return super()._scalar(event, mark)

@@ -129,7 +129,7 @@ def aggregate(
         with (
             StagedFiles() as files,
             ThreadPoolExecutor(1) as worker,
-            prepare_session(master, conf, octets=octets, learn=make_jvm_cache) as prepared,
+            prepare_session(master, conf, octets=octets, record_classes=make_jvm_cache) as prepared,
         ):
             layer_files = worker.submit(write_layers, planned)  # while Java starts and pyspark is imported
             from conformance.spark.session import connect_session

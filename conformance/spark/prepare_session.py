@@ -120,11 +120,11 @@ class PreparedSession:
 
 @contextmanager
 def prepare_session(
-    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0, learn: bool = False
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0, record_classes: bool = False
 ) -> Iterator[PreparedSession]:
     """Start Java for a session that will read about `octets` of history; yield before it listens, and end it afterwards.
 
-    `conf` has Spark settings that override the defaults. With `learn` Java records what it loads, for the AOT cache. Raises
+    `conf` has Spark settings that override the defaults. With `record_classes` Java records what it loads, for the AOT cache. Raises
     JavaMissing.
     """
     conf = conf or {}
@@ -138,12 +138,14 @@ def prepare_session(
         program = find_java(os.environ) if direct else find_java_home(os.environ, paths.cache()) / "bin" / "java"
         cache = aot_cache_for(program, paths.cache(), folder)
         heap = _HEAP if brief and "spark.driver.memory" not in conf else ()
-        driver, executor = _java_options(program, folder, cache, heap, brief=brief, record=learn)
-        java = JavaLaunch(program, folder, cache, learn, driver, executor)
+        driver, executor = _java_options(program, folder, cache, heap, brief=brief, record=record_classes)
+        java = JavaLaunch(program, folder, cache, record_classes, driver, executor)
         if not direct:
             yield PreparedSession(master, settings, java)
             return
-        with start_java(program, [f"-Xmx{settings['spark.driver.memory']}", *driver], folder, quiet=learn) as gateway:
+        with start_java(
+            program, [f"-Xmx{settings['spark.driver.memory']}", *driver], folder, quiet=record_classes
+        ) as gateway:
             yield PreparedSession(master, settings, replace(java, gateway=gateway))
 
 

@@ -39,26 +39,28 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     *,
     octets: int = 0,
-    learn: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    record_classes: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
     """Start Java, yield a Spark session, and end both after the block: `prepare_session` and `connect_session` in one.
 
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
     with (
-        prepare_session(master, conf, octets=octets, learn=learn) as prepared,
-        connect_session(prepared, tell) as session,
+        prepare_session(master, conf, octets=octets, record_classes=record_classes) as prepared,
+        connect_session(prepared, notify) as session,
     ):
         yield session
 
 
 @contextmanager
-def connect_session(prepared: PreparedSession, tell: Callable[[str], None] = lambda _: None) -> Iterator[SparkSession]:
+def connect_session(
+    prepared: PreparedSession, notify: Callable[[str], None] = lambda _: None
+) -> Iterator[SparkSession]:
     """Block until the prepared Java listens, yield a session on it, and end both after the block.
 
     A session that is active already (a notebook, a shell, spark-submit) is yielded with the prepared settings, and left open
-    with its own. Where Java recorded what it loads, its AOT cache is made after the block. `tell` gets a line about that,
+    with its own. Where Java recorded what it loads, its AOT cache is made after the block. `notify` gets a line about that,
     and a line when an existing cache cannot be used. Raises SparkFailed for what Spark raised within the block.
     """
     active, java = SparkSession.getActiveSession(), prepared.java
@@ -75,7 +77,9 @@ def connect_session(prepared: PreparedSession, tell: Callable[[str], None] = lam
         arguments = None
         try:
             if not java.record and (reason := cache.mismatch_reason()):
-                tell(f"{cache.file.parent}: the cache for Java is not used: {reason}; `--make-jvm-cache` makes it anew")
+                notify(
+                    f"{cache.file.parent}: the cache for Java is not used: {reason}; `--make-jvm-cache` makes it anew"
+                )
             yield session
             arguments = launch_arguments(session)
         except PySparkException as error:
@@ -85,9 +89,11 @@ def connect_session(prepared: PreparedSession, tell: Callable[[str], None] = lam
             _end_session(session)
             signal.signal(signal.SIGINT, sigint_handler)  # pyspark had replaced it
         if java.record and arguments is not None and cache.record.is_file():
-            tell("keeping what Java loaded, so that it starts sooner the next time (once, some 20 s)")
+            notify(
+                "making a cache of the classes that Java loaded, so that later sessions start sooner (once, some 20 s)"
+            )
             built = cache.build(java.program, *arguments)
-            tell(f"kept in {cache.file}" if built else "this Java could not keep it")
+            notify(f"made {cache.file}" if built else "this Java could not make the cache")
 
 
 @contextmanager

@@ -87,7 +87,8 @@ def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return cells with the columns of `CELL_COLUMNS_DDL` in place of `JSON_COLUMNS`, and the table of their topologies."""
     topology, parameters = (DictionaryColumn.encode(cells[name]) for name in ("topology", "parameters"))
     pairs, rows = np.unique(np.stack([topology.codes, parameters.codes], axis=1), axis=0, return_inverse=True)
-    topologies = [_topology_row(_value(topology, one), _value(parameters, other)) for one, other in pairs]
+    texts = ((*topology.values, None), (*parameters.values, None))  # the code -1 of null is the index of None
+    topologies = [_topology_row(texts[0][code], texts[1][other]) for code, other in pairs]
     ids = [int(sha256_of_json(row)[:15], 16) for row in topologies]
     columns = {
         "topology_id": pa.array(ids, pa.int64()).take(pa.array(rows.reshape(-1))),
@@ -117,10 +118,6 @@ def maps_of_texts(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def object_as_texts(text: str | None) -> dict[str, str | None]:
     """Return the entries of a JSON object with each value as text; empty for None and for anything but an object."""
     return {name: _as_text(value) for name, value in (_parse(_OBJECT, text) or {}).items()}
-
-
-def _value(column: DictionaryColumn, code: int) -> str | None:
-    return None if code < 0 else column.values[code]
 
 
 def _topology_row(topology: str | None, parameters: str | None) -> dict[str, Any]:

@@ -92,10 +92,10 @@ class Warehouse:
         return Catalog(layout=layout)
 
     @contextmanager
-    def locked(self, tell: Callable[[str], None]) -> Iterator[None]:
+    def locked(self, notify: Callable[[str], None]) -> Iterator[None]:
         """Hold the lock of the warehouse and its output folder for the block.
 
-        Blocks while another process holds it; `tell` gets a line about that. The lock ends with its process. On a file system
+        Blocks while another process holds it; `notify` gets a line about that. The lock ends with its process. On a file system
         without locks there is none.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Warehouse:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                tell(f"another aggregation writes into {self.path.parent}: waiting for its end")
+                notify(f"another aggregation writes into {self.path.parent}: waiting for its end")
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
                 if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):

@@ -70,21 +70,21 @@ def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkey
     if (java_version(java) or 0) < MIN_JAVA:
         pytest.skip(f"keeps nothing before Java {MIN_JAVA}")
     told: list[str] = []
-    with open_session("local[1]", learn=True, tell=told.append) as session:
+    with open_session("local[1]", record_classes=True, notify=told.append) as session:
         assert session.range(3).count() == 3
     assert len(told) == 2
     (kept,) = paths.cache().glob("spark-*/*.aot")
-    with open_session("local[1]", tell=told.append) as session:
+    with open_session("local[1]", notify=told.append) as session:
         assert session.range(3).count() == 3
         assert f"-XX:AOTCache={kept}" in launch_arguments(session)[0]
     assert len(told) == 2
     kept.write_bytes(b"no cache" * 1000)
-    with open_session("local[1]", tell=told.append) as session:
+    with open_session("local[1]", notify=told.append) as session:
         assert session.range(3).count() == 3
     assert len(told) == 3
     assert "the cache for Java is not used: The AOT cache has a bad magic number" in told[-1]
     kept.rename(kept.with_name("of-another-spark.aot"))
-    with open_session("local[1]", tell=told.append):
+    with open_session("local[1]", notify=told.append):
         pass
     assert "the cache for Java is not used: it was made of another Java or Spark" in told[-1]
 

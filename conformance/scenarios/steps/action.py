@@ -23,6 +23,7 @@ class Action(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: object) -> object:
+        """Return the mapping that a bare value stands for, where the verb has a short form."""
         return {cls.short: value} if cls.short and not isinstance(value, dict) else value
 
 
