@@ -87,7 +87,7 @@ def test_rows_never_overlap_and_stay_within_their_section() -> None:
 def test_a_killed_nodes_line_is_broken_from_there_on() -> None:
     cell = material()
     diagram = lay_out(diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"]), cell.events)
-    down = [life.x for life in diagram.sections[-1].lives if life.down]
+    down = [piece.x for piece in diagram.sections[-1].lifelines if piece.down]
     assert down == [diagram.columns["mbx1"]]
 
 

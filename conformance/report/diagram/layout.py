@@ -33,8 +33,10 @@ _UP = frozenset({"started", "ready"})
 
 @dataclass(frozen=True, slots=True)
 class PlacedRow:
-    """A row with its position: `y` is its middle, `x1` and `x2` are the ends of its line, `room` the characters of text
-    that fit. A note's middle is at `x1`.
+    """A row with its position.
+
+    `y` is its middle, `x1` and `x2` are the ends of its line, `room` is the number of characters of text that fit. A note
+    is centred at `x1`.
     """
 
     row: DiagramRow
@@ -73,11 +75,11 @@ class Section:
     heads: tuple[float, ...]
     placed: tuple[PlacedRow, ...]
     bars: tuple[SessionBar, ...]
-    lives: tuple[LifelinePiece, ...]
+    lifelines: tuple[LifelinePiece, ...]
 
     @property
     def marked(self) -> bool:
-        """Whether a row of the section is evidence of a finding."""
+        """Whether a row of the section is evidence of a violation or error."""
         return any(placed.row.marked for placed in self.placed)
 
 
@@ -102,8 +104,8 @@ def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[A
     sections = []
     for number, start in enumerate(range(0, len(rows), _SECTION_ROWS), start=1):
         placed, heads, height = _place_rows(rows[start : start + _SECTION_ROWS], columns, width)
-        lives, down = _lifelines(placed, height, columns, changes, down)
-        sections.append(Section(number, height, heads, placed, _session_bars(placed, columns), lives))
+        lifelines, down = _lifeline_pieces(placed, height, columns, changes, down)
+        sections.append(Section(number, height, heads, placed, _session_bars(placed, columns), lifelines))
     return Diagram(columns, width, tuple(sections))
 
 
@@ -155,7 +157,7 @@ def _session_bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> 
     return tuple(bars)
 
 
-def _lifelines(
+def _lifeline_pieces(
     placed: Sequence[PlacedRow],
     height: float,
     columns: Mapping[str, float],

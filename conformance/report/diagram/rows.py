@@ -1,10 +1,10 @@
 """The rows of a cell's diagram, made from its events.
 
-An event is routine if it only shows that the protocol went its way (`_is_routine`), and no finding has it as evidence.
-Consecutive routine events are folded into one row for each session, with the verbs as text. Any other event is a row of
-its own: an arrow between two parties, a note at one party, or a band across the diagram. Time without any event becomes a
-gap row of constant height. Pending routine events are written out before each such row, so that rows stay in the
-history's order.
+An event is routine if it only shows that the protocol went its way (`_is_routine`), and it is no evidence of a violation
+or error. Consecutive routine events are folded into one row for each session, with the verbs as text; those without a
+session (a step's end, a made message) are left out. Any other event is a row of its own: an arrow between two parties, a
+note at one party, or a band across the diagram. Time without any event becomes a gap row of constant height. Pending
+routine events are written out before each such row, so that rows stay in the history's order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,9 +54,9 @@ _SHADOW_OPERATIONS = frozenset({"request-shadow", "track-shadow", "shadow-messag
 class DiagramRow:
     """One row of a diagram; `numbers` are those of the events that it shows, `t` the time of the first of them.
 
-    An arrow or fold runs from the party `left` to the party `right`; a note is at the party `left`; a band or gap runs
-    across. `operation` is the operation of shadow redundancy (`operation_text`). `marked` says that a finding has one of
-    the events as evidence.
+    A gap has no events and the time of the event after it. An arrow or fold runs from the party `left` to
+    the party `right`; a note is at the party `left`; a band or gap runs across. `operation` is the operation of shadow
+    redundancy (`operation_text`). `marked` says that one of the events is evidence of a violation or error.
     """
 
     kind: Kind

@@ -27,9 +27,9 @@ def draw_section(diagram: Diagram, section: Section, *, hover_text: bool = True)
         f'<svg class="diagram" role="group" aria-label="Sequence diagram, part {section.number}" '
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         *(
-            f'<line class="life{" down" if life.down else ""}" x1="{life.x:g}" x2="{life.x:g}" '
-            f'y1="{life.top:g}" y2="{life.bottom:g}"/>'
-            for life in section.lives
+            f'<line class="life{" down" if piece.down else ""}" x1="{piece.x:g}" x2="{piece.x:g}" '
+            f'y1="{piece.top:g}" y2="{piece.bottom:g}"/>'
+            for piece in section.lifelines
         ),
         *(
             f'<rect class="bar" x="{bar.x - 3:g}" y="{bar.top:g}" width="6" height="{bar.bottom - bar.top:g}" rx="3">'
