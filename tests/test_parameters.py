@@ -9,7 +9,7 @@ import pytest
 import conformance.judge
 from conformance.judge.parameters import DEFAULTS as JUDGED
 from conformance.parameters import DEFAULTS, LISTENER_LIMITS, effective_parameters
-from conformance.reference.config import LIMITS, Transport
+from conformance.reference.config import DEFAULT_LIMITS, EDGE_LIMITS, Transport
 from tests.docs.pages import ROOT
 
 PACKAGE = ROOT / "conformance"
@@ -21,7 +21,7 @@ def test_the_defaults_for_judging_are_the_documented_ones():
 
 def test_the_reference_has_the_documented_defaults():
     assert Transport().model_dump() == DEFAULTS
-    assert LIMITS == (LISTENER_LIMITS[""], LISTENER_LIMITS["edge"])
+    assert (DEFAULT_LIMITS, EDGE_LIMITS) == (LISTENER_LIMITS[""], LISTENER_LIMITS["edge"])
 
 
 def asked_for(path: Path) -> set[str]:

@@ -1,8 +1,7 @@
 """The configuration of a node: exactly the JSON document of the node contract, 1 or 2.
 
-Units are seconds and octets. A parameter left out has its documented default; an unknown one, a value out of range or
-of the wrong type, and parameters that contradict each other are refused with an error that names them
-(SR-CFG-01, SR-CFG-02, SR-CFG-03).
+Units are seconds and octets. A parameter that is left out has its documented default. Unknown parameters, values out of range or of
+the wrong type, and contradictory parameters are refused with an error that names them (SR-CFG-01, SR-CFG-02, SR-CFG-03).
 """
 
 import json
@@ -21,15 +20,17 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0
 
 
 class ConfigurationError(ValueError):
-    """The configuration cannot be used. The text is one line and names the parameters."""
+    """The configuration cannot be used; the text is one line that names the parameters."""
 
 
-class _Closed(BaseModel):
+class _StrictModel(BaseModel):
+    """A frozen model that accepts no unknown fields and converts no types."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Listener(_Closed):
-    """A receive connector. ConnectionTimeout is the absolute age of a session (SR-TMO-07)."""
+class Listener(_StrictModel):
+    """A receive connector. `connection_timeout` limits the age of a session, busy or not (SR-TMO-07)."""
 
     host: str = "127.0.0.1"
     port: int = Field(ge=0, le=65535)
@@ -44,25 +45,26 @@ class Listener(_Closed):
         return self
 
 
-class Listeners(_Closed):
-    """The doors of a node; a hub has no `delivery`, a plain relay only `frontend`."""
+class Listeners(_StrictModel):
+    """The listeners of a node; a hub has no `delivery`, a plain relay only `frontend`."""
 
     frontend: Listener | None = None
     transport: Listener | None = None
     delivery: Listener | None = None
 
 
-class Dial(_Closed):
-    """The addresses to dial for a peer, by its listener."""
+class Dial(_StrictModel):
+    """The addresses of a peer, by its listener."""
 
     transport: Annotated[Address | None, Field(strict=False)] = None
     delivery: Annotated[Address | None, Field(strict=False)] = None
 
 
-class Peer(_Closed):
+class Peer(_StrictModel):
     """Another transport server of the organisation, or (role `submission`) the Mailbox Transport Submission service.
 
-    `accept_xshadow` is the right granted to it on our connector, `send_xshadow` the one we hold towards it.
+    `accept_xshadow`: this server grants it the right to use the shadow verbs; `send_xshadow`: it grants that to this server. `secret`
+    is shared by the two servers.
     """
 
     name: Name
@@ -76,43 +78,43 @@ class Peer(_Closed):
     secret: str | None = Field(None, repr=False)
 
 
-class Site(_Closed):
-    """An Active Directory site; mail between others passes through a server of a hub site on its route."""
+class Site(_StrictModel):
+    """An Active Directory site; mail between other sites stops at a server of a hub site (`hub`) on its route."""
 
     name: str
     hub: bool = False
 
 
-class SiteLink(_Closed):
+class SiteLink(_StrictModel):
     """A link between two sites and its cost."""
 
     between: Annotated[tuple[str, str], Field(strict=False)]
     cost: int = Field(ge=1)
 
 
-class Hop(_Closed):
-    """A next hop outside."""
+class Hop(_StrictModel):
+    """A next hop outside of the organisation."""
 
     name: Name
     protocol: Literal["smtp", "lmtp"] = "smtp"
     dial: Annotated[Address, Field(strict=False)]
 
 
-class Route(_Closed):
-    """Next hops for a recipient domain (`*`: any); the first that works is used."""
+class Route(_StrictModel):
+    """The next hops for a recipient domain (`*`: any); they are tried in order."""
 
     domain: str
     next_hops: Annotated[tuple[Hop, ...], Field(min_length=1, strict=False)]
 
 
-class Sink(_Closed):
+class Sink(_StrictModel):
     """The mailbox store behind the server that hosts a mailbox."""
 
     protocol: Literal["lmtp"] = "lmtp"
     dial: Annotated[Address, Field(strict=False)]
 
 
-class Mailbox(_Closed):
+class Mailbox(_StrictModel):
     """A mailbox, its database, and the server where that database is active."""
 
     address: str = Field(pattern=r"^[^@\s<>]+@[^@\s<>]+$")
@@ -121,13 +123,13 @@ class Mailbox(_Closed):
     sink: Sink | None = None
 
 
-class Journal(_Closed):
-    """Who gets a journal report of each message."""
+class Journal(_StrictModel):
+    """The recipient of a journal report about each message."""
 
     recipient: str = Field(pattern=r"^[^@\s<>]+@[^@\s<>]+$")
 
 
-class Transport(_Closed):
+class Transport(_StrictModel):
     """The transport parameters, under their documented names."""
 
     ShadowRedundancyEnabled: bool = True
@@ -158,20 +160,18 @@ class Transport(_Closed):
         return self
 
 
-TIMES: dict[str, float] = {
+DEFAULT_TIMES: dict[str, float] = {
     name: field.default for name, field in Transport.model_fields.items() if field.annotation is float
 }
 """The documented defaults of all transport parameters that are times, seconds."""
 
-LIMITS = (
-    {"connection_timeout": 600.0, "connection_inactivity_timeout": 300.0},
-    {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0},
-)
-"""The default limits of a receive connector, seconds: of most servers, and of an Edge server."""
+DEFAULT_LIMITS = {"connection_timeout": 600.0, "connection_inactivity_timeout": 300.0}
+EDGE_LIMITS = {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0}
+"""The default time limits of a receive connector, seconds: on most servers, and on an Edge server."""
 
 
-class NodeConfiguration(_Closed):
-    """The whole document that a node is told."""
+class NodeConfiguration(_StrictModel):
+    """The whole configuration of a node."""
 
     contract: Literal[1, 2]
     scale: float = Field(1.0, gt=0, allow_inf_nan=False)
@@ -196,31 +196,32 @@ class NodeConfiguration(_Closed):
     @model_validator(mode="before")
     @classmethod
     def _with_default_times(cls, document: Any) -> Any:
-        """Put the documented default in for each time that is left out, divided by `scale` as all others are.
+        """Set each time that is left out to its documented default divided by `scale`, as the given times already are.
 
-        An Edge server has limits of its own for its listeners (SR-TMO-06, SR-TMO-07).
+        An Edge server has other defaults for its listeners (SR-TMO-06, SR-TMO-07).
         """
         if not isinstance(document, dict):
             return document
         scale = document.get("scale", 1)
         if not isinstance(scale, int | float) or isinstance(scale, bool) or not scale > 0:
-            return document  # refused, by its name
+            return document  # validation refuses `scale` by name
         listeners, transport = document.get("listeners"), document.get("transport", {})
-        limits = {name: default / scale for name, default in LIMITS[document.get("role") == "edge"].items()}
+        defaults = EDGE_LIMITS if document.get("role") == "edge" else DEFAULT_LIMITS
+        limits = {name: default / scale for name, default in defaults.items()}
         if isinstance(listeners, dict):
             listeners = {
                 name: {**limits, **listener} if isinstance(listener, dict) else listener
                 for name, listener in listeners.items()
             }
         if isinstance(transport, dict):
-            transport = {**{name: default / scale for name, default in TIMES.items()}, **transport}
+            transport = {**{name: default / scale for name, default in DEFAULT_TIMES.items()}, **transport}
         return {**document, "listeners": listeners, "transport": transport}
 
     @model_validator(mode="after")
     def _contract_1_has_no_key_of_contract_2(self) -> "NodeConfiguration":
-        given = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
-        if self.contract == 1 and (given or any("hub" in site.model_fields_set for site in self.sites)):
-            raise ValueError(f"{', '.join(given) or 'sites.hub'}: unknown in contract 1")
+        contract_2_keys = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
+        if self.contract == 1 and (contract_2_keys or any("hub" in site.model_fields_set for site in self.sites)):
+            raise ValueError(f"{', '.join(contract_2_keys) or 'sites.hub'}: unknown in contract 1")
         return self
 
     @model_validator(mode="after")
@@ -228,14 +229,14 @@ class NodeConfiguration(_Closed):
         names = [self.name, *(peer.name for peer in self.peers)]
         if len(set(map(str.casefold, names))) != len(names):
             raise ValueError("peers: a name is given to two servers")
-        boxes = [mailbox.address.casefold() for mailbox in self.mailboxes]
-        if len(set(boxes)) != len(boxes):
+        addresses = [mailbox.address.casefold() for mailbox in self.mailboxes]
+        if len(set(addresses)) != len(addresses):
             raise ValueError("mailboxes: an address is given twice")
         return self
 
     @cached_property
     def peers_by_name(self) -> dict[str, Peer]:
-        """Peers by their name in lower case, as EHLO names are compared (RFC 5321 2.4)."""
+        """The peers by name in lower case, since EHLO names are compared without case (RFC 5321 2.4)."""
         return {peer.name.casefold(): peer for peer in self.peers}
 
     @cached_property
@@ -250,40 +251,41 @@ class NodeConfiguration(_Closed):
 
     @cached_property
     def mailboxes_by_address(self) -> dict[str, Mailbox]:
-        """Mailboxes by their address in lower case."""
+        """The mailboxes by address in lower case."""
         return {mailbox.address.casefold(): mailbox for mailbox in self.mailboxes}
 
     @cached_property
     def mailbox_domains(self) -> frozenset[str]:
-        """The domains that have mailboxes here."""
+        """The domains with mailboxes in this organisation, in lower case."""
         return frozenset(address.rpartition("@")[2] for address in self.mailboxes_by_address)
 
 
-def parse(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Return the configuration that a JSON document describes, checked by the rules of a kind.
+def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
+    """Return the configuration in a JSON document, validated by the model `kind`.
 
-    Raises ConfigurationError: one line, naming every parameter that is wrong.
+    Raises ConfigurationError with one line that names every wrong parameter.
     """
     try:
         return kind.model_validate(json.loads(text))
     except ValidationError as error:
-        raise ConfigurationError("; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())) from error
+        raise ConfigurationError("; ".join(_format_problem(e["loc"], e["msg"]) for e in error.errors())) from error
     except ValueError as error:
-        raise ConfigurationError(f"the configuration is no JSON document: {error}") from error
+        raise ConfigurationError(f"the configuration is not a JSON document: {error}") from error
 
 
-def load(path: Path, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Read and check a configuration file. Raises ConfigurationError."""
+def load_configuration(path: Path, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
+    """Read and validate a configuration file. Raises ConfigurationError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the configuration cannot be read: {error}") from error
-    return parse(text, kind)
+    return parse_configuration(text, kind)
 
 
 def read_data_dir(path: Path) -> Path:
-    """Return the data directory that a configuration file names, whatever else is wrong in it: a node that refused
-    the file goes on, and can be asked. Raises ConfigurationError.
+    """Return the data directory in a configuration file that may be invalid otherwise. Raises ConfigurationError.
+
+    A running node that has refused the file can still be sent commands through that directory.
     """
     try:
         return Path(json.loads(path.read_text(encoding="utf-8"))["data_dir"])
@@ -291,7 +293,17 @@ def read_data_dir(path: Path) -> Path:
         raise ConfigurationError(f"the configuration names no data_dir: {error}") from error
 
 
-def _problem(place: tuple[int | str, ...], message: str) -> str:
-    where = ".".join(map(str, place))
+def read_revision(path: Path) -> int | None:
+    """Return the revision in a configuration file, which may be invalid otherwise; None if there is none."""
+    try:
+        revision = json.loads(path.read_text(encoding="utf-8"))["revision"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return revision if isinstance(revision, int) else None
+
+
+def _format_problem(location: tuple[int | str, ...], message: str) -> str:
+    """Return a validation error as one line that begins with its parameter."""
+    where = ".".join(map(str, location))
     message = message.removeprefix("Value error, ").replace("\n", " ")
     return f"{where}: {message}" if where else message

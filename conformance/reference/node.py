@@ -4,6 +4,7 @@ A node that runs as a program (main.py) and a node in the harness's process are 
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,11 +12,16 @@ from typing import Any
 
 from conformance.reference import inspection
 from conformance.reference.components import ComponentClasses, ComponentSets, wire_components
-from conformance.reference.config import ConfigurationError, Listener, NodeConfiguration, load
+from conformance.reference.config import (
+    ConfigurationError,
+    Listener,
+    NodeConfiguration,
+    load_configuration,
+    read_revision,
+)
 from conformance.reference.host import Host
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import ListenerName
-from conformance.reference.status import read_revision, write_status
 from conformance.reference.storage.database import Database, DatabaseError
 from conformance.reference.timers import Alarms, Clock, Tasks
 
@@ -52,7 +58,7 @@ class Node:
 
         Raises ConfigurationError, DatabaseError, or OSError (such as a port that is in use).
         """
-        config = load(self._path, self._classes.configuration)
+        config = load_configuration(self._path, self._classes.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
         classes = self._classes.for_generation(config.generation)
         data = Path(config.data_dir)
@@ -119,7 +125,7 @@ class Node:
         host = self._running
         before = host.config
         try:
-            after = load(self._path, self._classes.configuration)
+            after = load_configuration(self._path, self._classes.configuration)
             _refuse_immutable_changes(before, after)
         except ConfigurationError as error:
             self._write_status(before, read_revision(self._path), str(error))
@@ -175,6 +181,16 @@ class Node:
             if self._host is not None:
                 self._host.log.error("the node failed", exc_info=error)
             self.when_failed()
+
+
+def write_status(path: Path, revision: int, error: str = "") -> None:
+    """Replace the status file atomically; `error` says why the configuration was refused, and is empty for an applied one."""
+    status: dict[str, Any] = {"revision": revision, "applied": not error}
+    if error:
+        status["error"] = error[:2000]
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(status), encoding="utf-8")
+    new.replace(path)
 
 
 def _refuse_immutable_changes(before: NodeConfiguration, after: NodeConfiguration) -> None:

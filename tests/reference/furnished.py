@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.nodes.configuration import Wiring, render
 from conformance.reference.components import ComponentClasses, ComponentSets, wire_components
-from conformance.reference.config import NodeConfiguration, parse
+from conformance.reference.config import NodeConfiguration, parse_configuration
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient, new_message
 from conformance.reference.storage.database import Database
@@ -31,7 +31,9 @@ def configured(topology: str, server: str | None = None, **changes: object) -> N
     read = load_topology(TOPOLOGIES / f"{topology}.yaml")
     wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: NOBODY)
     one = next(each for each in read.servers if server in (None, each.name))
-    return parse(json.dumps(render(read, one, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes)))
+    return parse_configuration(
+        json.dumps(render(read, one, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes))
+    )
 
 
 class HandClock:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.configuration import Wiring, render
-from conformance.reference.config import ConfigurationError, parse
+from conformance.reference.config import ConfigurationError, parse_configuration
 from conformance.scenarios.fixtures import load_topology
 
 TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
@@ -19,7 +19,7 @@ def document() -> dict:
 
 
 def test_what_the_harness_renders_is_taken():
-    assert parse(json.dumps(document())).name == "mbx1"
+    assert parse_configuration(json.dumps(document())).name == "mbx1"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_the_harness_renders_is_taken():
 )
 def test_a_refusal_names_every_parameter(change: dict, named: list[str]):
     with pytest.raises(ConfigurationError) as refused:
-        parse(json.dumps({**document(), **change}))
+        parse_configuration(json.dumps({**document(), **change}))
     assert all(name in str(refused.value) for name in named)
     assert "\n" not in str(refused.value)
 
@@ -52,7 +52,7 @@ def test_a_time_that_is_left_out_is_the_documented_one_divided_by_the_scale():
     told = document() | CONTRACT_2
     told["transport"] = {"MessageRetryInterval": 1}
     told["listeners"] = {"frontend": {"port": 25}}
-    config = parse(json.dumps(told))
+    config = parse_configuration(json.dumps(told))
     assert config.transport.MessageRetryInterval == 1
     assert config.transport.ShadowHeartbeatFrequency == 2
     assert config.transport.MaxRetriesForRemoteSiteShadow == 4
@@ -63,4 +63,4 @@ def test_a_time_that_is_left_out_is_the_documented_one_divided_by_the_scale():
 @pytest.mark.parametrize("key", sorted(set(CONTRACT_2) - {"contract"}))
 def test_a_file_of_contract_1_has_no_key_of_contract_2(key: str):
     with pytest.raises(ConfigurationError, match=f"{key}: unknown in contract 1"):
-        parse(json.dumps(document() | {key: CONTRACT_2[key]}))
+        parse_configuration(json.dumps(document() | {key: CONTRACT_2[key]}))

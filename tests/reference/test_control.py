@@ -71,7 +71,7 @@ def test_what_is_no_command_is_answered_and_the_next_one_is_served(tmp_path: Pat
     ("text", "named"),
     [
         ("{}", "contract"),
-        ("no JSON", "no JSON document"),
+        ("no JSON", "not a JSON document"),
         (json.dumps({"contract": 3}), "contract"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_running_program_answers_its_administrator_reloads_and_leaves_with_0(t
             assert shown.stdout.splitlines()[1].split() == ["queue", "next", "hop", "messages", "oldest", "since"]
             assert shown.stdout.splitlines()[-1] == "delivered-to: 0 rows"
             assert await node.command("resubmit", ["DB1"]) == {"resubmitted": 0}
-            with pytest.raises(NodeError, match="no server of this boundary"):
+            with pytest.raises(NodeError, match="not a server of this boundary"):
                 await node.command("redirect-messages", ["mbx9"])
             await node.reload({**configuration, "transport": {"ShadowHeartbeatFrequency": 60}})
             with pytest.raises(ConfigurationRefused, match="ShadowHeartbeatFrequency"):

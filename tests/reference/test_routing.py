@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.nodes.configuration import Contract2, Wiring, render
-from conformance.reference.config import NodeConfiguration, SiteLink, parse
+from conformance.reference.config import NodeConfiguration, SiteLink, parse_configuration
 from conformance.reference.message import Recipient
 from conformance.reference.routing.bifurcation import group_by_next_hop
 from conformance.reference.routing.site_routes import common_beginning, least_cost_path, shared_transmissions
@@ -25,7 +25,7 @@ def links(*between: tuple[str, str, int]) -> tuple[SiteLink, ...]:
 
 def configured(topology: Topology, server: str, contract_2: Contract2 | None = None) -> NodeConfiguration:
     told = render(topology, topology.by_name[server], WIRING, data_dir=Path("/nowhere"), seed=1, contract_2=contract_2)
-    return parse(json.dumps(told))
+    return parse_configuration(json.dumps(told))
 
 
 def hops(config: NodeConfiguration, *addresses: str) -> dict[str, list[str]]:
