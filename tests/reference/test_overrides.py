@@ -1,0 +1,58 @@
+"""A defect or reading whose method overrides nothing would behave as the reference does, and nothing would notice."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+from conformance.reference import defects, readings
+
+CALLED_FROM_OUTSIDE = {
+    "apply": "of Defect and Reading: their catalogues call it",
+    "drop_when_idle": "another component of the same reading calls it",
+}
+"""The methods that override nothing and that no method of their class calls, with the reason."""
+
+
+def modules() -> list[ModuleType]:
+    return [
+        importlib.import_module(f"{package.__name__}.{found.name}")
+        for package in (defects, readings)
+        for found in pkgutil.iter_modules(package.__path__)
+    ]
+
+
+def orphans(module: ModuleType) -> list[str]:
+    """Return the methods of classes in a module that override nothing and that no method here calls on itself; validators apart."""
+    tree = ast.parse(inspect.getsource(module))
+    called = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+    return [
+        f"{node.name}.{method.name}"
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+        and method.name not in called
+        and not any(method.name in vars(base) for base in getattr(module, node.name).__mro__[1:])
+        and not any("validator" in ast.dump(decorator) for decorator in method.decorator_list)
+        and method.name not in CALLED_FROM_OUTSIDE
+    ]
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__.removeprefix("conformance.reference."))
+def test_every_method_overrides_one_or_is_called_in_its_module(module: ModuleType):
+    assert orphans(module) == []
+
+
+def test_a_method_of_an_old_name_is_found(monkeypatch: pytest.MonkeyPatch):
+    module = importlib.import_module("conformance.reference.defects.choice")
+    source = inspect.getsource(module).replace("def may_shadow(", "def may_keep_shadow(")
+    monkeypatch.setattr(inspect, "getsource", lambda module: source)
+    assert orphans(module) == ["OffersToAnybody.may_keep_shadow"]
