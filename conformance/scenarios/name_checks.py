@@ -80,14 +80,14 @@ def check_names(
 
     `repeated`: the steps are inside a `repeat`, where `send` would define its name twice.
     """
-    for read in steps:
-        _check_step(read, names, report)
-        _define_names(read, names, report)
-        if repeated and read.verb in ("send", "submit"):
+    for parsed in steps:
+        _check_step(parsed, names, report)
+        _define_names(parsed, names, report)
+        if repeated and parsed.verb in ("send", "submit"):
             report.add(
-                read.node.mark, "inside `repeat` the same messages would be made twice; use `count`, or `resend`"
+                parsed.node.mark, "inside `repeat` the same messages would be made twice; use `count`, or `resend`"
             )
-        check_names(read.inner, names, report, repeated=repeated or read.verb == "repeat")
+        check_names(parsed.inner, names, report, repeated=repeated or parsed.verb == "repeat")
 
 
 def check_fault_grid(faults: Node | None, names: KnownNames, report: ProblemReport) -> None:
@@ -101,13 +101,13 @@ def check_fault_grid(faults: Node | None, names: KnownNames, report: ProblemRepo
     names.define("fault", "grid")
 
 
-def _check_step(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
+def _check_step(parsed: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
     """Report references of a step, without those inside it, to unknown names."""
-    model = EXPECTATIONS[read.expectation] if read.expectation else ACTIONS.get(read.verb)
+    model = EXPECTATIONS[parsed.expectation] if parsed.expectation else ACTIONS.get(parsed.verb)
     if model is None:
         return
     for key, kind in referenced_names(model).items():
-        for node in _field_nodes(read, key):
+        for node in _field_nodes(parsed, key):
             if not isinstance(node.value, str):
                 continue
             if problem := _problem(node.value, kind, names):
@@ -147,20 +147,20 @@ def _message_problem(name: str, defined: Mapping[str, int]) -> str | None:
     return None
 
 
-def _define_names(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
+def _define_names(parsed: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
     """Add the label of a step and the name that it defines, without those of steps inside it."""
-    if read.label is not None and isinstance(read.label.value, str):
-        _define(names, "label", read.label.value, read.label.mark, report)
-    definition = defined_name(ACTIONS[read.verb]) if read.verb in ACTIONS else None
+    if parsed.label is not None and isinstance(parsed.label.value, str):
+        _define(names, "label", parsed.label.value, parsed.label.mark, report)
+    definition = defined_name(ACTIONS[parsed.verb]) if parsed.verb in ACTIONS else None
     if definition is None:
         return
     key, kind, default = definition
-    node = read.node.get(key)
+    node = parsed.node.get(key)
     name = node.value if node else default
     if isinstance(name, str):
-        count = read.node.get("count")
+        count = parsed.node.get("count")
         number = count.value if count and isinstance(count.value, int) else 1
-        _define(names, kind, name, node.mark if node else read.node.mark, report, number)
+        _define(names, kind, name, node.mark if node else parsed.node.mark, report, number)
 
 
 def _define(names: KnownNames, kind: str, name: str, mark: Mark, report: ProblemReport, count: int = 1) -> None:
@@ -169,16 +169,16 @@ def _define(names: KnownNames, kind: str, name: str, mark: Mark, report: Problem
         report.add(mark, f"an earlier step of this cell has given the name {short_repr(name)} to a {kind}")
 
 
-def _field_nodes(read: ParsedStep, key: str) -> Iterator[Node]:
+def _field_nodes(parsed: ParsedStep, key: str) -> Iterator[Node]:
     """Yield the nodes of a field of a step, given as `field` or `field.inner`; of a list each item.
 
     In a step's short form the bare value is the node of the field that it stands for.
     """
     keys = key.split(".")
-    model = ACTIONS.get(read.verb)
-    if model is not None and model.short == key and not read.node.entries:
+    model = ACTIONS.get(parsed.verb)
+    if model is not None and model.short == key and not parsed.node.entries:
         keys = []
-    yield from _values_at(read.node, keys)
+    yield from _values_at(parsed.node, keys)
 
 
 def _values_at(node: Node, keys: list[str]) -> Iterator[Node]:

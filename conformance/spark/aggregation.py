@@ -118,14 +118,14 @@ def aggregate(
     with warehouse.locked(progress.note), _naming_damage(runs, warehouse):
         with progress.stage("looking at the runs"):
             named = read_headers(find_runs(runs))
-            catalog = warehouse.load(layout_hash())
+            catalog = warehouse.load_catalog(layout_hash())
             added = {
                 name: run for name, run in named.runs.items() if not _has_same_content(run, catalog.runs.get(name))
             }
         for message in named.unreadable:
             progress.note(f"left out: {message}")
         octets = sum(run.octets for run in added.values())
-        planned = LayerFiles(added, warehouse.adding, partition_count(octets))
+        planned = LayerFiles(added, warehouse.build_folder, partition_count(octets))
         with (
             StagedFiles() as files,
             ThreadPoolExecutor(1) as worker,
@@ -171,7 +171,7 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
         if not isinstance(error, file_errors) or shortage_of(error):  # a full disk is not damage
             raise
         check_tables(find_runs(runs))
-        warehouse.check()
+        warehouse.check_files()
         raise
 
 
@@ -213,7 +213,8 @@ def _add_runs(
     added = written.runs
     if not added:
         return catalog, {
-            table.name: warehouse.merge(table, table.schema.empty_table(), (), catalog.runs) for table in PER_RUN_TABLES
+            table.name: warehouse.merge_summary(table, table.schema.empty_table(), (), catalog.runs)
+            for table in PER_RUN_TABLES
         }
     catalog = warehouse.remove_runs(catalog, added)
     local = (session.sparkContext.master or "").startswith("local")
@@ -233,11 +234,11 @@ def _add_runs(
     with progress.stage("adding them to the warehouse"):
         with ThreadPoolExecutor(MAX_RUNNING) as pool:
             merging = {
-                table.name: pool.submit(warehouse.merge, table, rows[table.name], added, extended.runs)
+                table.name: pool.submit(warehouse.merge_summary, table, rows[table.name], added, extended.runs)
                 for table in reversed(PER_RUN_TABLES)  # the largest is the last of them
             }
             merged = {name: future.result() for name, future in merging.items()}
-        warehouse.save(extended)
+        warehouse.save_catalog(extended)
     return extended, merged
 
 
@@ -246,7 +247,7 @@ def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) 
 
     Changes settings of the session where these are many.
     """
-    rows = session.read.parquet(escape_glob(warehouse.summary(verdicts.OUTCOMES)))
+    rows = session.read.parquet(escape_glob(warehouse.summary_file(verdicts.OUTCOMES)))
     if outcomes <= _FEW_OUTCOMES:
         rows = rows.coalesce(1)
     else:

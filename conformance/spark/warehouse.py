@@ -4,7 +4,8 @@
 aggregation added: a few large files, which cost far less to write and to read than small ones for each run. Adding runs
 rewrites only batches that hold an older content of these runs. `summaries/` holds the rows of every table that is made of each
 run on its own, in one small file for each table. `catalog.json` says which runs and batches there are. The catalog is written
-last, and a folder that it does not name is deleted by the next aggregation: an interrupted aggregation has no effect.
+last, and the next aggregation deletes folders and rows that it does not name: an interrupted aggregation adds no run, and a run
+that it was to replace is missing until it is aggregated again.
 """
 
 import errno
@@ -66,7 +67,7 @@ class Warehouse:
     def catalog_file(self) -> Path:
         return self.path / "catalog.json"
 
-    def load(self, layout: str) -> Catalog:
+    def load_catalog(self, layout: str) -> Catalog:
         """Return the catalog; an empty one where there is none.
 
         A warehouse of an older version or another layout hash is deleted first. Raises SchemaTooNew for one of a later version,
@@ -110,7 +111,7 @@ class Warehouse:
                     raise
             yield
 
-    def check(self) -> None:
+    def check_files(self) -> None:
         """Read every Parquet file of the warehouse. Raises RunDirectoryError for the first that is damaged."""
         for file in sorted(self.path.rglob("*.parquet")):
             try:
@@ -121,7 +122,7 @@ class Warehouse:
     def _damage_error(self, file: Path) -> RunDirectoryError:
         return RunDirectoryError(f"{file} is damaged: delete {self.path}, and aggregate all runs again")
 
-    def save(self, catalog: Catalog) -> None:
+    def save_catalog(self, catalog: Catalog) -> None:
         """Replace the catalog atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
@@ -129,12 +130,12 @@ class Warehouse:
     def remove_runs(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
         """Remove runs, and batches that an interrupted aggregation left; return the new catalog, which is saved.
 
-        Only batches that hold rows of these runs are rewritten. Summaries are left to `merge`.
+        Only batches that hold rows of these runs are rewritten. Summaries are left to `merge_summary`.
         """
         remaining = catalog.model_copy(
             update={"runs": {name: run for name, run in catalog.runs.items() if name not in runs}}
         )
-        self.save(remaining)
+        self.save_catalog(remaining)
         batches: dict[str, tuple[str, ...]] = {}
         for batch, runs_of_batch in catalog.batches.items():
             stay = tuple(run for run in runs_of_batch if run in remaining.runs)
@@ -142,41 +143,41 @@ class Warehouse:
                 batches[batch] = stay
             if len(stay) < len(runs_of_batch):
                 for table in PARTITIONED_TABLES:
-                    _keep_only_runs(self.batch(table, batch), stay)
+                    _keep_only_runs(self.batch_folder(table, batch), stay)
         for table in PARTITIONED_TABLES:
             for folder in (self.path / table).glob("batch=*"):
                 if folder.name.removeprefix("batch=") not in batches:
                     shutil.rmtree(folder)
         remaining = remaining.model_copy(update={"batches": batches})
-        self.save(remaining)
+        self.save_catalog(remaining)
         return remaining
 
-    def batch(self, table: str, batch: str) -> Path:
+    def batch_folder(self, table: str, batch: str) -> Path:
         """Return the folder with the rows of one batch of a table."""
         return self.path / table / f"batch={batch}"
 
     @property
-    def adding(self) -> Path:
+    def build_folder(self) -> Path:
         """The folder in which the layers of a new batch are built."""
         return self.path / "adding"
 
     def move_built_files(self, batch: str) -> dict[str, Path]:
-        """Move the layers that the warehouse keeps from `adding` to a batch; return the folder of every layer by name.
+        """Move the layers that the warehouse keeps from `build_folder` to a batch; return the folder of every layer by name.
 
-        Other layers stay in `adding`.
+        Other layers stay there.
         """
-        folders = {folder.name: folder for folder in self.adding.iterdir()}
+        folders = {folder.name: folder for folder in self.build_folder.iterdir()}
         for table in PARTITIONED_TABLES:
-            target = self.batch(table, batch)
+            target = self.batch_folder(table, batch)
             target.parent.mkdir(parents=True, exist_ok=True)
             folders[table] = folders[table].rename(target)
         return folders
 
     def delete_built_files(self) -> None:
-        """Delete the folder `adding` with the layers that only this aggregation used."""
-        shutil.rmtree(self.adding, ignore_errors=True)
+        """Delete `build_folder` with the layers that only this aggregation used."""
+        shutil.rmtree(self.build_folder, ignore_errors=True)
 
-    def merge(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
+    def merge_summary(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Replace the rows of the runs `replaced` in a table's summary by `rows`; return the summary's rows of all runs.
 
         Rows of runs that are not `known` are dropped: an interrupted aggregation left them. An unchanged summary is not written.
@@ -185,22 +186,22 @@ class Warehouse:
         stay = before.filter(
             pc.is_in(before["run"], value_set=pa.array(sorted(set(known) - set(replaced)), pa.string()))
         )
-        if rows.num_rows == 0 and stay.num_rows == before.num_rows and self.summary(table).is_file():
+        if rows.num_rows == 0 and stay.num_rows == before.num_rows and self.summary_file(table).is_file():
             return before
         rows = table.conform(pa.concat_tables([stay, rows]))
         octets = io.BytesIO()
         pq.write_table(rows, octets, compression="zstd")
-        self.summary(table).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.summary(table), octets.getvalue())
+        self.summary_file(table).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.summary_file(table), octets.getvalue())
         return rows
 
-    def summary(self, table: Table) -> Path:
+    def summary_file(self, table: Table) -> Path:
         """Return the path of a table's summary."""
         return self.path / "summaries" / f"{table.name}.parquet"
 
     def _read_summary(self, table: Table) -> pa.Table:
         """Return the rows of a table's summary; none where there is no file."""
-        file = self.summary(table)
+        file = self.summary_file(table)
         return pq.read_table(file, schema=table.schema) if file.is_file() else table.schema.empty_table()
 
 

@@ -105,9 +105,9 @@ def test_a_catalog_that_is_damaged_is_told_with_what_to_do(tmp_path: Path, octet
     with pytest.raises(
         RunDirectoryError, match=r"catalog\.json is damaged: delete .*warehouse, and aggregate all runs"
     ):
-        warehouse.load("layout")
-    warehouse.save(Catalog(layout="layout"))
-    assert warehouse.load("layout") == Catalog(layout="layout")
+        warehouse.load_catalog("layout")
+    warehouse.save_catalog(Catalog(layout="layout"))
+    assert warehouse.load_catalog("layout") == Catalog(layout="layout")
 
 
 def test_a_damaged_file_of_the_warehouse_is_named(tmp_path: Path):
@@ -115,10 +115,10 @@ def test_a_damaged_file_of_the_warehouse_is_named(tmp_path: Path):
     file = warehouse.path / "summaries" / "runs.parquet"
     file.parent.mkdir(parents=True)
     pq.write_table(pa.table({"run": ["a"] * 1000}), file)
-    warehouse.check()
+    warehouse.check_files()
     file.write_bytes(file.read_bytes()[:-7])
     with pytest.raises(RunDirectoryError, match=r"runs\.parquet is damaged: delete .*warehouse, and aggregate"):
-        warehouse.check()
+        warehouse.check_files()
 
 
 def test_of_two_aggregations_into_one_place_the_second_waits_and_says_so(tmp_path: Path):

@@ -68,10 +68,10 @@ def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path)
 def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "warehouse")
     (warehouse.path / "cells" / "batch=b1").mkdir(parents=True)
-    warehouse.save(warehouse.load("one"))
-    assert warehouse.load("one").runs == {}
+    warehouse.save_catalog(warehouse.load_catalog("one"))
+    assert warehouse.load_catalog("one").runs == {}
     assert warehouse.path.exists()
-    assert warehouse.load("two").layout == "two"
+    assert warehouse.load_catalog("two").layout == "two"
     assert not warehouse.path.exists()
 
 
@@ -81,21 +81,21 @@ def test_a_run_goes_from_its_batch_and_leftovers_go_whole(tmp_path: Path) -> Non
     held = {"one": ("a", "a:b"), "two": ("c",), "cut-short": ()}
     for table in PARTITIONED_TABLES:
         for batch, runs in held.items():
-            folder = warehouse.batch(table, batch)
+            folder = warehouse.batch_folder(table, batch)
             folder.mkdir(parents=True)
             pq.write_table(pa.table({"run": pa.array([*runs, *runs], pa.string())}), folder / "part-0.parquet")
-    before = (warehouse.batch("cells", "two") / "part-0.parquet").stat().st_mtime_ns
+    before = (warehouse.batch_folder("cells", "two") / "part-0.parquet").stat().st_mtime_ns
     known = Catalog(layout="x", runs=dict(found), batches={name: held[name] for name in ("one", "two")})
     after = warehouse.remove_runs(known, {"a:b"})
     assert (set(after.runs), after.batches) == ({"a", "c"}, {"one": ("a",), "two": ("c",)})
-    assert warehouse.load("x") == after
+    assert warehouse.load_catalog("x") == after
     for table in PARTITIONED_TABLES:
         assert sorted(path.name for path in (warehouse.path / table).iterdir()) == ["batch=one", "batch=two"]
-        with pq.ParquetFile(warehouse.batch(table, "one") / "part-0.parquet") as file:
+        with pq.ParquetFile(warehouse.batch_folder(table, "one") / "part-0.parquet") as file:
             assert file.read()["run"].to_pylist() == ["a", "a"]
-    assert (warehouse.batch("cells", "two") / "part-0.parquet").stat().st_mtime_ns == before
+    assert (warehouse.batch_folder("cells", "two") / "part-0.parquet").stat().st_mtime_ns == before
     assert set(warehouse.remove_runs(after, {"a"}).batches) == {"two"}
-    assert not warehouse.batch("cells", "one").exists()
+    assert not warehouse.batch_folder("cells", "one").exists()
 
 
 def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:
@@ -125,19 +125,19 @@ def test_summaries_replace_a_run_and_leave_the_others(tmp_path: Path) -> None:
         )
 
     warehouse = Warehouse(tmp_path)
-    warehouse.merge(MATRIX, rows("b", 1), {"b"}, {"b"})
-    warehouse.merge(MATRIX, rows("a", 2), {"a"}, {"a", "b"})
-    again = warehouse.merge(MATRIX, rows("a", 3), {"a"}, {"a", "b"})
+    warehouse.merge_summary(MATRIX, rows("b", 1), {"b"}, {"b"})
+    warehouse.merge_summary(MATRIX, rows("a", 2), {"a"}, {"a", "b"})
+    again = warehouse.merge_summary(MATRIX, rows("a", 3), {"a"}, {"a", "b"})
     assert [(row["run"], row["cells"]) for row in again.to_pylist()] == [("a", 3), ("b", 1)]
-    unknown = warehouse.merge(MATRIX, MATRIX.schema.empty_table(), (), {"b"})
+    unknown = warehouse.merge_summary(MATRIX, MATRIX.schema.empty_table(), (), {"b"})
     assert unknown["run"].to_pylist() == ["b"]
 
 
 def test_a_later_warehouse_is_refused_and_kept(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "warehouse")
-    warehouse.save(warehouse.load("one").model_copy(update={"version": VERSION + 1}))
+    warehouse.save_catalog(warehouse.load_catalog("one").model_copy(update={"version": VERSION + 1}))
     with pytest.raises(SchemaTooNew, match="use a later version"):
-        warehouse.load("one")
+        warehouse.load_catalog("one")
     assert warehouse.catalog_file.exists()
 
 
