@@ -13,12 +13,7 @@ Listener = Literal["frontend", "transport", "delivery", "smtp", "lmtp"]
 """What a client connected to: one of a node's listeners (the first three), or the protocol of a sink."""
 
 OperationName = Literal[
-    "request-shadow",
-    "track-shadow",
-    "shadow-message",
-    "shadow-stored",
-    "query-discard",
-    "discard-list",
+    "request-shadow", "track-shadow", "shadow-message", "shadow-stored", "query-discard", "discard-list"
 ]
 
 R = TypeVar("R")

@@ -68,7 +68,7 @@ def excuse_lateness(
     path of an expectation's step to its room: it is not excused by a lag of at most that. A node that could not be started
     is not excused either.
     """
-    lag, limit = worst_lag(events), _lag_limit(tolerance)
+    lag, limit = _worst_lag(events), _lag_limit(tolerance)
     if lag <= limit:
         yield from verdicts
         return
@@ -99,7 +99,7 @@ def excuse_late_bound(
     return _late_verdict(verdict, total, limit, lags)
 
 
-def worst_lag(events: Sequence[AnyEvent]) -> float:
+def _worst_lag(events: Sequence[AnyEvent]) -> float:
     """Return the largest lag since the first step began, 0 without any: before that no time was measured."""
     first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))
     return max((lag.seconds for lag in _lags(events) if lag.n > first), default=0.0)

@@ -23,7 +23,7 @@ from conformance.judge.trace import ShadowCopy
 
 
 @dataclass(frozen=True, slots=True)
-class Promotion:
+class PromotedTransmission:
     """A transmission of a message by a holder of the shadow copies `held_copies`, without another explanation."""
 
     transmission: Transaction
@@ -35,7 +35,7 @@ class Promotion:
         return self.transmission.client
 
 
-def find_promotions(context: CheckContext, name: str) -> list[Promotion]:
+def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmission]:
     """Return the promotions of a message's shadow copies, in the order of the transmissions."""
     promotions = []
     trace = context.trace
@@ -56,7 +56,7 @@ def find_promotions(context: CheckContext, name: str) -> list[Promotion]:
         )
         tracked = sum(copy.transaction.kind == "tracked" for copy in held_copies)
         if (tracked or _times_passed_on(context, name, transmission)) >= times_handed:
-            promotions.append(Promotion(transmission, held_copies))
+            promotions.append(PromotedTransmission(transmission, held_copies))
     return promotions
 
 

@@ -176,8 +176,7 @@ def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) ->
 
 
 @expectation_check(
-    ReportExpected,
-    rows_by_kind={"missing": frozenset({"RL-DSN-01"}), "surplus": frozenset({"RL-DSN-01", "RL-DSN-02"})},
+    ReportExpected, rows_by_kind={"missing": frozenset({"RL-DSN-01"}), "surplus": frozenset({"RL-DSN-01", "RL-DSN-02"})}
 )
 def report(expected: ReportExpected, context: ExpectationContext) -> Finding:
     """Check how many delivery status notifications about each message reached `to`, each with a null reverse-path."""

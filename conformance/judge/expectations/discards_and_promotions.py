@@ -11,13 +11,7 @@ from conformance.history.events import MessageMade
 from conformance.judge.blame import ViolationKind
 from conformance.judge.checks import expectation_check
 from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import (
-    Finding,
-    format_count,
-    format_seconds,
-    format_times,
-    is_expected_count,
-)
+from conformance.judge.finding import Finding, format_count, format_seconds, format_times, is_expected_count
 from conformance.judge.promotions import find_promotions
 from conformance.judge.sessions import Session
 from conformance.judge.trace import Discard, Query

@@ -47,11 +47,7 @@ def _given_hashes(original: MessageMade, server: str, before: int, transmissions
 
 
 def _compare_transmission(
-    context: CheckContext,
-    finding: Finding,
-    original: MessageMade,
-    sent: Transaction,
-    transmissions: list[Transaction],
+    context: CheckContext, finding: Finding, original: MessageMade, sent: Transaction, transmissions: list[Transaction]
 ) -> None:
     """Add a violation for each difference between a transmission and the message as its client was given it."""
     assert sent.digest is not None
