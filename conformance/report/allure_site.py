@@ -71,9 +71,9 @@ def find_node() -> NodePrograms:
 
 def _is_recent(node: Path) -> bool:
     """Whether a Node is of the oldest supported version or later, as it says itself."""
-    ran = _run([str(node), "--version"], cwd=Path.cwd(), environment={})
-    major = ran.stdout.strip().removeprefix("v").partition(".")[0]
-    return ran.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
+    completed = _run([str(node), "--version"], cwd=Path.cwd(), environment={})
+    major = completed.stdout.strip().removeprefix("v").partition(".")[0]
+    return completed.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
 
 
 def allure_script(pinned: Path, cache: Path) -> Path:
@@ -99,11 +99,11 @@ def ensure_allure_installed(pinned: Path, cache: Path) -> Path:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(pinned / name, scratch)
         command = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *_NPM_RETRIES]
-        ran = _run(
+        completed = _run(
             command, cwd=Path(scratch), environment={"PATH": f"{node.node.parent}{os.pathsep}{os.environ['PATH']}"}
         )
-        if ran.returncode != 0:
-            raise AllureMissing(f"npm could not install the pinned Allure: {_npm_reason(ran)}")
+        if completed.returncode != 0:
+            raise AllureMissing(f"npm could not install the pinned Allure: {_npm_reason(completed)}")
         target = _install_folder(pinned, cache)
         if not target.exists():
             Path(scratch).rename(target)
@@ -138,7 +138,7 @@ def build_allure(
     with tempfile.TemporaryDirectory(prefix="allure-") as scratch:
         history, site = Path(scratch) / HISTORY, Path(scratch) / "site"
         history.write_bytes(b"".join(points))
-        ran = _run(
+        completed = _run(
             [
                 str(node.node), str(script), "generate", str(results.resolve()), "--output", str(site),
                 "--config", str((pinned / "allurerc.mjs").resolve()),
@@ -151,8 +151,8 @@ def build_allure(
                 "CONFORMANCE_HISTORY": str(history),
             },
         )  # fmt: skip
-        if ran.returncode != 0 or not (site / "index.html").is_file():
-            raise AllureMissing(f"allure exited with {ran.returncode}: {_last_output(ran)}")
+        if completed.returncode != 0 or not (site / "index.html").is_file():
+            raise AllureMissing(f"allure exited with {completed.returncode}: {_last_output(completed)}")
         lines = history.read_bytes().splitlines(keepends=True)
         try:
             pack_site(site, resolve)
@@ -237,16 +237,20 @@ def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -
         raise AllureMissing(f"{Path(command[0]).name} took more than {_TIMEOUT_S} s") from error
 
 
-def _last_output(ran: subprocess.CompletedProcess[str]) -> str:
+def _last_output(completed: subprocess.CompletedProcess[str]) -> str:
     """Return the last 300 characters of a program's standard error, or of its output where that is empty."""
-    return visible((ran.stderr or ran.stdout).strip()[-300:])
+    return visible((completed.stderr or completed.stdout).strip()[-300:])
 
 
-def _npm_reason(ran: subprocess.CompletedProcess[str]) -> str:
+def _npm_reason(completed: subprocess.CompletedProcess[str]) -> str:
     """Return npm's error in one line: its code, and its first other line that is not about the system call."""
-    lines = [line.removeprefix("npm error").strip() for line in ran.stderr.splitlines() if line.startswith("npm error")]
+    lines = [
+        line.removeprefix("npm error").strip() for line in completed.stderr.splitlines() if line.startswith("npm error")
+    ]
     code = next(
-        (line.removeprefix("code ") for line in lines if line.startswith("code ")), f"exit code {ran.returncode}"
+        (line.removeprefix("code ") for line in lines if line.startswith("code ")), f"exit code {completed.returncode}"
     )
-    sentence = next((line for line in lines if not line.startswith(("code ", "syscall ", "errno "))), _last_output(ran))
+    sentence = next(
+        (line for line in lines if not line.startswith(("code ", "syscall ", "errno "))), _last_output(completed)
+    )
     return visible(f"{code}: {sentence}", 200)
