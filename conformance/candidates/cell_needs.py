@@ -40,7 +40,7 @@ def servers_needing(need: str, cell: Cell) -> tuple[Server, ...]:
 
 def unclaimed_needs(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
     """Return `candidate: capability` for each need of a cell that the candidate of a server needing it does not claim."""
-    needs = dict.fromkeys((*cell.needs, *(("routes",) if _chooses_next_hops(cell) else ())))
+    needs = dict.fromkeys((*cell.needs, *(("routes",) if _needs_routes(cell) else ())))
     missing = (
         f"{assignment.candidate_for(server.name).identity}: {_WORDS.get(need, need)}"
         for need in needs
@@ -68,7 +68,7 @@ def _meets(candidate: Candidate, need: str) -> bool:
     return need in candidate.claims
 
 
-def _chooses_next_hops(cell: Cell) -> bool:
+def _needs_routes(cell: Cell) -> bool:
     """Whether a message of a cell has a recipient with a mailbox here or with another route than that for all domains (`*`)."""
     boxes = {mailbox.address.lower() for mailbox in cell.topology.mailboxes}
     hops = {route.domain.lower(): route.next_hops for route in cell.topology.routes}

@@ -118,13 +118,13 @@ _COMMANDS: dict[type, tuple[str, ...]] = {
     Resume: ("resume",), Configure: ("reload",), Activate: ("reload",), Inspect: ("inspect",),
     Redirect: ("redirect-messages",), Resubmit: ("resubmit",),
 }  # fmt: skip
-"""The commands that a step runs on each server that it acts on."""
+"""The commands that a step needs of each server that it acts on."""
 
 _RECIPIENT = re.compile(r"RCPT TO:<([^>]*)>", re.IGNORECASE)
 
 
 def commands_needed(step: Step, server: str) -> tuple[str, ...]:
-    """Return the commands that a step runs on a server; none when it does not act on that server."""
+    """Return the commands that a step needs of a server, as `kill` and `start` for Kill; none when it acts on another one."""
     action = step.action
     match action:
         case NodeAction(node=names) | Configure(node=names) | Inspect(node=names):

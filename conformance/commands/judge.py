@@ -41,9 +41,13 @@ def judge_run(run_dir: Path, scenario_paths: list[Path]) -> int:
     try:
         run = read_run(run_dir)
         stored_cells = list(run.cells(damage))
+    except RunDirectoryError as error:
+        typer.echo(error, err=True)
+        return 2
+    try:
         names = {stored.header.scenario for stored in stored_cells}
         scenarios = _read_scenarios(names, scenario_paths or [paths.corpus()])
-    except (RunDirectoryError, OSError) as error:
+    except OSError as error:
         typer.echo(error, err=True)
         return 2
     outcomes: list[Outcome] = [Outcome.ERROR] * len(damage)
