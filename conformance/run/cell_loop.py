@@ -205,11 +205,9 @@ class CellLoop(Protocol):
 
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
         """Run `main(clock)` with a new clock and return its result. Raises Leftovers, and what `main` and the clock raise."""
-        ...
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a function that takes long, without blocking other cells, and return its result."""
-        ...
 
 
 class _OwnLoop:

@@ -22,65 +22,52 @@ class Clock(Protocol):
     @property
     def name(self) -> str:
         """The name of the clock, as `--clock` takes it."""
-        ...
 
     @property
     def scale(self) -> float:
         """What documented durations are divided by; 1 except on a scaled clock."""
-        ...
 
     def now(self) -> float:
         """Return the date and time of the clock, POSIX seconds."""
-        ...
 
     def elapsed(self) -> float:
         """Return the documented seconds since the cell began."""
-        ...
 
     def duration(self, seconds: float) -> float:
         """Return how many seconds of the event loop, and of a node's configuration, a documented duration is."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for documented seconds."""
-        ...
 
     def take_lag(self) -> float:
         """Return by how many documented seconds the harness ran late since the last call, and start again at 0."""
-        ...
 
     def take_lag_reason(self) -> str:
         """Return what made the harness run late since the last call; "" when that is not known. Start again with ""."""
-        ...
 
     def note_progress(self) -> None:
         """Note that an event was recorded: a virtual clock that goes on and on without any is a Runaway."""
-        ...
 
     def flush_with(self, flush: Callable[[], None]) -> None:
         """Set the function that flushes recorded events.
 
         Where time passes by itself it is called at each `note_progress`; else before time jumps and before the loop blocks.
         """
-        ...
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
         """Return what shifts the clock of a node's program, with its files in `directory`; None unless clocks are shifted.
 
         Raises CannotShift.
         """
-        ...
 
     def stop(self) -> None:
         """Stop measuring lag."""
-        ...
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """Return a context that cancels its body and raises ClockError when time cannot go on.
 
         Of nested contexts only the innermost one does so.
         """
-        ...
 
 
 class ClockClass(Clock, Protocol):

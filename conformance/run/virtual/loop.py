@@ -31,8 +31,6 @@ from conformance.run.virtual.tracking_loop import TrackingEventLoop
 BACKLOG = 4096
 """The length of a listener's queue: when one overflows, the kernel takes real seconds to retransmit."""
 
-_ONLY_STREAMS = "virtual time supports stream transports only: what a raw socket has in flight cannot be tracked"
-
 _KERNEL_POLL_S = 0.0005
 """Real seconds between two checks whether something is still in flight."""
 
@@ -168,20 +166,11 @@ class VirtualClockEventLoop(TrackingEventLoop):
             raise OSError(error, f"connecting to {address} failed: {os.strerror(error)}")
         return True
 
-    async def sock_sendall(self, sock: socket.socket, data: Any) -> None:
-        raise NotImplementedError(_ONLY_STREAMS)
+    async def _refuse(self, *args: Any, **named: Any) -> Any:
+        """Raise NotImplementedError: what raw sockets and datagrams have in flight cannot be tracked."""
+        raise NotImplementedError("virtual time supports stream transports only")
 
-    async def sock_sendto(self, sock: socket.socket, data: Any, address: Any) -> int:
-        raise NotImplementedError(_ONLY_STREAMS)
-
-    async def sock_accept(self, sock: socket.socket) -> tuple[socket.socket, Any]:
-        raise NotImplementedError(_ONLY_STREAMS)
-
-    async def sock_sendfile(self, *args: Any, **named: Any) -> int:
-        raise NotImplementedError(_ONLY_STREAMS)
-
-    async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError(_ONLY_STREAMS)
+    sock_sendall = sock_sendto = sock_accept = sock_sendfile = create_datagram_endpoint = _refuse
 
     # polling and jumping
 
