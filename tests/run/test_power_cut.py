@@ -23,7 +23,7 @@ from conformance.reference.node import Node
 start = Node.start
 async def start_without_sync(node):
     await start(node)
-    await node._db.durable()
+    await node._db.commit()
     node._db._connection.execute("PRAGMA synchronous = OFF")
 Node.start = start_without_sync
 from conformance.reference.main import main
