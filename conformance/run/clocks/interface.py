@@ -101,7 +101,7 @@ def implements_clock(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
 
 @cache
 def clock_classes() -> Mapping[ClockName, type[ClockClass]]:
-    """Return the class of each clock. Raises Unmatched when a clock has no class, or a class no clock."""
+    """Return the class of each clock. Raises RegistryError when a clock has no class, or a class no clock."""
     registry.import_submodules(clocks)
     registry.check_counterparts("clock", CLOCKS, "conformance/clocks.py", _CLOCK_CLASSES, "conformance/run/clocks/")
     return _CLOCK_CLASSES
