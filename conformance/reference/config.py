@@ -218,14 +218,14 @@ class NodeConfiguration(_StrictModel):
         return {**document, "listeners": listeners, "transport": transport}
 
     @model_validator(mode="after")
-    def _contract_1_has_no_key_of_contract_2(self) -> "NodeConfiguration":
+    def _check_contract_keys(self) -> "NodeConfiguration":
         contract_2_keys = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
         if self.contract == 1 and (contract_2_keys or any("hub" in site.model_fields_set for site in self.sites)):
             raise ValueError(f"{', '.join(contract_2_keys) or 'sites.hub'}: unknown in contract 1")
         return self
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> "NodeConfiguration":
+    def _check_unique_names(self) -> "NodeConfiguration":
         names = [self.name, *(peer.name for peer in self.peers)]
         if len(set(map(str.casefold, names))) != len(names):
             raise ValueError("peers: a name is given to two servers")

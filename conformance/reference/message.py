@@ -47,7 +47,7 @@ class Message:
     - `shadow_id` identifies it between primary and shadow server. For a shadow, `primary` and `database` are its primary server
       and that server's queue database; for a primary message they are empty.
     - `cause` is the row id of the message that this one is a report about, which is released only after its reports.
-    - `redundancy_pending`: no shadow has been attempted yet; `journal_due`: the journal report has not been made;
+    - `redundancy_pending`: the attempt to make a shadow has not ended; `journal_due`: the journal report has not been made;
       `resubmitted`: Safety Net sent it.
     """
 

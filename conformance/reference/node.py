@@ -121,7 +121,10 @@ class Node:
         await asyncio.sleep(0)
 
     async def reload(self) -> None:
-        """Read the configuration file again and apply it. Raises ConfigurationError for one that is refused: nothing changes then."""
+        """Read the configuration file again and apply it.
+
+        Raises ConfigurationError if it is refused; the configuration in force then stays.
+        """
         host = self._running
         before = host.config
         try:

@@ -52,7 +52,10 @@ class Reports(Component):
         self.send_report("delayed", message, [RecipientStatus(recipient, "4.4.7") for recipient in unreported])
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Send one report about these recipients: store it and start its delivery. Send nothing if there are no recipients or the reverse-path is null."""
+        """Store a report about these recipients, and start its delivery.
+
+        Does nothing if there are no recipients, or the reverse-path of the message is null.
+        """
         host = self.host
         if not statuses or not message.envelope.reverse_path:
             return

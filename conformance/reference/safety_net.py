@@ -11,6 +11,9 @@ from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Component, Host
 from conformance.reference.message import Message, Place, Recipient, new_message
 
+_PLACES: tuple[Place, ...] = ("safety-net", "shadow-safety-net", "shadow")
+"""The places in which messages have a hold time."""
+
 
 class SafetyNet(Component):
     """The Safety Net of this server's primary messages, and the shadow Safety Net of the shadows that it held."""
@@ -51,7 +54,7 @@ class SafetyNet(Component):
         return transport.SafetyNetHoldTime + expiration
 
     def drop_expired(self) -> None:
-        """Drop the messages whose hold time is over, and set the alarm for the next."""
+        """Delete the messages whose hold time is over, also those in the shadow queues, and set the alarm for the next."""
         host = self.host
         for place in _PLACES:
             for row_id in host.messages.rows_held_since(place, host.now() + 0.001 - self.hold_time(place)):
@@ -130,6 +133,3 @@ class SafetyNet(Component):
             if recipient.address.casefold() in addresses
             and not self.host.routing.next_hop(recipient.address).crosses_boundary
         )
-
-
-_PLACES: tuple[Place, ...] = ("safety-net", "shadow-safety-net", "shadow")

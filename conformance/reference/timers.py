@@ -47,6 +47,7 @@ class Tasks:
             await asyncio.wait(running)
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
+        """Forget a task that has ended, and report the exception that ended it, if any."""
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)
@@ -115,6 +116,7 @@ class Alarm:
             self._alarms.track(self, is_set=False)
 
     def _on_timer(self) -> None:
+        """Unset the alarm, and call back."""
         self._due = self._handle = None
         self._alarms.track(self, is_set=False)
         self._callback()

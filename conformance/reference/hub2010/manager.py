@@ -55,9 +55,9 @@ class HubManager(ShadowRedundancyManager):
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete a shadow whose primary has passed the message on (SR-E10-07)."""
-        found = self.host.shadows.find(primary, database, shadow_id)
-        if found is not None and found[1] == "shadow":
-            self.host.messages.drop(found[0])
+        shadow = self.host.shadows.find(primary, database, shadow_id)
+        if shadow is not None and shadow[1] == "shadow":
+            self.host.messages.drop(shadow[0])
             self.host.log.info("%s discarded: %s has passed it on", shadow_id, primary)
 
     @property

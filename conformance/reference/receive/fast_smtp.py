@@ -84,11 +84,13 @@ class FastSMTP(PrefixedDir, SMTP):
     @functools.cached_property
     def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # nothing assigns it
         """The mechanisms of AUTH by name, which is offered in few sessions."""
-        found = {}
+        methods = {}
         for name in prefixed_names(type(self), "auth_"):
             method = getattr(self, name)
-            found[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(method, True)
-        return {name: method for name, method in found.items() if name not in self._auth_without}
+            methods[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(
+                method, True
+            )
+        return {name: method for name, method in methods.items() if name not in self._auth_without}
 
     @functools.cached_property
     def _smtp_methods(self) -> Mapping[str, Any]:  # type: ignore[override]

@@ -116,6 +116,7 @@ class Receiver(PeerAuthentication):
         super().data_received(data)
 
     def _timeout_cb(self) -> None:
+        """End the session because it has been idle or open for too long; aiosmtpd prescribes the name."""
         self._send_and_close(b"421 4.4.2 connection timed out\r\n")
 
     def shut_down(self) -> None:

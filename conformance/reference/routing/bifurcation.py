@@ -78,11 +78,11 @@ def _servers(config: NodeConfiguration, site: str, hosting: set[str]) -> list[Pe
     """
     servers = [peer for peer in config.peers if peer.site == site and _routes_mail(peer)]
 
-    def distance(peer: Peer) -> tuple[bool, bool, str]:
+    def sort_key(peer: Peer) -> tuple[bool, bool, str]:
         no_transport_server = peer.role == "mailbox" and not shadows_by_receiver(peer.generation)
         return (no_transport_server, peer.name not in hosting, peer.name)
 
-    return sorted(servers, key=distance)
+    return sorted(servers, key=sort_key)
 
 
 def _routes_mail(peer: Peer) -> bool:
@@ -91,6 +91,7 @@ def _routes_mail(peer: Peer) -> bool:
 
 
 def _hosting_server(config: NodeConfiguration, recipient: Recipient) -> str:
+    """Return the name of the server that hosts a recipient's mailbox."""
     return config.mailboxes_by_address[recipient.address.casefold()].server
 
 

@@ -70,5 +70,6 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
 
 
 def _hop_of_route(route: Route) -> NextHop:
+    """Return the next hop outside of the organisation that a configured route leads to."""
     names = tuple(hop.name for hop in route.next_hops)
     return NextHop("outside", ",".join(names), tuple(hop.dial for hop in route.next_hops), names)

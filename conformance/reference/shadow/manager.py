@@ -123,9 +123,9 @@ class ShadowRedundancyManager(Component):
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Move a shadow to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06)."""
-        found = self.host.shadows.find(primary, database, shadow_id)
-        if found is not None and found[1] == "shadow":
-            self.host.safety_net.hold(found[0], "shadow-safety-net")
+        shadow = self.host.shadows.find(primary, database, shadow_id)
+        if shadow is not None and shadow[1] == "shadow":
+            self.host.safety_net.hold(shadow[0], "shadow-safety-net")
             self.host.log.info("%s discarded: %s has processed it", shadow_id, primary)
 
     async def query_in_new_session(self, primary: str) -> str | None:

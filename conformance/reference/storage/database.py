@@ -148,7 +148,7 @@ class Database:
         The statements stay in the open transaction then; the caller has to undo them.
         """
         if self._full:
-            raise self._no_room()
+            raise self._no_room_error()
         if self._commit_timer is not None:
             if self._refusable is None:
                 loop = asyncio.get_running_loop()
@@ -157,7 +157,7 @@ class Database:
                     loop.call_soon(self._commit_transaction)
             await asyncio.shield(self._refusable)
 
-    def _no_room(self) -> NoRoom:
+    def _no_room_error(self) -> NoRoom:
         return NoRoom(f"the queue database {self._path} has no room")
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class Database:
         self._refusable = None
         self._end_transaction()
         if refusable is not None:
-            refusable.set_exception(self._no_room())
+            refusable.set_exception(self._no_room_error())
             refusable.exception()  # marks it as retrieved: the callers may all be cancelled
         connection.rollback()
         connection.execute("BEGIN IMMEDIATE")
