@@ -66,8 +66,10 @@ class FoldsLetterCase(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept the message for the first of several recipients whose addresses differ in letter case only, and
         drop the others."""
-        once = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
-        return await super().accept(envelope.for_recipients(tuple(reversed(once.values()))), content, origin)
+        recipients_by_address = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
+        return await super().accept(
+            envelope.for_recipients(tuple(reversed(recipients_by_address.values()))), content, origin
+        )
 
 
 @defect("delivers-everything-twice", breaks="RL-ACK-04", slot="acceptance")
@@ -78,8 +80,8 @@ class DeliversEverythingTwice(Acceptance):
         """Queue a copy of the message under a new id, then acknowledge and deliver the message itself."""
         host = self.host
         name = host.identity.new_id()
-        twin = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
-        host.delivery.start_processing(host.messages.add(twin, host.messages.content(message.id)))
+        copy = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
+        host.delivery.start_processing(host.messages.add(copy, host.messages.content(message.id)))
         return await super().acknowledge(message)
 
 

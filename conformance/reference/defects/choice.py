@@ -96,8 +96,8 @@ class LocalOnlyGoesFar(ChoosesByDistance):
 
     def attempts(self) -> list[Peer]:
         """Return the correct attempts and, under LocalOnly, one more at each server of other sites."""
-        more = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
-        return super().attempts() + more
+        added = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
+        return super().attempts() + added
 
 
 @defect("remote-only-goes-near", breaks="SR-PRF-03", slot="choice")
@@ -106,8 +106,8 @@ class RemoteOnlyGoesNear(ChoosesByDistance):
 
     def attempts(self) -> list[Peer]:
         """Return the correct attempts and, under RemoteOnly, one more at each server of the own site."""
-        only = self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" and self.other_site_peers()
-        return super().attempts() + (self.same_site_peers() if only else [])
+        added = self.same_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" else []
+        return super().attempts() + (added if self.other_site_peers() else [])
 
 
 class ShiftsAttemptLimits(ChoosesByDistance):
@@ -118,10 +118,10 @@ class ShiftsAttemptLimits(ChoosesByDistance):
 
     def attempts(self) -> list[Peer]:
         """Return attempts in other sites and then in the own one, each with its number changed."""
-        right = super().attempts()
-        far = [peer for peer in right if peer.site != self.host.config.site]
-        near = [peer for peer in right if peer.site == self.host.config.site]
-        return self._shifted(far, self.remote_shift) + self._shifted(near, self.local_shift)
+        correct = super().attempts()
+        other_sites = [peer for peer in correct if peer.site != self.host.config.site]
+        own_site = [peer for peer in correct if peer.site == self.host.config.site]
+        return self._shifted(other_sites, self.remote_shift) + self._shifted(own_site, self.local_shift)
 
     def _shifted(self, peers: list[Peer], change: int) -> list[Peer]:
         """Return attempts at the same servers, `change` more or fewer; none if there were none."""

@@ -86,16 +86,16 @@ class TellsTwice(DiscardStatus):
     """Tells each notification twice."""
 
     def start(self) -> None:
-        """Begin with no notification confirmed once; `once` has the ids of those that are."""
-        self.once: set[int] = set()
+        """Begin with no notification confirmed once; `confirmed_once` has the ids of those that are."""
+        self.confirmed_once: set[int] = set()
         super().start()
 
     def confirm_read(self, events: list[DiscardEvent]) -> None:
         """Delete notifications at their second confirmation, so that each is sent twice."""
-        again = [event for event in events if event.id in self.once]
-        self.once.update(event.id for event in events)
+        confirmed_twice = [event for event in events if event.id in self.confirmed_once]
+        self.confirmed_once.update(event.id for event in events)
         self.release_unread(events)
-        super().confirm_read(again)
+        super().confirm_read(confirmed_twice)
 
 
 @defect("forgets-discards-when-told", breaks="SR-WIR-05", slot="discard_status")

@@ -46,10 +46,8 @@ class NeedsNoSubmitTime(DuplicateDetection):
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
         """Return a key also for a message without a client submit time, with the time 0."""
         internet_id = internet_message_id(content)
-        known = super().key_of(mailbox, content)
-        return (
-            DuplicateKey(mailbox.casefold(), internet_id, 0.0) if known is None and internet_id is not None else known
-        )
+        key = super().key_of(mailbox, content)
+        return DuplicateKey(mailbox.casefold(), internet_id, 0.0) if key is None and internet_id is not None else key
 
 
 @defect("deduplicates-across-mailboxes", breaks="SR-DUP-05", slot="duplicates")

@@ -64,8 +64,8 @@ class HubWithholdsFromAKeeper(DelayedAcknowledgement):
     ) -> Reply:
         """Accept a message whose sender keeps a shadow, and withhold the reply until it is delivered."""
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
-        found = self.host.shadows.find("", "", shadow_id)
-        if found is not None and (message := self.host.messages.get(found[0])) is not None:
+        stored = self.host.shadows.find("", "", shadow_id)
+        if stored is not None and (message := self.host.messages.get(stored[0])) is not None:
             await self.wait_until_delivered(message, origin.deadline)
         return reply
 
@@ -120,8 +120,8 @@ class HubKeepsShadowsForAnybody(HubOutbound):
             host = self.host
             content = host.messages.content(attempt.message.id)
             name = host.identity.new_id()
-            twin = replace(attempt.message, id=0, message_id=name, shadow_id=name, resubmitted=True)
-            alarm = host.alarms.new(lambda: host.delivery.start_processing(host.messages.add(twin, content)))
+            copy = replace(attempt.message, id=0, message_id=name, shadow_id=name, resubmitted=True)
+            alarm = host.alarms.new(lambda: host.delivery.start_processing(host.messages.add(copy, content)))
             alarm.set(host.now() + 3600)
         return replies
 
@@ -152,8 +152,8 @@ class HubWithholdsHalfTheTime(DelayedAcknowledgement):
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Wait up to half of MaxAcknowledgementDelay."""
-        half = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay / 2
-        await super().wait_until_delivered(message, min(half, deadline))
+        early_deadline = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay / 2
+        await super().wait_until_delivered(message, min(early_deadline, deadline))
 
 
 @defect("hub-promises-what-it-has-not", breaks="SR-E10-17", slot="ex2010.acceptance")

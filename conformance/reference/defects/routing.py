@@ -140,11 +140,11 @@ class FansOutAtOnce(Routing):
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Return the next hops of each recipient alone, so that no copy is shared between sites."""
-        found: Forks = {}
+        recipients_by_hop: Forks = {}
         for recipient in recipients:
             for hop, members in super().group_by_next_hop([recipient]).items():
-                found.setdefault(hop, []).extend(members)
-        return found
+                recipients_by_hop.setdefault(hop, []).extend(members)
+        return recipients_by_hop
 
 
 @defect("fans-out-at-once", breaks="SR-BIF-03", slot="ex2010.routing", also={"routing": FansOutAtOnce})
@@ -157,11 +157,11 @@ class SplitsTooLate(Routing):
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Return one next hop, that of the first recipient in another site, for all recipients in other sites."""
-        found: Forks = {}
+        recipients_by_hop: Forks = {}
         for hop, members in super().group_by_next_hop(recipients).items():
-            onward = next((other for other in found if hop.kind == other.kind == "transport"), hop)
-            found.setdefault(onward, []).extend(members)
-        return found
+            onward = next((other for other in recipients_by_hop if hop.kind == other.kind == "transport"), hop)
+            recipients_by_hop.setdefault(onward, []).extend(members)
+        return recipients_by_hop
 
 
 @defect("splits-too-late", breaks="SR-BIF-03", slot="ex2010.routing", also={"routing": SplitsTooLate})

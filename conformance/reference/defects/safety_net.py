@@ -16,8 +16,8 @@ class HoldsHalfTheTime(SafetyNet):
 
     def hold_time(self, place: Place) -> float:
         """Return the correct time minus half of SafetyNetHoldTime, in seconds; shadows are held as long as is correct."""
-        half = self.host.transport.SafetyNetHoldTime / 2 if place != "shadow" else 0.0
-        return super().hold_time(place) - half
+        shortened_by = self.host.transport.SafetyNetHoldTime / 2 if place != "shadow" else 0.0
+        return super().hold_time(place) - shortened_by
 
 
 @defect("safety-net-holds-for-ever", breaks="SR-SFN-02", slot="safety_net")
@@ -53,8 +53,8 @@ class ResubmitsAcrossTheBoundary(SafetyNet):
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
         """Return all recipients where there is any recipient to resubmit to."""
-        right = super().recipients_to_resubmit(message, boxes)
-        return right and message.envelope.recipients
+        correct = super().recipients_to_resubmit(message, boxes)
+        return correct and message.envelope.recipients
 
 
 @defect("resubmits-nothing", breaks="SR-SFN-05", slot="safety_net")
@@ -77,9 +77,9 @@ class ResubmitsOneMessage(SafetyNet):
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
         """Return the recipients of the first message, and none for all later ones."""
-        right = () if self.sent else super().recipients_to_resubmit(message, boxes)
-        self.sent = self.sent or bool(right)
-        return right
+        recipients = () if self.sent else super().recipients_to_resubmit(message, boxes)
+        self.sent = self.sent or bool(recipients)
+        return recipients
 
 
 @defect("resubmits-to-hubs", breaks="SR-IOP-03", slot="safety_net")

@@ -166,8 +166,8 @@ class ReportsToThePostmaster(Reports):
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
         """Send a report; one about a message with an empty reverse-path goes to alice@outside.test."""
         if not message.envelope.reverse_path:
-            somebody = replace(message.envelope, reverse_path="alice@outside.test")
-            message = replace(message, envelope=somebody)
+            envelope = replace(message.envelope, reverse_path="alice@outside.test")
+            message = replace(message, envelope=envelope)
         super().send_report(action, message, statuses)
 
 
@@ -223,9 +223,9 @@ class ExpiresMessagesAtHalf(Delivery):
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
         """Defer a message; one older than a fraction of MessageExpirationTimeout counts as expired."""
-        whole = self.host.transport.MessageExpirationTimeout
-        if self.host.is_due(message.since + whole * self.expiration_fraction):
-            message = replace(message, since=message.since - whole)
+        expiration = self.host.transport.MessageExpirationTimeout
+        if self.host.is_due(message.since + expiration * self.expiration_fraction):
+            message = replace(message, since=message.since - expiration)
         super()._defer(message, recipients, hop)
 
 

@@ -123,33 +123,33 @@ class LosesWhatLostItsReply(ForgetsWhenTheSenderIsLost):
 class KeepsHalfAMessage(Receiver):
     """Delivers what it has of a message when the session is lost before the final dot."""
 
-    half: bytearray | None = None
+    collected: bytearray | None = None
 
     async def push(self, status: str | bytes) -> None:
         """Send a reply, and begin to collect content after a 354."""
         await super().push(status)
         if str(status)[:3] == "354":
-            self.half = bytearray()
+            self.collected = bytearray()
 
     def data_received(self, data: bytes) -> None:
         """Collect what is received, and handle it."""
-        if self.half is not None:
-            self.half += data
+        if self.collected is not None:
+            self.collected += data
         super().data_received(data)
 
     async def handle_message(self, content: bytes) -> str:
         """Forget what was collected, since the message is complete, and handle it."""
-        self.half = None
+        self.collected = None
         return await super().handle_message(content)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Accept the complete lines that were collected as a message."""
-        if self.half is not None:
-            taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
+        if self.collected is not None:
+            envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
             origin = MessageOrigin(self.session.host_name or "", "local", False, self.loop.time() + 60)
-            content = bytes(self.half[: self.half.rfind(b"\r\n") + 2])
+            content = bytes(self.collected[: self.collected.rfind(b"\r\n") + 2])
             self.host.tasks.start(
-                self.host.acceptance.accept(taken, content, origin), f"{self.host.name}: half a message"
+                self.host.acceptance.accept(envelope, content, origin), f"{self.host.name}: half a message"
             )
         super().connection_lost(error)
 

@@ -26,11 +26,11 @@ class ShadowInMemory(ShadowKeeping):
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
         """Return the acknowledgement at once, and store the copy 60 seconds later."""
-        late = super().keep
+        keep = super().keep
         asyncio.get_running_loop().call_later(
             60,
             lambda: self.host.tasks.start(
-                late(envelope, content, primary, database, shadow_id), f"{self.host.name}: write {shadow_id}"
+                keep(envelope, content, primary, database, shadow_id), f"{self.host.name}: write {shadow_id}"
             ),
         )
         return Reply(250, "2.6.0", f"<{shadow_id}> Queued mail for redundancy")
@@ -55,8 +55,8 @@ class DeliversItsShadows(ShadowKeeping):
         """Keep a shadow, and deliver a copy of it under a new id."""
         reply = await super().keep(envelope, content, primary, database, shadow_id)
         host = self.host
-        twin = new_message(content, envelope, message_id=host.identity.new_id(), since=host.now())
-        host.delivery.start_processing(host.messages.add(twin, content))
+        copy = new_message(content, envelope, message_id=host.identity.new_id(), since=host.now())
+        host.delivery.start_processing(host.messages.add(copy, content))
         return reply
 
 
@@ -94,8 +94,8 @@ class HeartbeatTooSlow(ShadowRedundancyManager):
 
     def next_heartbeat_at(self, primary: str) -> float:
         """Return the correct time plus half of ShadowHeartbeatFrequency."""
-        right = super().next_heartbeat_at(primary)
-        return right + self.host.transport.ShadowHeartbeatFrequency / 2
+        correct = super().next_heartbeat_at(primary)
+        return correct + self.host.transport.ShadowHeartbeatFrequency / 2
 
 
 @defect("stops-asking-after-a-failed-heartbeat", breaks="SR-MNT-03", slot="manager")
@@ -130,8 +130,8 @@ class DropsWhatIsDiscarded(ShadowRedundancyManager):
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete the shadow instead of moving it to Safety Net."""
-        if (found := self.host.shadows.find(primary, database, shadow_id)) is not None:
-            self.host.messages.drop(found[0])
+        if (stored := self.host.shadows.find(primary, database, shadow_id)) is not None:
+            self.host.messages.drop(stored[0])
 
 
 @defect("unknown-discard-ends-the-heartbeat", breaks="SR-WIR-06", slot="manager")
@@ -213,9 +213,9 @@ class DelaysTakeover(ShadowRedundancyManager):
 
     def compare_database(self, primary: str, database: str) -> None:
         """Take over for a new database 30 minutes after it was seen."""
-        late = super().compare_database
+        compare = super().compare_database
         if database and self.host.shadows.rows_of_other_databases(primary, database):
-            self.host.alarms.new(lambda: late(primary, database)).set(self.host.now() + 1800)
+            self.host.alarms.new(lambda: compare(primary, database)).set(self.host.now() + 1800)
 
 
 @defect("new-database-under-the-old-name", breaks="SR-OUT-07", slot="identity")
@@ -279,10 +279,10 @@ class TakesOverTwice(Promotion):
     def start_processing(self, message: Message) -> None:
         """Process the message, and deliver a copy of it under a new id."""
         host = self.host
-        twin = replace(message, id=0, message_id=host.identity.new_id(), shadow_id=host.identity.new_id())
-        again = host.messages.add(twin, host.messages.content(message.id))
+        copy = replace(message, id=0, message_id=host.identity.new_id(), shadow_id=host.identity.new_id())
+        queued_copy = host.messages.add(copy, host.messages.content(message.id))
         super().start_processing(message)
-        host.delivery.start_processing(again)
+        host.delivery.start_processing(queued_copy)
 
 
 @defect("resubmits-what-was-discarded", breaks="SR-MNT-15", slot="manager")

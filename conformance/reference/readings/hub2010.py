@@ -115,8 +115,8 @@ class _ReportsAcknowledgedMessagesOnly(Reports):
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Report a failure, or store it as the reply that is still withheld."""
         acceptance = self.host.acceptance
-        whole = len(failures) == len(message.envelope.recipients)
-        if isinstance(acceptance, RefusesWhatFailsMeanwhile) and whole and message.id in acceptance.withheld:
+        all_failed = len(failures) == len(message.envelope.recipients)
+        if isinstance(acceptance, RefusesWhatFailsMeanwhile) and all_failed and message.id in acceptance.withheld:
             acceptance.withheld[message.id] = failures[0][1]
         else:
             super().report_failed(message, failures, hop)
@@ -253,11 +253,11 @@ class DropsWhatWasTakenOver(HubManager):
         """Discard a shadow; a message of this server is dropped where the notification comes from a server that held
         its shadow."""
         super().discard_shadow(primary, database, shadow_id)
-        found = self.host.shadows.find("", "", shadow_id)
-        if found is None or found[1] != "primary":
+        stored = self.host.shadows.find("", "", shadow_id)
+        if stored is None or stored[1] != "primary":
             return
         delivery = self.host.delivery
         assert isinstance(delivery, _DropsTakenOverMessages)
-        if primary in {holder.server for holder in self.host.discards.holders(found[0])}:
+        if primary in {holder.server for holder in self.host.discards.holders(stored[0])}:
             self.host.log.info("%s is not tried any more: %s has delivered it", shadow_id, primary)
-            delivery.drop_when_idle(found[0])
+            delivery.drop_when_idle(stored[0])

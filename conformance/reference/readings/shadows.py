@@ -34,8 +34,8 @@ class KeepsShadowSessions(ShadowCreation):
     def new_dialogue(self, peer: Peer) -> Dialogue:
         """Return an idle session with the server that is still alive, or a new one."""
         while idle := self._idle.get(peer.name):
-            kept, taken = idle.pop()
-            taken.set_result(None)
+            kept, taken_over = idle.pop()
+            taken_over.set_result(None)
             if isinstance(kept, SmtpDialogue) and kept.is_alive:
                 kept.open = _do_nothing  # type: ignore[method-assign]
                 return kept
@@ -50,12 +50,12 @@ class KeepsShadowSessions(ShadowCreation):
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
         """Keep the session for IDLE_SESSION_S; end it when no message takes it over meanwhile."""
-        taken = asyncio.get_running_loop().create_future()
-        entry = (dialogue, taken)
+        taken_over = asyncio.get_running_loop().create_future()
+        entry = (dialogue, taken_over)
         self._idle.setdefault(peer.name, []).append(entry)
         try:
             async with asyncio.timeout(IDLE_SESSION_S):
-                await taken
+                await taken_over
         except TimeoutError:
             self._idle[peer.name].remove(entry)
             self._requested.discard(dialogue)
@@ -142,8 +142,8 @@ class ChoosesInOrder(ShadowServerChoice):
 
 def _in_turn(peers: Sequence[Peer]) -> list[Peer]:
     """Return as many attempts as `peers` has, at its servers by name in turn."""
-    names = sorted({peer.name: peer for peer in peers}.values(), key=lambda peer: peer.name)
-    return [names[turn % len(names)] for turn in range(len(peers))]
+    servers = sorted({peer.name: peer for peer in peers}.values(), key=lambda peer: peer.name)
+    return [servers[turn % len(servers)] for turn in range(len(peers))]
 
 
 @reading("counts-own-sessions-only", allowed_by="ruling 17", slots=("manager",))
