@@ -127,7 +127,7 @@ class CellExpander:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")
 
     def _check_axes(self, axes: Mapping[str, tuple[Node, ...]]) -> None:
-        """Report unused axes, references to unknown axes, and `${axis}` inside a longer text."""
+        """Report unused and unknown axes, wrong conditions in `when` and `implied`, and `${axis}` inside a longer text."""
         used: set[str] = set()
         for key in ("topology", "configure", "steps"):
             part = self._node.get(key)

@@ -40,7 +40,7 @@ class Template(BaseModel):
     raw: bool = Field(False, description="send without dot-stuffing (RFC 5321 4.5.2), for attacks by lines with dots")
 
     @model_validator(mode="after")
-    def _one_body(self) -> "Template":
+    def _check_body(self) -> "Template":
         if (self.body is None) == (self.octets is None):
             raise ValueError("a message has either `body` or `octets`")
         if self.raw and (b"\r\n.\r\n" in self.content() or not self.content().endswith(b"\r\n")):

@@ -44,7 +44,7 @@ class OwnTimers(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _in_order(self) -> "OwnTimers":
+    def _check_order(self) -> "OwnTimers":
         if (self.warned_after is None) != (self.warned_by is None):
             raise ValueError("warned-after and warned-by go together")
         if (self.warned_by or 0) < (self.warned_after or 0) or self.given_up_by < self.given_up_after:

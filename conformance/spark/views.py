@@ -72,7 +72,7 @@ def view_queries() -> dict[str, str]:
 def layer_tasks(
     session: "SparkSession", folders: Mapping[str, Path], batch: str, partitioning: Partitioning
 ) -> Iterator["dict[str, Task[DataFrame]]"]:
-    """Yield the tasks that define the views of the layers from a batch's folders; drop its tables afterwards.
+    """Yield the tasks that define the views of the layers from the folders of a batch; drop the tables of the batch after the block.
 
     The files stay. Each task returns the data frame that its view is made of.
     """

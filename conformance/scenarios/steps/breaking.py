@@ -86,7 +86,7 @@ class Disk(Action):
     )
 
     @model_validator(mode="after")
-    def _qualified(self) -> "Disk":
+    def _check_options(self) -> "Disk":
         if (self.trouble == "slow") != (self.lasting is not None):
             raise ValueError("`lasting` is required for a slow disk, and allowed for no other")
         if self.at_write is not None and self.trouble != "full":

@@ -54,7 +54,7 @@ class Send(Action):
     envid: Text | None = Field(None, description="ENVID= of RFC 3461")
 
     @model_validator(mode="after")
-    def _in_bounds(self) -> "Send":
+    def _check_total_size(self) -> "Send":
         if self.count * max(self.size or 0, self.whole or 0) > MAX_SIZE:
             raise ValueError("`count` messages of this size are more than 1024 MB together")
         return self
