@@ -183,14 +183,8 @@ class _TraceBuilder:
 
     def _moment(self, party: str, t: float, name: str) -> TraceEvent:
         """Return a point in time on the track `moments` of a party."""
-        return {
-            "ph": "i",
-            "s": "t",
-            "pid": self._process_id(party),
-            "tid": _MOMENTS,
-            "ts": _microseconds(t),
-            "name": name,
-        }
+        pid, ts = self._process_id(party), _microseconds(t)
+        return {"ph": "i", "s": "t", "pid": pid, "tid": _MOMENTS, "ts": ts, "name": name}
 
     def _asynchronous_slice(
         self, party: str, category: str, slice_id: str, began: float, ended: float, name: str

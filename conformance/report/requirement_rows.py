@@ -3,7 +3,7 @@
 Rows that no check judged are included, as inconclusive or not applicable, with the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -69,9 +69,8 @@ def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tupl
     )
 
 
-def _evidence_of_cell(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
-    """Return an (id of a row, evidence) pair for each verdict of a cell and each requirement of that verdict."""
-    pieces = []
+def _evidence_of_cell(cell: CellSummary) -> Iterator[tuple[str, RowEvidence]]:
+    """Yield an (id of a row, evidence) pair for each verdict of a cell and each requirement of that verdict."""
     for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
             outcome = outcome_for_row(verdict.outcome, rank, cell.outcome)
@@ -80,23 +79,18 @@ def _evidence_of_cell(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
                 sentence = f"the cell ended in an error: {cell.sentence}"
             elif outcome is not verdict.outcome:
                 sentence = f"in doubt since {verdict.requirements[0]} is violated: {verdict.sentence}"
-            pieces.append(
-                (
-                    requirement,
-                    RowEvidence(
-                        cell=cell.name,
-                        slug=cell.slug,
-                        check=verdict.check,
-                        outcome=outcome,
-                        sentence=sentence,
-                        events=verdict.evidence,
-                        place=f"{cell.header.path}:{verdict.line or cell.header.line}",
-                        exchange=location.exchange if location is not None else "",
-                        message=location.message if location is not None else "",
-                    ),
-                )
+            evidence = RowEvidence(
+                cell=cell.name,
+                slug=cell.slug,
+                check=verdict.check,
+                outcome=outcome,
+                sentence=sentence,
+                events=verdict.evidence,
+                place=f"{cell.header.path}:{verdict.line or cell.header.line}",
+                exchange=location.exchange if location is not None else "",
+                message=location.message if location is not None else "",
             )
-    return pieces
+            yield requirement, evidence
 
 
 def _decide_row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:

@@ -162,7 +162,6 @@ def run_page(
         others=others,
         statements=statements or {},
         allure=allure,
-        evidence_anchor=_evidence_anchor,
         deciding_verdict=_deciding_verdict,
     )
 
@@ -239,15 +238,6 @@ def _rows_of_all_candidates(
         if worst is not None:
             joined.append((rows[0], list(rows), worst))
     return joined
-
-
-def _evidence_anchor(cell: CellSummary) -> str:
-    """Return the link `#eNUMBER` to the offending event on a cell's page, or '' for a cell without evidence."""
-    pairs = zip(cell.verdicts, cell.evidence_locations, strict=True)
-    numbers = (
-        location.event_number for verdict, location in pairs if location is not None and verdict.outcome is cell.outcome
-    )
-    return next((f"#e{number}" for number in numbers), "")
 
 
 def _deciding_verdict(cell: CellSummary) -> list[dict[str, Any]]:

@@ -43,6 +43,12 @@ class CellSummary:
         """The sentences of the violated `should` rows with which the cell passed."""
         return tuple(visible(verdict.sentence, 400) for verdict in self.verdicts if verdict.remark)
 
+    @property
+    def deciding_location(self) -> EvidenceLocation | None:
+        """The first evidence location of the verdicts with the cell's outcome, or None without one."""
+        pairs = zip(self.verdicts, self.evidence_locations, strict=True)
+        return next((loc for verdict, loc in pairs if loc is not None and verdict.outcome is self.outcome), None)
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:

@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.report.escaping import code_span, escape_annotation, escape_markdown, visible
-from conformance.report.evidence_location import EvidenceLocation
 from conformance.report.root_causes import RootCause, find_root_causes, order_by_root_cause
 from conformance.report.run_summary import CellSummary, MatrixSquare, RunSummary, outcome_matrix
 from conformance.verdicts import Outcome
@@ -116,7 +115,8 @@ def github_step_summary(run: RunSummary) -> str:
         )
         lines += [f"  may follow from {root}"] if root else []
         lines += [f"  known: {escape_markdown(cell.known)}"] if cell.known else []
-        lines += [f"  {escape_markdown(location.exchange, 400)}" for location in _deciding_locations(cell)]
+        if cell.deciding_location is not None:
+            lines.append(f"  {escape_markdown(cell.deciding_location.exchange, 400)}")
         if cell.header.repeat:
             lines.append(f"  {code_span(cell.header.repeat)}")
     if len(not_ok) > _MAX_FAILURES:
@@ -156,14 +156,8 @@ def report_to_github(run: RunSummary, environment: Mapping[str, str]) -> Iterato
 def _annotation_text(cell: CellSummary) -> str:
     """Return a cell's sentence, the baseline's comment, the offending event and the command that repeats it, a line each."""
     known = [f"known: {cell.known}"] if cell.known else []
-    exchanges = [location.exchange for location in _deciding_locations(cell)]
-    return "\n".join([cell.sentence or str(cell.outcome), *known, *exchanges, cell.header.repeat]).strip()
-
-
-def _deciding_locations(cell: CellSummary) -> list[EvidenceLocation]:
-    """Return the evidence location of the first verdict that has the cell's outcome and one; else an empty list."""
-    pairs = zip(cell.verdicts, cell.evidence_locations, strict=True)
-    return [location for verdict, location in pairs if location is not None and verdict.outcome is cell.outcome][:1]
+    exchange = [cell.deciding_location.exchange] if cell.deciding_location is not None else []
+    return "\n".join([cell.sentence or str(cell.outcome), *known, *exchange, cell.header.repeat]).strip()
 
 
 def _deciding_line(cell: CellSummary) -> int:
