@@ -48,7 +48,7 @@ def about(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def run(context: typer.Context) -> None:
-    """Run scenarios against a mail server. This is pytest: it accepts all arguments of pytest, and those that `-h` lists.
+    """Run scenarios against a mail server with pytest. Accepts all arguments of pytest, and those that `-h` lists.
 
     Without a path all scenarios that come with the harness (the corpus) are run. Examples:
 
@@ -70,7 +70,7 @@ def list_cells(
         list[str] | None, typer.Option(help="a requirement (SR-MNT-03) or a group of them (MNT); repeatable")
     ] = None,
 ) -> None:
-    """List the cells (a scenario with one value for each axis of its matrix) by the ids that `conformance run` accepts."""
+    """Print the ids of cells, which `conformance run` accepts. A cell is a scenario with one value for each axis of its matrix."""
     from conformance.commands.corpus import print_list
 
     raise typer.Exit(print_list(paths or [], grid, only or (), requirement or ()))
@@ -250,7 +250,7 @@ def export(
         str,
         typer.Option("--cell", metavar="ID", help="name of the cell's file in cells/, or the beginning of the name"),
     ],
-    wanted: Annotated[
+    export_format: Annotated[
         Literal["pcapng", "perfetto", "scenario"],
         typer.Option(
             "--format",
@@ -262,7 +262,7 @@ def export(
     """Write one cell in the format of another tool."""
     from conformance.commands.export import export_cell
 
-    raise typer.Exit(export_cell(run_dir, cell, wanted, out))
+    raise typer.Exit(export_cell(run_dir, cell, export_format, out))
 
 
 @app.command()
@@ -284,14 +284,13 @@ def diff(
 
 @app.command()
 def schema(
-    what: Annotated[str, typer.Argument(help="scenario, topology, candidate, node or inspect")] = "scenario",
+    name: Annotated[str, typer.Argument(help="scenario, topology, candidate, node or inspect")] = "scenario",
     out: Annotated[Path | None, typer.Option("--out", help="a file; default: standard output")] = None,
 ) -> None:
-    """Print a JSON Schema: of scenarios, topologies and candidates for editors, of the file that a node reads (node), or of what
-    its command `inspect` prints (inspect)."""
+    """Print a JSON Schema for editors (scenario, topology, candidate), or that of what a node reads (node) and prints (inspect)."""
     from conformance.commands.corpus import print_schema
 
-    raise typer.Exit(print_schema(what, out))
+    raise typer.Exit(print_schema(name, out))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})

@@ -17,8 +17,8 @@ _MAX_LISTED = 5
 """How many names of cells, or damaged lines, are printed."""
 
 
-def export_cell(run_dir: Path, cell: str, wanted: Format, out: Path) -> int:
-    """Write a cell to the file `out` in the format `wanted`, and print the damaged lines of its history.
+def export_cell(run_dir: Path, cell: str, export_format: Format, out: Path) -> int:
+    """Write a cell to the file `out` in a format, and print up to five damaged lines of its history.
 
     `cell` is the name of its file in `cells/`, or the beginning of exactly one name. Returns 2 when there is no such cell, when
     it cannot be read or written, or when it cannot be expressed in the format.
@@ -26,7 +26,7 @@ def export_cell(run_dir: Path, cell: str, wanted: Format, out: Path) -> int:
     try:
         read_header(run_dir)
         stored = read_cell(_find_cell_file(run_dir, cell))
-        octets = _exporter(wanted)(stored)
+        octets = _exporter(export_format)(stored)
         out.write_bytes(octets)
     except ModuleNotFoundError as error:
         typer.echo(f"{error.name} is missing: pip install 'smtp-conformance[traces]'", err=True)
@@ -36,7 +36,7 @@ def export_cell(run_dir: Path, cell: str, wanted: Format, out: Path) -> int:
         return 2
     for damage in stored.damage[:_MAX_LISTED]:
         typer.echo(visible(str(damage)), err=True)
-    typer.echo(f"{wanted:<10} {out}")
+    typer.echo(f"{export_format:<10} {out}")
     return 0
 
 
@@ -54,9 +54,9 @@ def _find_cell_file(run_dir: Path, cell: str) -> Path:
     raise LookupError(f"{cell!r} is the beginning of {len(found)} cells: {names}{more}")
 
 
-def _exporter(wanted: Format) -> Callable[[StoredCell], bytes]:
+def _exporter(export_format: Format) -> Callable[[StoredCell], bytes]:
     """Return the function that returns a cell's content in a format. Raises ModuleNotFoundError without its package."""
-    match wanted:
+    match export_format:
         case "pcapng":
             from conformance.export.pcapng import as_pcapng
 
