@@ -47,11 +47,9 @@ class DuplicateDetection(Component):
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
         """Return the duplicate key of a message for a mailbox, or None if it can never be a duplicate."""
         internet_id, submitted = internet_message_id(content), client_submit_time(content)
-        return (
-            None
-            if internet_id is None or submitted is None
-            else DuplicateKey(mailbox.casefold(), internet_id, submitted)
-        )
+        if internet_id is None or submitted is None:
+            return None
+        return DuplicateKey(mailbox.casefold(), internet_id, submitted)
 
     async def claim_delivery(self, key: DuplicateKey) -> bool:
         """Return whether the caller is to deliver a message; it must then call `end_delivery`. False: it was delivered before.

@@ -67,7 +67,7 @@ class SafetyNet(Component):
         )
 
     def set_alarm(self) -> None:
-        """Set the alarm for a message that comes to any place now, unless it is due before that."""
+        """Make the alarm due no later than the earliest expiry of a message that comes to a place now."""
         shortest = self.host.now() + min(map(self.hold_time, _PLACES))
         if self._alarm.due is None or self._alarm.due > shortest:
             self._alarm.set(shortest)

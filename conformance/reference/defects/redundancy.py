@@ -163,7 +163,7 @@ class NeedsAPartner(Redundancy):
 class ForgetsToBeRedundantAgain(Redundancy):
     """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
 
-    async def make_redundant_in_background(self, message: Message, content: bytes) -> None:
+    async def make_redundant(self, message: Message, content: bytes) -> None:
         """Mark the message as redundant without making a shadow."""
         self.host.messages.clear_redundancy_pending(message.id)
 

@@ -40,7 +40,7 @@ class HubShadowQueues(ShadowQueues):
         self.host.log.info("%s shadow %s kept for %s", message.message_id, shadow_id, primary)
 
     def expiry_start(self, message: Message) -> float:
-        """Return from when the expiry of a new shadow is counted, POSIX seconds (SR-E10-12)."""
+        """Return from when the expiry of a new shadow of a message is counted: now, POSIX seconds (SR-E10-12)."""
         return self.host.now()
 
     def messages_held_for(self, primary: str) -> list[Message]:

@@ -73,7 +73,7 @@ class Delivery(Component):
     async def _make_redundant(self, message: Message, content: bytes) -> None:
         """Have a shadow made, and forget the task that does so."""
         try:
-            await self.host.redundancy.make_redundant_in_background(message, content)
+            await self.host.redundancy.make_redundant(message, content)
         finally:
             self._redundancy_tasks.pop(message.id, None)
 

@@ -121,8 +121,8 @@ class RemoteQueue(HopQueue):
                 return
             attempt = unfinished
         await self.record_outcome(attempt, {}, False)
-        while not reached and (waiting := self.pop()) is not None:
-            await self.record_outcome(waiting, {}, False)  # the next hop is unreachable for them too
+        while not reached and (other := self.pop()) is not None:
+            await self.record_outcome(other, {}, False)  # the next hop is unreachable for them too
 
     async def next_in_session(self) -> DeliveryAttempt | None:
         """Remove and return the next attempt for an open session; None ends the session."""
@@ -161,9 +161,8 @@ class RemoteQueue(HopQueue):
         except SessionLost as lost:
             self.host.log.info("next hop %s: %s", server, lost)
             if attempt is not None and transmissions and not dialogue.outcome_unknown:
-                self.waiting.appendleft(
-                    attempt
-                )  # a server may end a session between messages: a new session begins with this one
+                # a server may end a session between messages: a new session begins with this one
+                self.waiting.appendleft(attempt)
                 attempt = None
         finally:
             dialogue.abort()

@@ -36,9 +36,12 @@ class FastSMTP(PrefixedDir, SMTP):
     _line_buffer: bytearray | None = None
     """The buffer of `_reader`, once that exists."""
     _reply_buffer = b""
+    """The lines of a reply that is not complete."""
     _idle_deadline = 0.0
+    """The event loop's time at which the session is idle for too long."""
     _unknown_commands = 0
     _overlong = False
+    """Whether the line being received has exceeded the limit, so that its rest is skipped."""
 
     def __init__(
         self,

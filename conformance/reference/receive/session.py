@@ -153,7 +153,7 @@ class Receiver(PeerAuthentication):
             self._in_ehlo = False
 
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
-        """Begin anew for the client `name`, and return the EHLO or LHLO reply in a list of one text: what is offered to this client.
+        """Reset the session for a client that greets as `name`, and return the EHLO or LHLO reply as a list of one text.
 
         `responses` are the reply lines that aiosmtpd would send.
         """
@@ -170,7 +170,7 @@ class Receiver(PeerAuthentication):
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH."""
+        """Handle AUTH, which confirms that the last reply was read."""
         self.verbs.confirm_discards_read()
         await super().smtp_AUTH(arg)
 
@@ -179,7 +179,7 @@ class Receiver(PeerAuthentication):
     async def smtp_MAIL(self, arg: str | None) -> None:
         """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it."""
         self.verbs.confirm_discards_read()
-        path, parameters = _parameters(arg or "")
+        path, parameters = _split_parameters(arg or "")
         if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
             return
@@ -194,7 +194,7 @@ class Receiver(PeerAuthentication):
 
     async def smtp_RCPT(self, arg: str | None) -> None:
         """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it."""
-        path, parameters = _parameters(arg or "")
+        path, parameters = _split_parameters(arg or "")
         before = len(self.envelope.rcpt_tos)
         await super().smtp_RCPT(path)
         if len(self.envelope.rcpt_tos) > before:
@@ -272,7 +272,7 @@ class Receiver(PeerAuthentication):
 
     @syntax("XQDISCARD server max")
     async def smtp_XQDISCARD(self, arg: str | None) -> None:
-        """Handle the question which shadows the client may discard."""
+        """Handle the query which shadows the client may discard."""
         await self._shadow_verb("XQDISCARD", arg)
 
     @syntax("XQUERYDISCARD server max")
@@ -281,17 +281,17 @@ class Receiver(PeerAuthentication):
         await self._shadow_verb("XQUERYDISCARD", arg)
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET."""
+        """Handle RSET, which confirms that the last reply was read."""
         self.verbs.confirm_discards_read()
         await super().smtp_RSET(arg)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
-        """Handle QUIT."""
+        """Handle QUIT, which confirms that the last reply was read."""
         self.verbs.confirm_discards_read()
         await super().smtp_QUIT(arg)
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Handle NOOP."""
+        """Handle NOOP, which confirms that the last reply was read."""
         self.verbs.confirm_discards_read()
         await self.push("250 2.0.0 ok")
 
@@ -308,7 +308,7 @@ class LocalReceiver(Receiver, LMTP):
         await self.push("500 5.5.1 say LHLO")
 
 
-def _parameters(arg: str) -> tuple[str, dict[str, str]]:
+def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:
     """Split `FROM:<path> KEY=value ...` into the path with its prefix and the parameters by upper-case key.
 
     Without `<path>` everything is the first part.

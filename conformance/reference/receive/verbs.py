@@ -23,8 +23,9 @@ MALFORMED = "501 5.5.4 malformed arguments"
 OUT_OF_ORDER = "503 5.5.1 out of order"
 FORBIDDEN = "550 5.7.1 not allowed"
 
+# the patterns of the arguments of verbs
 SHADOW_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-MAX_COUNT = re.compile(r"[1-9][0-9]{0,5}")
+COUNT = re.compile(r"[1-9][0-9]{0,5}")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
@@ -85,7 +86,7 @@ class ShadowVerbs:
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
         """Handle XQDISCARD server max: a shadow server asks which shadows it may discard (SR-MNT-04, SR-WIR-04)."""
-        if refused := self.refusal(words, MAX_COUNT):
+        if refused := self.refusal(words, COUNT):
             return [refused]
         self.host.manager.record_query_from(words[0])
         lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))

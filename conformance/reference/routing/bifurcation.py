@@ -50,7 +50,7 @@ def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
 
 
 def _up_to_hub_site(path: Path, hubs: frozenset[str]) -> Path:
-    """Return a route up to the first of these hub sites on it, in which mail has to stop, or the whole route."""
+    """Return a route up to its first hub site after the start, where mail has to stop; without one the whole route."""
     index = next((index for index, site in enumerate(path[1:], 1) if site in hubs), len(path))
     return path[: index + 1]
 

@@ -135,7 +135,7 @@ class Redundancy(Component):
         redundant = await self.host.creation.make_shadow(message, content, deadline)
         return None if redundant or not self.is_mandatory else NOT_REDUNDANT
 
-    async def make_redundant_in_background(self, message: Message, content: bytes) -> None:
+    async def make_redundant(self, message: Message, content: bytes) -> None:
         """Make a message redundant for which no sender waits: a report, or one that was promoted or resubmitted."""
         await self.host.creation.make_shadow(message, content, None)
         self.host.messages.clear_redundancy_pending(message.id)

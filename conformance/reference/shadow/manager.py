@@ -221,7 +221,7 @@ def _parse_discard_reply(text: str) -> DiscardReply:
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the keyword and value of each line that has this form."""
+    """Yield the keyword and value of each line `database X`, `discard X` or `end X`; skip other lines."""
     for line in text.split("\n"):
         if match := _LINE.fullmatch(line):
             yield match[1], match[2]

@@ -197,7 +197,7 @@ class Database:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                self._keep_transaction(self._connection)
+                self._restart_transaction(self._connection)
                 return
             waiting = self._end_transaction()
             # the state in memory is ahead of that on disk: from now on every use fails
@@ -212,8 +212,8 @@ class Database:
         for future in waiting:
             future.set_result(None)
 
-    def _keep_transaction(self, connection: sqlite3.Connection) -> None:
-        """Execute the statements of a transaction that found the disk full again, and retry the commit later.
+    def _restart_transaction(self, connection: sqlite3.Connection) -> None:
+        """Replace a transaction that found the disk full with a new one of the same statements, and retry the commit later.
 
         Callers of `commit_if_room` get NoRoom; callers of `commit` go on waiting.
         """
