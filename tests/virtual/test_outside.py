@@ -107,6 +107,22 @@ def test_a_subprocess_holds_time_until_it_has_ended() -> None:
 
 
 @pytest.mark.integration
+def test_a_subprocess_that_no_longer_holds_time_leaves_nothing_behind_for_a_later_one_with_its_id() -> None:
+    """What ended before its transport was made is remembered by its process id, which the system uses again."""
+
+    async def main(clock: Clock) -> set[int]:
+        loop = virtual_loop()
+        process = await asyncio.create_subprocess_exec("sleep", "0.1")
+        with loop.hold_time("the test waits for it"):
+            loop.stop_holding_for(process.pid)
+            await process.wait()
+            await asyncio.sleep(0)
+        return loop._ended_children
+
+    assert run_with_clock(main, "virtual") == set()
+
+
+@pytest.mark.integration
 def test_a_subprocess_that_cannot_be_started_does_not_hold_time() -> None:
     async def main(clock: Clock) -> float:
         with pytest.raises(FileNotFoundError):
@@ -117,7 +133,7 @@ def test_a_subprocess_that_cannot_be_started_does_not_hold_time() -> None:
     assert run_with_clock(main, "virtual") == 3600
 
 
-def test_what_the_ledger_could_not_follow_is_refused() -> None:
+def test_what_cannot_be_tracked_is_refused() -> None:
     async def main(clock: Clock) -> None:
         loop = virtual_loop()
         near, far = socket.socketpair()

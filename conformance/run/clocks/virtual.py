@@ -91,7 +91,7 @@ class VirtualClock:
             raise errors[0]
 
     def stop(self) -> None:
-        """Do nothing: there is no lag to measure."""
+        """Do nothing: no timer measures lag."""
 
 
 @implements_clock("shifted")

@@ -23,7 +23,7 @@ class ShiftedProgram:
         sleep_threshold: float,
         *,
         hold_time: Callable[[str], contextlib.AbstractContextManager[None]],
-        stop_holding_for: Callable[[int], object],
+        stop_holding_for: Callable[[int], None],
     ) -> None:
         """`directory` gets the page and a copy of `library`, the shim; the node must see it at the same path.
 

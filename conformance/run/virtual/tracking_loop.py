@@ -64,7 +64,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         self._timers_made = self._timers_cancelled = 0
         # asyncio uses a WeakValueDictionary, whose every access costs as much as a call
         self._transports: dict[int, Any] = {}
-        self._held_by_children: dict[int, contextlib.ExitStack] = {}
+        self._holds_of_children: dict[int, contextlib.ExitStack] = {}
         self._ended_children: set[int] = set()
         # Timers up to this much later are called together. asyncio takes the resolution of time.monotonic(), 1e-9, which is
         # less than the distance of neighbouring floats once the clock is past 8e6 s: a timer would never be due.
@@ -328,22 +328,22 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
             if pid in self._ended_children:
                 self._ended_children.discard(pid)
             else:
-                self._held_by_children[pid] = stack.pop_all()
+                self._holds_of_children[pid] = stack.pop_all()
         return transport
 
     def _child_watcher_callback(self, pid: int, returncode: int, transp: Any) -> None:
         """Have a child's end handled in the loop's thread; in Python 3.11 this is called in another one."""
         super()._child_watcher_callback(pid, returncode, transp)
-        self.call_soon_threadsafe(self._child_ended, pid)
+        self.call_soon_threadsafe(self._on_child_ended, pid)
 
-    def _child_ended(self, pid: int) -> None:
+    def _on_child_ended(self, pid: int) -> None:
         """Let time go on, or note that a child has ended before its transport was made."""
-        if not self.stop_holding_for(pid):
+        if (hold := self._holds_of_children.pop(pid, None)) is not None:
+            hold.close()
+        else:
             self._ended_children.add(pid)
 
-    def stop_holding_for(self, pid: int) -> bool:
-        """Let time go on although a child process may run; return False when time is not held for it."""
-        stack = self._held_by_children.pop(pid, None)
-        if stack is not None:
-            stack.close()
-        return stack is not None
+    def stop_holding_for(self, pid: int) -> None:
+        """Let time go on although a child process runs; do nothing if it has ended."""
+        if (hold := self._holds_of_children.get(pid)) is not None:
+            hold.close()
