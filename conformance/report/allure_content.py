@@ -1,4 +1,4 @@
-"""Allure's results of cells, made through the API of allure-pytest, and the static files in the results' directory.
+"""Allure's results of cells, made through the API of allure-pytest.
 
 `describe_cell` describes the current test, so it must be called while pytest runs (or has just run) the cell's item.
 Without `--alluredir` it does nothing and takes no time.
@@ -7,14 +7,11 @@ A result is small, since a run may have thousands: histories and nodes' logs are
 private addresses (`LinkKind`), which `conformance report` replaces by URLs when it builds the site.
 """
 
-import json
-import re
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import allure
@@ -22,15 +19,14 @@ from allure_commons import plugin_manager
 from allure_commons.model2 import StatusDetails
 
 from conformance.history.events import StepEvent
+from conformance.report.allure_run_files import KNOWN_PREFIX
 from conformance.report.cell_pages import file_stem
 from conformance.report.cell_view import CellView
 from conformance.report.diagram.excerpt import excerpt_svg
 from conformance.report.escaping import escape_markdown, visible
-from conformance.report.failure_text import BROKE, clause_of, exchange_lines, failure_message
-from conformance.report.root_causes import RootCause
+from conformance.report.failure_text import clause_of, exchange_lines, failure_message
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import slug
-from conformance.results.schema import RunHeader
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY, OVER_CELLS
 
@@ -41,9 +37,6 @@ _MAX_LINES = 20
 """Lines of the offending exchange."""
 _MAX_WIDTH = 180
 """Characters of such a line."""
-_KNOWN = "XFAIL"
-"""How allure-pytest begins the message of a test that is expected to fail."""
-_STALE = "stale baseline"
 
 
 class LinkKind(StrEnum):
@@ -176,7 +169,7 @@ def _replace_message(cell: CellView, remark: str) -> None:
     listeners = (plugin for plugin in plugin_manager.get_plugins() if isinstance(plugin, AllureListener))
     result = next(listeners).allure_logger.get_test(None)
     if result.statusDetails is not None:
-        known = f"{_KNOWN} {visible(cell.known, 1000)}" if cell.known else ""
+        known = f"{KNOWN_PREFIX} {visible(cell.known, 1000)}" if cell.known else ""
         parts = (known, visible(remark, 1000), failure_message(cell))
         result.statusDetails = StatusDetails(message="\n\n".join(filter(None, parts)))
 
@@ -259,89 +252,3 @@ def _step_error(step: AllureStep) -> Exception | None:
     if step.outcome is Outcome.FAIL:
         return Violation(step.sentence)
     return NotJudged(step.sentence) if step.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE) else None
-
-
-def allure_categories(root_causes: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
-    """Return Allure's categories of results that did not pass; Allure assigns them by patterns of the failure message.
-
-    The first ones are two for each root cause: its own violations, and those that may follow from it. A known failure
-    ends as pytest's xfail, which allure-pytest records as skipped.
-    """
-
-    def containing(text: str) -> str:
-        """Return a pattern for a message that contains a text."""
-        return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
-
-    violation = re.escape(OUTCOME_DISPLAY[Outcome.FAIL].heading)
-    by_cause = [
-        {"name": name, "matchedStatuses": ["failed"], "messageRegex": containing(f"violates +({'|'.join(rows)}) ")}
-        for cause in root_causes
-        for name, rows in (
-            (cause.sentence.partition(";")[0], (cause.requirement,)),
-            (f"may follow from {cause.requirement}", cause.following),
-        )
-        if rows
-    ]
-    return [
-        *by_cause,
-        {"name": "Known failure", "matchedStatuses": ["skipped"], "messageRegex": containing(_KNOWN)},
-        {"name": "Violation", "matchedStatuses": ["failed"], "messageRegex": containing(violation + "  ")},
-        {"name": "Stale baseline", "matchedStatuses": ["failed"], "messageRegex": containing(_STALE)},
-        {"name": "Candidate broke", "matchedStatuses": ["broken"], "messageRegex": containing(re.escape(BROKE))},
-        {
-            "name": "Inconclusive",
-            "matchedStatuses": ["broken"],
-            "messageRegex": containing(OUTCOME_DISPLAY[Outcome.INCONCLUSIVE].heading),
-        },
-        {"name": "Harness error", "matchedStatuses": ["broken"]},
-    ]
-
-
-def write_categories(results_dir: Path, root_causes: Sequence[RootCause] = ()) -> None:
-    """Write categories.json into Allure's results directory; `root_causes` are known when the run has ended."""
-    (results_dir / "categories.json").write_text(json.dumps(allure_categories(root_causes), indent=2), "utf-8")
-
-
-def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str, str]) -> None:
-    """Write categories.json, environment.properties and executor.json into Allure's results directory.
-
-    `environment` has the process's environment variables; only those with which GitHub Actions names its run are read.
-    """
-    results_dir.mkdir(parents=True, exist_ok=True)
-    write_categories(results_dir)
-    facts = {
-        "run": header.run,
-        "started": header.started,
-        "harness": header.harness,
-        "python": header.platform.get("python", "unknown"),
-        "system": " ".join(header.platform.get(key, "") for key in ("system", "release", "machine")).strip(),
-        "clock": header.clock,
-        "scale": f"{header.scale:g}",
-        "grid": header.grid,
-        "seed": str(header.seed),
-        **{f"candidate.{c.name}": f"{c.kind} {c.version} {c.sha256[:12]}" for c in header.candidates},
-        "suite": header.suite_sha256[:12],
-        "environment": header.environment_sha256[:12],
-    }
-    lines = [f"{_property_name(key)}={visible(value).replace(chr(92), chr(92) * 2)}" for key, value in facts.items()]
-    (results_dir / "environment.properties").write_text("\n".join(lines) + "\n", "utf-8")
-    (results_dir / "executor.json").write_text(json.dumps(_executor(header, environment), indent=2), "utf-8")
-
-
-def _property_name(text: str) -> str:
-    """Return a text as a key of a properties file, other characters replaced by `_`."""
-    return re.sub(r"[^A-Za-z0-9._+-]", "_", text)
-
-
-def _executor(header: RunHeader, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return who ran the suite, for Allure: GitHub Actions with a link to its run, or the command line."""
-    if environment.get("GITHUB_ACTIONS") != "true":
-        return {"name": "command line", "type": "local", "buildName": header.run}
-    server, repository = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_REPOSITORY", "")
-    return {
-        "name": "GitHub Actions",
-        "type": "github",
-        "buildName": header.run,
-        "buildOrder": environment.get("GITHUB_RUN_NUMBER", "0"),
-        "buildUrl": f"{server}/{repository}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}",
-    }

@@ -16,7 +16,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.clocks import CLOCKS
 from conformance.execute import CellResult, execute, utc_timestamp
 from conformance.records import candidate_record, cell_header
-from conformance.report import allure_content
+from conformance.report import allure_run_files
 from conformance.report.cell_view import CellView
 from conformance.report.failure_text import failure_text
 from conformance.report.root_causes import find_root_causes
@@ -128,7 +128,7 @@ class PytestRun:
         except OSError as error:
             pytest.exit(describe_harness_error(error), pytest.ExitCode.INTERNAL_ERROR)
         if (results := allure_results(config)) is not None:
-            allure_content.write_static(results, written, os.environ)
+            allure_run_files.write_run_files(results, written, os.environ)
         run = cls(directory, options, written, worker=is_worker(config))
         run.prepare_pool(cells)
         return run
@@ -262,7 +262,7 @@ def print_summary(
     for path in write_drafts(directory, read_baselines(baselines)) if WRITE in baselines else ():
         terminal.write_line(f"baseline   {path}")
     if results is not None:
-        allure_content.write_categories(results, find_root_causes(run_summary.cells))
+        allure_run_files.write_categories(results, find_root_causes(run_summary.cells))
         terminal.write_line(f"allure     {results}")
     terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
 

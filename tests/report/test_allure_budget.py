@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.report.allure_content import write_static
+from conformance.report.allure_run_files import write_run_files
 from conformance.report.allure_site import build_allure
 from tests.report.conftest import unavailable
 from tests.report.samples import run_header, unpack_site
@@ -60,7 +60,7 @@ def test_600_cells_of_which_300_fail_stay_within_the_budget(
     pytester.runpytest_subprocess(
         "-p", "no:conformance", "-p", "no:cacheprovider", "-q", "--tb=no", f"--alluredir={results}", "cells.txt"
     )
-    write_static(results, run_header(cells=CELLS, candidates=("reference+acknowledges-before-shadow",)), {})
+    write_run_files(results, run_header(cells=CELLS, candidates=("reference+acknowledges-before-shadow",)), {})
     page = build_allure(
         results.parent, pytester.path / "site", pinned=paths.allure(), cache=allure.parents[3],
         candidates=["reference+acknowledges-before-shadow"], resolve=lambda _: "../cells/one.html",

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.report.allure_content import allure_categories, allure_steps, write_static
+from conformance.report.allure_content import allure_steps
+from conformance.report.allure_run_files import allure_categories, write_run_files
 from conformance.report.diagram.excerpt import MAX_EXCERPT_ROWS, ROWS_AROUND, excerpt_rows, excerpt_svg
 from conformance.report.diagram.rows import diagram_rows
 from conformance.report.failure_text import failure_message
@@ -186,7 +187,7 @@ def test_the_categories_know_a_message_by_how_it_begins(outcome: Outcome, catego
 def test_the_static_files_say_what_ran_where(tmp_path: Path) -> None:
     header = run_header(cells=1, candidates=("reference",))
     github = {"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://forge.test", "GITHUB_REPOSITORY": "a/b"}
-    write_static(tmp_path, header, github | {"GITHUB_RUN_ID": "12", "GITHUB_RUN_NUMBER": "3"})
+    write_run_files(tmp_path, header, github | {"GITHUB_RUN_ID": "12", "GITHUB_RUN_NUMBER": "3"})
     assert "seed=7\n" in (tmp_path / "environment.properties").read_text()
     executor = json.loads((tmp_path / "executor.json").read_text())
     assert executor["buildUrl"] == "https://forge.test/a/b/actions/runs/12"

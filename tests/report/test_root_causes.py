@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conformance.report.allure_content import allure_categories, write_categories
+from conformance.report.allure_run_files import allure_categories, write_categories
 from conformance.report.cell_view import CellView
 from conformance.report.failure_text import failure_text
 from conformance.report.root_causes import find_root_causes, order_by_root_cause
