@@ -146,7 +146,7 @@ def test_a_new_database_gives_back_what_the_old_one_had(tmp_path: Path):
         shadow(host, "hub2", "old", "victor@single.test", database="db-1")
         shadow(host, "hub2", "new", "victor@single.test", database="db-2")
         shadow(host, "hub3", "other", "xena@third.test", database="db-1")
-        host.manager.compare_database("hub2", "db-2")
+        host.manager.promote_if_new_database("hub2", "db-2")
         assert places(host) == ["primary", "shadow", "shadow"]
         (message,) = host.messages.in_place("primary")
         assert message.shadow_id == "old"

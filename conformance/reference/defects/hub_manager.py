@@ -72,7 +72,7 @@ class HubTakesOverWithoutARoute(HubManager):
 class HubIgnoresANewDatabase(HubManager):
     """Does not notice that a next hop came back with a new queue database."""
 
-    def compare_database(self, primary: str, database: str) -> None:
+    def promote_if_new_database(self, primary: str, database: str) -> None:
         """Ignore the name of the queue database."""
 
 
@@ -88,15 +88,15 @@ class HubTakesOverNothing(HubPromotion):
 class HubResubmitsWhenItIsBack(HubManager):
     """Takes over for a primary that comes back with the database that it had."""
 
-    def compare_database(self, primary: str, database: str) -> None:
+    def promote_if_new_database(self, primary: str, database: str) -> None:
         """Take shadows over at the first session after a failed interval, whatever database the primary has."""
         if self.missed_intervals.get(primary):
             self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
-        super().compare_database(primary, database)
+        super().promote_if_new_database(primary, database)
 
     def record_session(self, primary: str, database: str) -> None:
         """Compare the database before recording the contact, which resets the count that is asked for."""
-        self.compare_database(primary, database)
+        self.promote_if_new_database(primary, database)
         self.record_contact(primary)
 
 

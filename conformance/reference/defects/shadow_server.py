@@ -203,7 +203,7 @@ class IntervalNeverStartsAgain(ShadowRedundancyManager):
 class IgnoresANewDatabase(ShadowRedundancyManager):
     """Does not notice that a primary's queue database is another one."""
 
-    def compare_database(self, primary: str, database: str) -> None:
+    def promote_if_new_database(self, primary: str, database: str) -> None:
         """Ignore the name of the queue database."""
 
 
@@ -211,9 +211,9 @@ class IgnoresANewDatabase(ShadowRedundancyManager):
 class DelaysTakeover(ShadowRedundancyManager):
     """Takes over for a new database only half an hour after it has seen it."""
 
-    def compare_database(self, primary: str, database: str) -> None:
+    def promote_if_new_database(self, primary: str, database: str) -> None:
         """Take over for a new database 30 minutes after it was seen."""
-        compare = super().compare_database
+        compare = super().promote_if_new_database
         if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.alarms.new(lambda: compare(primary, database)).set(self.host.now() + 1800)
 

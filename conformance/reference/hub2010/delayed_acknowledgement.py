@@ -41,7 +41,7 @@ class DelayedAcknowledgement(Acceptance):
         if (refusal := content_refusal(content)) is not None:
             return refusal
         if (queued := self.host.shadows.find("", "", shadow_id)) is not None:
-            return self._reply_to_repeat(queued[0], content)
+            return self._reply_to_repeat(queued.row_id, content)
         _, traced = self.add_trace_field(content, origin, "ESMTP")
         message = self.store(envelope, traced, shadow_id, origin)
         self.host.discards.add_holder(message.id, sender, shadow_id, acknowledged=True)

@@ -56,8 +56,8 @@ class HubManager(ShadowRedundancyManager):
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete a shadow whose primary has passed the message on (SR-E10-07)."""
         shadow = self.host.shadows.find(primary, database, shadow_id)
-        if shadow is not None and shadow[1] == "shadow":
-            self.host.messages.drop(shadow[0])
+        if shadow is not None and shadow.place == "shadow":
+            self.host.messages.drop(shadow.row_id)
             self.host.log.info("%s discarded: %s has passed it on", shadow_id, primary)
 
     @property

@@ -38,7 +38,7 @@ class HubVerbs(ShadowVerbs):
         if self.client_identity is not None:
             return [OUT_OF_ORDER]
         self.client_identity = (words[0], words[1])
-        self.host.manager.compare_database(*self.client_identity)
+        self.host.manager.promote_if_new_database(*self.client_identity)
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:

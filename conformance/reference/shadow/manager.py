@@ -88,9 +88,9 @@ class ShadowRedundancyManager(Component):
     def record_session(self, primary: str, database: str) -> None:
         """Record a successful session with a primary in which it named this queue database."""
         self.record_contact(primary)
-        self.compare_database(primary, database)
+        self.promote_if_new_database(primary, database)
 
-    def compare_database(self, primary: str, database: str) -> None:
+    def promote_if_new_database(self, primary: str, database: str) -> None:
         """Promote the shadows that came from another queue database of the primary: it has lost them (SR-MNT-11)."""
         if database and (orphans := self.host.shadows.rows_of_other_databases(primary, database)):
             self.host.log.warning("%s has a new queue database %s: taking over %d", primary, database, len(orphans))
@@ -124,8 +124,8 @@ class ShadowRedundancyManager(Component):
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Move a shadow to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06)."""
         shadow = self.host.shadows.find(primary, database, shadow_id)
-        if shadow is not None and shadow[1] == "shadow":
-            self.host.safety_net.hold(shadow[0], "shadow-safety-net")
+        if shadow is not None and shadow.place == "shadow":
+            self.host.safety_net.hold(shadow.row_id, "shadow-safety-net")
             self.host.log.info("%s discarded: %s has processed it", shadow_id, primary)
 
     async def query_in_new_session(self, primary: str) -> str | None:

@@ -1,9 +1,16 @@
 """The shadow server's side of shadow redundancy on disk: shadows held for primaries, and the last contact with each."""
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from conformance.reference.message import Place
 from conformance.reference.storage.database import Database
+
+
+class HeldShadow(NamedTuple):
+    """The row id of a message with a shadow id, and the place where it is held."""
+
+    row_id: int
+    place: Place
 
 
 class Shadows:
@@ -45,8 +52,8 @@ class Shadows:
         )
         return [row[0] for row in rows]
 
-    def find(self, primary: str, database: str, shadow_id: str) -> tuple[int, Place] | None:
-        """Return the row id and place of the message with this shadow id, or None if it is not held.
+    def find(self, primary: str, database: str, shadow_id: str) -> HeldShadow | None:
+        """Return where the message with this shadow id is held, or None if it is not.
 
         With empty `primary` and `database` that is a message of this server itself.
         """
@@ -55,7 +62,7 @@ class Shadows:
             " ORDER BY id LIMIT 1",
             (primary, database, shadow_id),
         )
-        return (rows[0][0], cast(Place, rows[0][1])) if rows else None
+        return HeldShadow(rows[0][0], cast(Place, rows[0][1])) if rows else None
 
     def last_contact(self, primary: str) -> float | None:
         """Return when the last successful session with a primary was (POSIX seconds), or None if there was none."""
