@@ -121,6 +121,7 @@ def read_counter(file: Path, name: str) -> int | None:
 
 
 def _count(path: Path) -> int:
+    """Return the present value of one of `_COUNTERS`; 0 where the kernel does not have it."""
     return read_counter(path, _COUNTERS[path][0]) or 0
 
 

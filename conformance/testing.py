@@ -223,6 +223,7 @@ class MailBench:
         return MailLink(self._background, self._links, self._recorder, (_CLIENT, name, "smtp"))
 
     def _open_link(self, name: str, protocol: str, to: Address) -> None:
+        """Open the link from the client to a party of this name. Raises OSError, ValueError."""
         self._background.run(self._links.open(_CLIENT, name, protocol, to))
 
     def close(self) -> None:

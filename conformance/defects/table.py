@@ -142,6 +142,7 @@ def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tup
 
 
 def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
+    """Return the row of a defect from all of its trials, which are in the corpus's order."""
     checks = Counter(check for trial in trials for check in {blame.check for blame in trial.blames})
     blamed = Counter(row for trial in trials for row in {blame.requirement for blame in trial.blames})
     return DefectRow(
@@ -231,6 +232,7 @@ def _retired(defects: Sequence[Defect]) -> Iterator[str]:
 
 
 def _defect_line(row: DefectRow) -> str:
+    """Return the table line of a defect."""
     checks = ", ".join(f"{name} ({count})" for name, count in row.checks)
     return (
         f"| `{row.defect.name}` | {row.defect.says} | {row.defect.breaks} | "

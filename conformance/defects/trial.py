@@ -184,11 +184,13 @@ def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]
 
 
 def _over_cpu_limit(planned: PlannedTrial) -> Trial:
+    """Return the result, an error, of a trial that used too much processor time."""
     sentence = f"broken off after {CPU_LIMIT_S} s of the processor's time"
     return Trial(planned.defect, planned.cell.scenario, planned.cell.id, Outcome.ERROR, (), sentence)
 
 
 def _trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
+    """Return the result of a judged trial, with a blame for each failed verdict that names a requirement."""
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
     return Trial(planned.defect, planned.cell.scenario, planned.cell.id, outcome, blames, sentence)
@@ -259,4 +261,5 @@ def _prepare_process(parent: int, temporary: str) -> None:
 
 
 def _run_number(number: int, seed: int, run_directory: TrialRunDirectory | None) -> Trial:
+    """Run the trial with this number of `_TRIALS`; called in a forked process."""
     return run_trial(_TRIALS[number], seed, run_directory)

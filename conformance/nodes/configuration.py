@@ -90,6 +90,7 @@ def render(
 
 
 def _contract_keys(contract_2: Contract2 | None) -> dict[str, Any]:
+    """Return the keys that differ between contract 1 (None) and contract 2."""
     if contract_2 is None:
         return {"contract": 1}
     return {

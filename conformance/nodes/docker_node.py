@@ -282,9 +282,11 @@ class DockerNode(ManagedNode, kind="docker"):
         return checked_output(self.name, name, argv, code, stdout, stderr)
 
     def _running_container(self, stage: str) -> Any:
+        """Return the container. Raises NodeError, naming the stage, when the node is down."""
         self._require_running(stage)
         return self._container
 
     @property
     def _is_running(self) -> bool:
+        """Whether there is a container that `_terminate` has not removed yet."""
         return self._container is not None

@@ -133,6 +133,7 @@ class Engine:
         )
 
     def _labels(self) -> dict[str, str]:
+        """Return the labels of a new container or network: the process that made it, and the node's directory."""
         return {OWNER_LABEL: owner_id(), DIRECTORY_LABEL: str(self._directory.absolute())}
 
     def close(self) -> None:

@@ -221,6 +221,7 @@ class ExecNode(ManagedNode, kind="exec"):
                 self._files.log.add_note(f"flush: {error.reason}")
 
     async def _stop_flushing(self) -> None:
+        """Cancel the task that runs the `flush` command, and wait for its end."""
         task, self._flushing = self._flushing, None
         if task is not None:
             task.cancel()
@@ -236,6 +237,7 @@ class ExecNode(ManagedNode, kind="exec"):
         self._ended.set()
 
     async def _before_stop(self) -> None:
+        """Stop flushing, and keep the shifted clock from jumping while the node ends."""
         await self._stop_flushing()
         if self._clock is not None:
             self._clock.on_ending()
@@ -288,18 +290,21 @@ class ExecNode(ManagedNode, kind="exec"):
         self._write_to_guard(number, self._running_process(stage))
 
     def _write_to_guard(self, number: signal.Signals, process: Process) -> None:
+        """Write the octet that has the guard send a signal, unless its input is closed; does not wait for the signal."""
         if process.stdin is not None and not process.stdin.is_closing():
             process.stdin.write(_GUARD_WORDS[number])
             if self._clock is not None:
                 self._clock.on_signal()
 
     def _running_process(self, stage: str) -> Process:
+        """Return the process of the guard. Raises NodeError, naming the stage, when the node is down."""
         self._require_running(stage)
         assert self._process is not None
         return self._process
 
     @property
     def _is_running(self) -> bool:
+        """Whether there is a guard that `_terminate` has not ended yet."""
         return self._process is not None
 
     @property

@@ -109,6 +109,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
         self._files.log.mark_start()
 
     def _require_running(self, stage: str) -> None:
+        """Raise NodeError, naming the stage, when the node is down."""
         if not self._is_running:
             raise NodeError(self.name, stage, "the node is not running")
 

@@ -114,6 +114,7 @@ class NodeDirectory:
             ) from error
 
     def _access_error(self, stage: str, error: Exception) -> NodeError:
+        """Return the NodeError for a file of the directory that could not be read, written or removed."""
         return NodeError(self.name, stage, f"its directory: {error}", "the server may have put something else there")
 
     @property

@@ -103,6 +103,7 @@ def kill_groups(cgroups: Sequence[str]) -> None:
 
 
 def _have_children() -> bool:
+    """Whether this process has a child, running or not reaped yet."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -157,6 +157,7 @@ class RemoteNode(NodeBase, kind="remote"):
             raise CommandFailed(self.name, name, code, self._files.log.failure_excerpt())
 
     def _environment(self) -> dict[str, str]:
+        """Return the environment of the commands: that of the harness, with the description's variables."""
         return {**os.environ, **self._candidate.environment}
 
 

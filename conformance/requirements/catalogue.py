@@ -62,6 +62,7 @@ class Catalogue(_Closed):
 
     @model_validator(mode="after")
     def _check_references(self) -> "Catalogue":
+        """Raise ValueError for an id that is used twice or does not exist, and for a row that presupposes itself."""
         ids = [row.id for row in self.requirements]
         if duplicates := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
             raise ValueError(f"two requirements are called {duplicates[0]}")

@@ -65,4 +65,5 @@ def independently_violated(
 
 
 def _check_and_row(verdict: Verdict) -> tuple[str, str]:
+    """Return the check of a verdict and the one requirement that it is about."""
     return verdict.check, verdict.requirements[0]

@@ -182,6 +182,7 @@ class Layer:
         return self._replay()
 
     def _require_observed(self) -> None:
+        """Raise UnobservedDisk when the layer has missed something."""
         if self._unobserved:
             raise UnobservedDisk(self._unobserved)
 

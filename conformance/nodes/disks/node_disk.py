@@ -203,11 +203,13 @@ class NodeDisk:
         self._pinned.close()
 
     def _required_loop(self) -> LoopDisk:
+        """Return the loop disk. Raises NodeError when the troubles of this cell did not need one."""
         if self._loop is None:
             raise NodeError(self._node, "disk", "it has no file system of its own")
         return self._loop
 
     def _required_layer(self) -> Layer:
+        """Return the layer. Raises NodeError when the troubles of this cell did not need one."""
         if self._layer is None:
             raise NodeError(self._node, "disk", "no layer is before its C library")
         return self._layer

@@ -198,12 +198,15 @@ class StateFile:
         return os.fsdecode(self._read(at + 2, length)), at + 2 + length
 
     def _fault_fields(self) -> bytes:
+        """Return the octets of the fields that describe and count faults."""
         return self._read(_SLOW_AT, 40)
 
     def _read(self, at: int, size: int) -> bytes:
+        """Return up to `size` octets from an offset of the file on."""
         with self._path.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), size, at)
 
     def _write(self, at: int, data: bytes) -> None:
+        """Overwrite the octets at an offset of the file."""
         with self._path.open("r+b", buffering=0) as file:
             os.pwrite(file.fileno(), data, at)
