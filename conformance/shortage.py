@@ -94,7 +94,7 @@ class ResourceMonitor:
         return next((meaning for meaning in grown if kills or meaning != _OUT_OF_MEMORY), "")
 
     def explanation_of(self, failure: str, *, kills: bool = True) -> str:
-        """Return in words the shortage that may be why a node ended with this message; '' when it is the node's fault.
+        """Return in words the shortage that may be why a node ended with this failure message; '' when there is none.
 
         `kills` is that of `shortage`.
         """

@@ -71,7 +71,7 @@ class Node(Protocol):
         ...
 
     async def stop(self) -> int:
-        """Stop the node in an orderly way, wait for its end and return the exit code (0 for a node in this process)."""
+        """Stop the node in an orderly way, wait for its end, and return its exit code; without one 0, or 1 after a failure."""
         ...
 
     async def kill(self) -> None:

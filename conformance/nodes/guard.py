@@ -209,12 +209,15 @@ class Guard:
                     return self._kill_over_limit(reason)
                 due = time.monotonic() + max(_LIMIT_INTERVAL_S, 10 * (time.monotonic() - began))
 
-    def _handle_octet(self, word: bytes) -> int | None:
-        """Send the signal that an octet of the harness asks for; return the exit code when the guard must end."""
-        if word in _COMMAND_SIGNALS:
-            os.kill(self._command.pid, _COMMAND_SIGNALS[word])  # not reaped yet, so no other process has its id
-        elif word in _TREE_SIGNALS:
-            signal_tree(_TREE_SIGNALS[word])
+    def _handle_octet(self, octet: bytes) -> int | None:
+        """Send the signal that an octet of the harness asks for, and return None.
+
+        For `K`, and at the end of the input (b""), kill the tree and return the exit code of the guard.
+        """
+        if octet in _COMMAND_SIGNALS:
+            os.kill(self._command.pid, _COMMAND_SIGNALS[octet])  # not reaped yet, so no other process has its id
+        elif octet in _TREE_SIGNALS:
+            signal_tree(_TREE_SIGNALS[octet])
         else:
             return self._kill()
         return None

@@ -157,6 +157,7 @@ def main(argv: list[str]) -> int:
     dashes, *command = rest[2:] if preload else rest
     if dashes != "--" or not command:
         raise SystemExit("usage: private_root.py LAYER KEEP NAME [--preload LIBRARY] -- COMMAND...")
+    # The kernel kills this process, and with it the namespace, when the guard ends.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     enter_root(Path(layer), Path(keep), name, preload)
     return run_as_init(command)

@@ -84,28 +84,28 @@ class RemoteNode(NodeBase, kind="remote"):
         await wait_ready(self.name, listeners, self._candidate.ready_within, asyncio.Event())
 
     async def stop(self) -> int:
-        """Run `stop` and return 0: the server's exit code is not known here."""
+        """Run the description's `stop` command and return 0: the server's exit code is not known here."""
         await self._run("stop")
         self._up = False
         return 0
 
     async def kill(self) -> None:
-        """Run `kill`."""
+        """Run the description's `kill` command."""
         await self._run("kill")
         self._up = False
 
     async def wipe(self) -> None:
-        """Run `wipe` for a server that is down."""
+        """Run the description's `wipe` command for a server that is down."""
         if self._up:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
         await self._run("wipe")
 
     async def pause(self) -> None:
-        """Run `pause`."""
+        """Run the description's `pause` command."""
         await self._run("pause")
 
     async def resume(self) -> None:
-        """Run `resume`."""
+        """Run the description's `resume` command."""
         await self._run("resume")
 
     async def reload(self, configuration: NodeConfiguration) -> None:

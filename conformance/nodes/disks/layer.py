@@ -151,7 +151,10 @@ class Layer:
             self._pinned.close()
 
     def _begin_log(self) -> None:
-        """Begin a new log; everything in the data directory counts as durable."""
+        """Begin a new log; everything in the data directory counts as durable.
+
+        A layer on a whole device has no log: there the loop disk makes the power cuts.
+        """
         if self._copies.exists():
             shutil.rmtree(self._copies)
         self._baseline = ({}, {}) if self._whole_device else data_tree.read_tree(self._data, self._copies)
