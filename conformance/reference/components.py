@@ -126,10 +126,10 @@ class ComponentSets:
 
     def class_in(self, slot: str) -> type:
         """Return the class in a slot of `SLOTS`."""
-        component: type = getattr(
+        kind: type = getattr(
             self.ex2010 if slot.startswith(_PREFIX_2010) else self.since_2013, slot.removeprefix(_PREFIX_2010)
         )
-        return component
+        return kind
 
     def with_replaced(self, classes: Mapping[str, type]) -> "ComponentSets":
         """Return a copy in which these slots (names of `SLOTS`) have these classes."""

@@ -87,7 +87,7 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, due: float | None) -> None:
-        """Call back at `due` (POSIX seconds; in the next turn of the loop if past) instead of when set before; None: never."""
+        """Set the alarm to `due` (POSIX seconds; if past, it calls back in the next turn of the loop), or unset it for None."""
         if due == self._due and self._handle is not None:
             return
         self.cancel()

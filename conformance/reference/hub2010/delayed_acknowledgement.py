@@ -19,11 +19,11 @@ class DelayedAcknowledgement(Acceptance):
     """Acknowledges a message at once if its sender keeps a shadow, and after its delivery otherwise."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message from a sender without XSHADOW; return the reply after its delivery (SR-E10-15, SR-E10-16)."""
+        """Accept a message from a sender without XSHADOW; return the reply once it need not be withheld (SR-E10-15, SR-E10-16)."""
         if (refusal := content_refusal(content)) is not None:
             return refusal
-        key, traced = self.add_trace_field(content, origin, "ESMTP")
-        return await self.acknowledge_after_delivery(self.store(envelope, traced, key, origin), origin.deadline)
+        message_id, traced = self.add_trace_field(content, origin, "ESMTP")
+        return await self.acknowledge_after_delivery(self.store(envelope, traced, message_id, origin), origin.deadline)
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
         """Start the delivery of a stored message, and return the reply once it need not be withheld any more."""

@@ -32,22 +32,22 @@ class Acceptance(Component):
         """Accept a message as its primary: have a shadow made, write it to disk, then return the reply, 250 or a refusal."""
         if (refusal := content_refusal(content)) is not None:
             return refusal
-        key, traced = self.add_trace_field(content, origin, "ESMTP")
-        message = self.store(envelope, traced, key, origin)
+        message_id, traced = self.add_trace_field(content, origin, "ESMTP")
+        message = self.store(envelope, traced, message_id, origin)
         refusal = await self.host.redundancy.ensure_redundant(message, traced, origin.deadline)
         if refusal is not None:
             self.host.messages.drop(message.id)
             await self.host.db.commit()
-            self.host.log.warning("%s rejected: %s", key, refusal)
+            self.host.log.warning("%s rejected: %s", message_id, refusal)
             return refusal
         return await self.acknowledge(message)
 
-    def store(self, envelope: Envelope, content: bytes, key: str, origin: MessageOrigin) -> Message:
+    def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
         """Add a message to the queue database, marked as still to be made redundant; return it with its row id."""
         draft = new_message(
             content,
             envelope,
-            message_id=key,
+            message_id=message_id,
             since=self.host.now(),
             redundancy_pending=True,
             journal_due=not origin.from_organisation and self.host.config.journal is not None,
@@ -84,12 +84,17 @@ class Acceptance(Component):
 
     def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
         """Return a new id for a message, and its content with our Received field prepended (RFC 5321 4.4)."""
-        key = self.host.identity.new_id()
+        message_id = self.host.identity.new_id()
         name = self.host.name
         trace = trace_field(
-            helo=origin.hello, peer=origin.address, by=name, protocol=protocol, message_id=key, at=self.host.now()
+            helo=origin.hello,
+            peer=origin.address,
+            by=name,
+            protocol=protocol,
+            message_id=message_id,
+            at=self.host.now(),
         )
-        return key, trace + content
+        return message_id, trace + content
 
 
 def content_refusal(content: bytes) -> Reply | None:

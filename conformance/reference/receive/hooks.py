@@ -51,5 +51,5 @@ class Hooks(PrefixedDir):
         return await server.handle_message(bytes(envelope.original_content or b""))
 
     async def handle_exception(self, error: Exception) -> str:
-        """Return a temporary failure; the task that raised the error reports it."""
+        """Return a temporary failure for an unexpected error; one in the acceptance of a message also ends the node."""
         return INTERNAL_ERROR

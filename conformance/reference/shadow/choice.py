@@ -23,8 +23,8 @@ class ShadowServerChoice(Component):
 
     def unresponsive_servers(self) -> frozenset[str]:
         """Return the servers with a failed attempt within the last ShadowHeartbeatFrequency and no contact since."""
-        since = self.host.now() - self.host.transport.ShadowHeartbeatFrequency
-        return frozenset(name for name, at in self._failed.items() if at > since)
+        earliest = self.host.now() - self.host.transport.ShadowHeartbeatFrequency
+        return frozenset(name for name, at in self._failed.items() if at > earliest)
 
     def record_failure(self, server: str) -> None:
         """Record that an attempt at a server failed."""
@@ -38,8 +38,9 @@ class ShadowServerChoice(Component):
 def attempts(config: NodeConfiguration, unresponsive: frozenset[str], rng: random.Random) -> list[Peer]:
     """Return the servers to try, in order; a server appears once for each permitted attempt at it.
 
-    The order is random, with `unresponsive` servers last; no server is repeated before all others have been tried. Outside a DAG
-    that spans sites ShadowMessagePreferenceSetting is ignored (SR-PRF-06).
+    In a DAG that spans sites, ShadowMessagePreferenceSetting says whether those of other sites, of this site, or of other sites and
+    then of this site are tried; otherwise only those of this site are (SR-PRF-06). Within each of these groups the order is random,
+    with `unresponsive` servers last, and none is repeated before the others have been tried.
     """
     candidates = [peer for peer in config.peers if can_shadow(config, peer)]
     rng.shuffle(candidates)
