@@ -95,7 +95,7 @@ def installation_root() -> Path:
 
 
 def check_programs(candidate: CommonFields) -> Availability:
-    """Look for a candidate's programs in its installed directory, else on the system."""
+    """Return where a candidate's programs are: in its installed directory or on the system; or what is missing."""
     directory = installation_root() / candidate.installed if candidate.installed else None
     if directory is not None and directory.is_dir():
         if candidate.private_root and os.geteuid() == 0:
