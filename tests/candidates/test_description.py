@@ -109,7 +109,7 @@ def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
 @pytest.mark.parametrize(
     "word", ["nobody", "tcp:nowhere", "tcp:host:0", "docker:", "remote:reference", "mine+defect", "./none.yaml"]
 )
-def test_words_that_name_nobody_are_refused(word: str):
+def test_words_that_name_no_candidate_are_refused(word: str):
     with pytest.raises(CandidateError, match="--candidate"):
         find_candidate(word, SHIPPED)
 

@@ -60,14 +60,14 @@ def said_of(folder: Path, text: bytes) -> str:
         (f"dialect: {{name: x, commands: [{{operation: track-shadow, pattern: '{'(' * 9000}'}}], replies: []}}\n", ""),
     ],
 )
-def test_a_description_that_nobody_can_mean_is_told_with_its_place(tmp_path: Path, text: str, said: str):
+def test_an_invalid_description_is_reported_with_its_place(tmp_path: Path, text: str, said: str):
     if text.startswith("claims"):
         text = text + "\n"
         said = "the key 'claims' stands here twice"
     assert said in said_of(tmp_path, text.encode())
 
 
-def test_octets_that_are_no_text_are_told_with_their_line(tmp_path: Path):
+def test_octets_that_are_not_utf_8_are_reported_with_their_line(tmp_path: Path):
     assert "mine.yaml:6:1: not valid UTF-8: octet 77 is 0xff" in said_of(tmp_path, b"title: x\n\xff\n")
 
 

@@ -24,7 +24,7 @@ def test_what_is_there_already_is_kept(
     assert f"postfix: is there already, in {tmp_path}/postfix" in capfd.readouterr().out
 
 
-def test_a_server_that_nobody_describes_is_refused(capsys: pytest.CaptureFixture[str]):
+def test_a_server_without_a_description_is_refused(capsys: pytest.CaptureFixture[str]):
     assert install(["postfx"]) == 2
     assert "no server 'postfx' (did you mean 'postfix'?)" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Casts in which a program plays one server, and the reference the others."""
+"""Assignments in which a program plays one server, and the reference the others."""
 
 import json
 import shutil
