@@ -59,4 +59,4 @@ def print_diff(before: Path, after: Path, should: Should = "warn") -> int:
         typer.echo(error, err=True)
         return 2
     typer.echo(comparison_text(difference))
-    return 1 if difference.of(ChangeKind.REGRESSION) else 0
+    return 1 if difference.changes_of(ChangeKind.REGRESSION) else 0

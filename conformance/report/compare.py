@@ -44,7 +44,7 @@ class RunComparison:
     same: int
     left_out: int
 
-    def of(self, kind: ChangeKind) -> tuple[CellChange, ...]:
+    def changes_of(self, kind: ChangeKind) -> tuple[CellChange, ...]:
         """Return the changes of one kind, in the order of the later run."""
         return tuple(change for change in self.changes if change.kind is kind)
 
@@ -87,7 +87,7 @@ def comparison_text(comparison: RunComparison) -> str:
     """Return a comparison as text for a terminal, regressions first."""
     lines = [f"{visible(comparison.before)} -> {visible(comparison.after)}"]
     for kind, title in _TITLES.items():
-        if chosen := comparison.of(kind):
+        if chosen := comparison.changes_of(kind):
             lines += ["", f"{title}: {len(chosen)}", *(line for change in chosen for line in _change_lines(change))]
     lines += ["", f"unchanged: {comparison.same}"]
     if comparison.left_out:

@@ -39,7 +39,7 @@ def format_moment(seconds: float) -> str:
 
 
 def rounded_duration(seconds: float) -> str:
-    """Return a duration in seconds as text of at most two units, the rest cut off: `2 h 58 m`, `1 d 4 h`, `12.5 s`."""
+    """Return a duration in seconds as text in its two largest units, smaller ones cut off: `2 h 58 m`, `1 d 4 h`, `12.5 s`."""
     parts: list[str] = []
     rest = seconds
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):

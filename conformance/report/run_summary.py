@@ -140,9 +140,7 @@ def read_run_summary(
 
 def _needs_events(verdict: Verdict) -> bool:
     """Whether the summary of a verdict has an evidence location, for which the cell's events are needed."""
-    return (verdict.outcome is not Outcome.PASS or verdict.remark) and (
-        bool(verdict.evidence) or verdict.message is not None
-    )
+    return verdict.outcome is not Outcome.PASS and (bool(verdict.evidence) or verdict.message is not None)
 
 
 def summarize_cell(cell: CellView, slug: str, seconds: float | None = None) -> CellSummary:

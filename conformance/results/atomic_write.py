@@ -28,13 +28,13 @@ class StagedFiles:
         self._removed: dict[Path, None] = {}
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write the new content of a file to its hidden file. Raises OSError."""
+        """Write the new content of a file to a hidden file, which replaces it when the block ends. Raises OSError."""
         self._removed.pop(path, None)
         scratch = self._scratch_files[path] = path.with_name(f".{path.name}.{os.getpid()}")
         scratch.write_bytes(content)
 
     def write_text(self, path: Path, text: str) -> None:
-        """Write the new content of a file, as UTF-8, to its hidden file. Raises OSError."""
+        """Do as `write` does with a text, in UTF-8. Raises OSError."""
         self.write(path, text.encode())
 
     def remove(self, path: Path) -> None:

@@ -101,10 +101,10 @@ def read_history(path: Path) -> tuple[bytes, str]:
         if shortage_of(error):
             raise
         return b"", f"it cannot be read: {error.strerror or error}"
-    return _unpacked(octets) if path.name.endswith(GZIP_SUFFIX) else (octets, "")
+    return _unpack(octets) if path.name.endswith(GZIP_SUFFIX) else (octets, "")
 
 
-def _unpacked(octets: bytes) -> tuple[bytes, str]:
+def _unpack(octets: bytes) -> tuple[bytes, str]:
     """Unpack gzip members up to the first damage; return what was unpacked, and the damage or ''.
 
     At most `MAX_OCTETS` octets are returned.

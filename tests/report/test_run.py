@@ -177,7 +177,7 @@ class TestCompare:
     )
     def test_a_regression_names_what_changed(self, changes: dict[str, Any], cause: tuple[str]) -> None:
         found = compare_runs(book(good()), book(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
-        assert [change.causes for change in found.of(ChangeKind.REGRESSION)] == [cause]
+        assert [change.causes for change in found.changes_of(ChangeKind.REGRESSION)] == [cause]
         assert (", ".join(cause) or "flaky") in comparison_text(found)
 
     def test_fixed_added_and_removed_cells_and_the_rest_are_told_apart(self) -> None:
