@@ -15,7 +15,7 @@ from conformance.reference.message import Recipient
 from conformance.reference.routing.bifurcation import Routing, group_by_next_hop
 from conformance.reference.routing.next_hop import NextHop
 
-Forks = dict[NextHop, list[Recipient]]
+RecipientsByHop = dict[NextHop, list[Recipient]]
 
 
 def with_fields(config: NodeConfiguration, **fields: object) -> NodeConfiguration:
@@ -31,7 +31,7 @@ class RoutesByAlteredConfiguration(Routing):
         """Return the configuration that routes are computed from."""
         return config
 
-    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
         """Return the recipients by next hop, computed from the altered configuration."""
         return group_by_next_hop(self.altered_configuration(self.host.config), recipients)
 
@@ -99,7 +99,7 @@ class HubTakesTheHigherName(TakesTheHigherName, HubRouting):
 class DirectlyOrNotAtAll(RoutesByAlteredConfiguration):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
-    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
         """Return next hops with the server closest to the mailbox only."""
         return {
             replace(hop, servers=hop.servers[:1], addresses=hop.addresses[:1])
@@ -117,7 +117,7 @@ class HubDirectlyOrNotAtAll(DirectlyOrNotAtAll, HubRouting):
 class StopsEverywhere(Routing):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
-    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
         """Return next hops with their servers in reverse order, the closest to this server first."""
         return {_reverse_servers(hop): members for hop, members in super().group_by_next_hop(recipients).items()}
 
@@ -138,9 +138,9 @@ class HubStopsEverywhere(StopsEverywhere, HubRouting):
 class FansOutAtOnce(Routing):
     """Splits a message at its source, and sends a copy for each site."""
 
-    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
         """Return the next hops of each recipient alone, so that no copy is shared between sites."""
-        recipients_by_hop: Forks = {}
+        recipients_by_hop: RecipientsByHop = {}
         for recipient in recipients:
             for hop, members in super().group_by_next_hop([recipient]).items():
                 recipients_by_hop.setdefault(hop, []).extend(members)
@@ -155,9 +155,9 @@ class HubFansOutAtOnce(FansOutAtOnce, HubRouting):
 class SplitsTooLate(Routing):
     """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
 
-    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
         """Return one next hop, that of the first recipient in another site, for all recipients in other sites."""
-        recipients_by_hop: Forks = {}
+        recipients_by_hop: RecipientsByHop = {}
         for hop, members in super().group_by_next_hop(recipients).items():
             onward = next((other for other in recipients_by_hop if hop.kind == other.kind == "transport"), hop)
             recipients_by_hop.setdefault(onward, []).extend(members)

@@ -112,7 +112,7 @@ class StopsAsking(ShadowRedundancyManager):
         super().heartbeat_failed(primary)
 
     def next_heartbeat_at(self, primary: str) -> float:
-        """Return a time in ten years for a primary that did not answer once."""
+        """Return a time ten years after the correct one for a primary that did not answer once."""
         return super().next_heartbeat_at(primary) + (10 * 365 * 86400 if primary in self.silent else 0)
 
 
@@ -172,7 +172,7 @@ class NeverPromotes(ShadowRedundancyManager):
     """Never promotes itself because of time."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return a time in ten years."""
+        """Return a time ten years after the correct one."""
         return super().promotion_at(primary) + 10 * 365 * 86400
 
 

@@ -259,5 +259,5 @@ class DropsWhatWasTakenOver(HubManager):
         delivery = self.host.delivery
         assert isinstance(delivery, _DropsTakenOverMessages)
         if primary in {holder.server for holder in self.host.discards.holders(stored[0])}:
-            self.host.log.info("%s is not tried any more: %s has delivered it", shadow_id, primary)
+            self.host.log.info("%s is not retried: %s has delivered it", shadow_id, primary)
             delivery.drop_when_idle(stored[0])
