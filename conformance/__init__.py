@@ -9,3 +9,6 @@ PYTEST_DONT_REWRITE: the command line imports the package before pytest could re
 """
 
 __version__ = "0.2.0"
+
+PROJECT_URL = "https://smtp-conformance.example/"
+"""The address of the project; an example until there is one. Ids of the published schemas begin with it."""

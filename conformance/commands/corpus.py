@@ -11,9 +11,8 @@ from pathlib import Path
 import typer
 
 from conformance import paths
-from conformance.candidates.description import Candidate
 from conformance.candidates.lookup import reference_defects
-from conformance.nodes.document import InspectDocument, NodeDocument
+from conformance.commands.schemas import NAMES, published_schema
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage, page
 from conformance.requirements.coverage import uncovered as without_scenario
@@ -21,7 +20,6 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.fault_grid import GRID_SIZES
 from conformance.scenarios.loader import Scenario, check_corpus, read_corpus
-from conformance.scenarios.schema import scenario_schema, topology_schema
 from conformance.suite.selection import SelectionError, check_requirements, find_scenarios, is_id, select
 
 
@@ -96,16 +94,9 @@ def write_requirements(to: Path) -> int:
 
 def print_schema(name: str, out: Path | None) -> int:
     """Print a JSON Schema, or write it to the file `out`. Returns 2 for an unknown name, else 0."""
-    schemas = {
-        "scenario": scenario_schema,
-        "topology": topology_schema,
-        "candidate": Candidate.model_json_schema,
-        "node": NodeDocument.model_json_schema,
-        "inspect": InspectDocument.model_json_schema,
-    }
-    if name not in schemas:
-        return _report_error(f"schema {name}: one of {', '.join(schemas)}")
-    text = json.dumps(schemas[name](), indent=2) + "\n"
+    if name not in NAMES:
+        return _report_error(f"schema {name}: one of {', '.join(NAMES)}")
+    text = json.dumps(published_schema(name), indent=2) + "\n"
     if out is None:
         sys.stdout.write(text)
     else:

@@ -1,0 +1,115 @@
+"""The built wheel in an environment of its own, outside of the checkout: what a user who has installed it can do.
+
+The tox environments `wheel` and `wheel-spark` run this, with nothing installed but the wheel, and with the extra `spark`.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import conformance
+
+CHECKOUT = Path(__file__).parents[2]
+HAS_SPARK = importlib.util.find_spec("pyspark") is not None
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        Path(conformance.__file__).is_relative_to(CHECKOUT / "conformance"), reason="tox -e wheel installs the wheel"
+    ),
+]
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a folder that has nothing of the project."""
+    installed = Path(sys.executable).with_name("conformance")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+    return subprocess.run(
+        [str(installed), *words], cwd=cwd, env=plain | {"COLUMNS": "200", "NO_COLOR": "1"}, text=True,
+        capture_output=True, encoding="utf-8", timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a run of one scenario of the corpus, made by the installed command."""
+    folder = tmp_path_factory.mktemp("user")
+    done = command("run", "-k", "inbound-acknowledged", "--candidate", "reference", "--run-dir", "run", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+    return folder
+
+
+def test_the_corpus_comes_with_the_wheel(tmp_path: Path):
+    listed = command("list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    in_checkout = len(list((CHECKOUT / "scenarios").rglob("*.scenario.yaml")))
+    assert len({line.partition("::")[0] for line in listed.stdout.splitlines() if "::" in line}) == in_checkout > 20
+
+
+def test_a_run_is_reported(ran: Path):
+    done = command("report", "run", "--out", "site", cwd=ran)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (ran / "site" / "index.html").stat().st_size > 10_000
+
+
+def test_a_scenario_of_the_user_s_own_is_validated(tmp_path: Path):
+    (tmp_path / "mine.scenario.yaml").write_text("id: mine\ntitle: Mine\n", "utf-8")
+    done = command("validate", "mine.scenario.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mine.scenario.yaml:1:1: the key 'requirements' is missing" in done.stdout + done.stderr
+
+
+def test_schemas_are_printed(tmp_path: Path):
+    for name in ("scenario", "topology", "candidate", "node"):
+        done = command("schema", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["$schema"]
+
+
+def test_a_new_description_is_checked_and_judged(tmp_path: Path):
+    made = command("candidate", "new", cwd=tmp_path)
+    (tmp_path / "mine.yaml").write_text(made.stdout, "utf-8")
+    checked = command("candidate", "check", "mine.yaml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    judged = command(
+        "run",
+        "-k",
+        "content-passes-unchanged and plain",
+        "--candidate",
+        "./mine.yaml",
+        "--run-dir",
+        "run",
+        cwd=tmp_path,
+    )
+    assert judged.returncode == 1, judged.stdout + judged.stderr
+    assert "RL-CNT-01" in judged.stdout
+
+
+def test_runs_are_aggregated_or_the_missing_part_is_named(ran: Path):
+    done = command("aggregate", "run", "--out", "tables", cwd=ran)
+    if HAS_SPARK:
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (ran / "tables" / "tables" / "matrix.csv").is_file()
+    else:
+        assert done.returncode == 2
+        assert "pip install 'smtp-conformance[spark]'" in done.stderr
+
+
+def test_the_reference_runs_as_a_program(tmp_path: Path):
+    done = command(
+        "run",
+        "-k",
+        "content-passes-unchanged and plain",
+        "--candidate",
+        "exec:reference",
+        "--run-dir",
+        "run",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
