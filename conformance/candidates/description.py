@@ -79,7 +79,7 @@ class Candidate(CommonFields, _OfKinds):
 
     @model_validator(mode="after")
     def _check_fields_together(self) -> "Candidate":
-        """Raise ValueError, whose text begins with a key, when fields contradict each other."""
+        """Raise ValueError, whose text begins with a key, when fields contradict each like_node."""
         if not getattr(self, self.kind_definition.needs):
             raise ValueError(f"kind: the kind {self.kind} needs {self.kind_definition.needs!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
@@ -187,13 +187,13 @@ def read_description(path: Path) -> Candidate:
     like = node.get("like") if node is not None else None
     # A `like` that is not a file name is left to the schema to report.
     if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(FILE_NAME, like.value):
-        beside = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
-        other = read_full_yaml(Path(beside.path), beside, max_octets=MAX_DESCRIPTION_OCTETS)
-        report.take(beside.problems)
-        if other is not None and (not other.entries or "like" in other.entries):
+        like_report = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
+        like_node = read_full_yaml(Path(like_report.path), like_report, max_octets=MAX_DESCRIPTION_OCTETS)
+        report.take(like_report.problems)
+        if like_node is not None and (not like_node.entries or "like" in like_node.entries):
             report.add(like.mark, f"like: {like.value} must be a description without a 'like' of its own")
-        elif other is not None:
-            node = Node(node.mark, {**other.entries, **node.entries})
+        elif like_node is not None:
+            node = Node(node.mark, {**like_node.entries, **node.entries})
     candidate = validate(Candidate, node, report) if node is not None and not report.problems else None
     if candidate is None or node is None:
         raise CandidateError(format_problems([_at_key(problem, node) for problem in report.problems]))

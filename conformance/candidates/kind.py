@@ -32,7 +32,7 @@ from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.talking import Talk
 
 DISK = "disk"
-"""A feature of kinds, beside those that clocks need: the node has a disk of its own that can be made to fail."""
+"""A feature of kinds, in addition to those that clocks need: the node has a disk of its own that can be made to fail."""
 
 NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
 """The commands of the node contract; each prints one JSON object."""

@@ -82,7 +82,7 @@ def install(names: Sequence[str]) -> int:
 def print_check(word: str, hosts: Sequence[str]) -> int:
     """Start the candidate that a word names, try each of its claims, and print the results as they come.
 
-    `hosts` are those that it may be on beside this one. Returns 1 when something is missing, 2 for a description with errors,
+    `hosts` are the hosts other than this one that it may be on. Returns 1 when something is missing, 2 for a description with errors,
     3 when a claim could not be judged.
     """
     try:

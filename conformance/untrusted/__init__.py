@@ -1,7 +1,7 @@
 """Reading and writing files below a directory that a hostile program can write.
 
 The harness may run as root while the server under test is another user. At any moment that server can replace any name below
-its directory by a symbolic link, a pipe, a directory, or a second name of a file that belongs to somebody else. A path that
+its directory by a symbolic link, a pipe, a directory, or a second name of a file that belongs to another user. A path that
 was checked a moment ago therefore proves nothing, and these modules use no paths:
 
 - The directory is opened once. Each name below it is looked up relative to the open directory that holds it, and no symbolic

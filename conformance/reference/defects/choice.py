@@ -50,8 +50,8 @@ class ShadowsInAnotherDag(ShadowServerChoice):
     def attempts(self) -> list[Peer]:
         """Return the servers of other DAGs, then the correct ones."""
         config = self.host.config
-        strangers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
-        return strangers + super().attempts()
+        foreign_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
+        return foreign_servers + super().attempts()
 
 
 @defect("shadows-in-another-site", breaks="SR-BND-02", slot="choice", also={"rights": OffersToAnybody})
@@ -61,8 +61,8 @@ class ShadowsInAnotherSite(ShadowServerChoice):
     def attempts(self) -> list[Peer]:
         """Return the servers of other sites where there is no DAG, then the correct ones."""
         config = self.host.config
-        elsewhere = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
-        return (elsewhere if config.dag is None else []) + super().attempts()
+        remote_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
+        return (remote_servers if config.dag is None else []) + super().attempts()
 
 
 @defect("prefers-local", breaks="SR-PRF-01", slot="choice")

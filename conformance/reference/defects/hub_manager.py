@@ -1,4 +1,4 @@
-"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and what becomes of shadows.
+"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and when shadows are taken over or deleted.
 
 Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
 """

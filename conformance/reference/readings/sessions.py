@@ -82,8 +82,8 @@ class HoldsSessionsToOldLimits(Receiver):
 class OffersAuthWithoutTls(Receiver):
     """Offers AUTH in every session of the transport listener, with TLS before it or without."""
 
-    def __init__(self, host: Host, door: ListenerName, limits: Listener, sessions: set[Receiver]) -> None:
-        super().__init__(host, door, limits, sessions)
+    def __init__(self, host: Host, listener: ListenerName, limits: Listener, sessions: set[Receiver]) -> None:
+        super().__init__(host, listener, limits, sessions)
         self._auth_require_tls = False
 
     def auth_keywords(self) -> list[str]:
