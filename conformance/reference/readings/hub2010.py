@@ -48,14 +48,14 @@ class AsksAtOnceWhatIsOverdue(HubManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._began_to_fail: dict[str, float] = {}
+        self._first_failure_at: dict[str, float] = {}
 
     def next_session_at(self, primary: str) -> float:
-        """Return an interval after the last contact, also one before the restart, or after the last query that
-        failed."""
+        """Return an interval after the last contact, even one before the restart; after failed queries, an interval for
+        each after the first failure."""
         interval = self.host.transport.ShadowHeartbeatTimeoutInterval
         if missed := self.missed_intervals.get(primary, 0):
-            return self._began_to_fail[primary] + missed * interval
+            return self._first_failure_at[primary] + missed * interval
         return (self.host.shadows.last_contact(primary) or self.watched[primary].started_at) + interval
 
     def heartbeat_failed(self, primary: str) -> None:
@@ -67,7 +67,7 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         if contact is not None and now - contact < SAME_QUERY_S:
             return
         if not self.missed_intervals.get(primary):
-            self._began_to_fail[primary] = now
+            self._first_failure_at[primary] = now
         super().heartbeat_failed(primary)
 
 
@@ -151,24 +151,24 @@ class KeepsItsCountOverARestart(HubManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._asked: dict[str, float] = {}
+        self._last_query_at: dict[str, float] = {}
 
     def start(self) -> None:
         """Read the stored counts of failed intervals, then start."""
         self.host.db.write("CREATE TABLE IF NOT EXISTS missed (server TEXT PRIMARY KEY, number INTEGER, asked REAL)")
         for server, number, asked in self.host.db.read("SELECT server, number, asked FROM missed"):
-            self.missed_intervals[server], self._asked[server] = number, asked
+            self.missed_intervals[server], self._last_query_at[server] = number, asked
         super().start()
 
     async def _run_heartbeat(self, primary: str, watch: WatchedPrimary) -> None:
         """Remember when the heartbeat began, then run it."""
-        self._asked[primary] = self.host.now()
+        self._last_query_at[primary] = self.host.now()
         await super()._run_heartbeat(primary, watch)
 
     def next_session_at(self, primary: str) -> float:
         """Return an interval after the last query if that failed, else the usual time."""
-        if self.missed_intervals.get(primary) and primary in self._asked:
-            return self._asked[primary] + self.host.transport.ShadowHeartbeatTimeoutInterval
+        if self.missed_intervals.get(primary) and primary in self._last_query_at:
+            return self._last_query_at[primary] + self.host.transport.ShadowHeartbeatTimeoutInterval
         return super().next_session_at(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
@@ -177,11 +177,11 @@ class KeepsItsCountOverARestart(HubManager):
         A query that was answered before its session was lost does not count.
         """
         contact = self.host.shadows.last_contact(primary)
-        if contact is not None and contact >= self._asked[primary]:
+        if contact is not None and contact >= self._last_query_at[primary]:
             return
         super().heartbeat_failed(primary)
         if (number := self.missed_intervals.get(primary)) is not None:
-            row = (primary, number, self._asked[primary])
+            row = (primary, number, self._last_query_at[primary])
             self.host.db.write("INSERT OR REPLACE INTO missed (server, number, asked) VALUES (?, ?, ?)", row)
 
     def record_contact(self, primary: str) -> None:
@@ -213,11 +213,11 @@ class _DropsTakenOverMessages(Delivery):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._taken_over: set[int] = set()
+        self._taken_over_ids: set[int] = set()
 
     def drop_when_idle(self, row: int) -> None:
         """Drop a message now, or after the attempts that are running have failed."""
-        self._taken_over.add(row)
+        self._taken_over_ids.add(row)
         if all(attempt.message.id != row for attempt in self._attempts):
             self._drop(row)
 
@@ -228,7 +228,7 @@ class _DropsTakenOverMessages(Delivery):
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
         """Defer a message, or drop it where it was taken over meanwhile."""
-        if message.id in self._taken_over:
+        if message.id in self._taken_over_ids:
             self._drop(message.id)
         else:
             super()._defer(message, recipients, hop)
