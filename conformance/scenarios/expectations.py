@@ -50,8 +50,7 @@ class Expectation(BaseModel):
         "excuses no failure",
     )
     where: Text | None = Field(
-        None,
-        description="EHLO keyword: not applicable where no server offered it in the sessions of the messages `of`",
+        None, description="EHLO keyword: not applicable where no server offered it in the sessions of the messages `of`"
     )
     requirements: tuple[Requirement, ...] = Field(
         (), description="which requirements it judges; default: the scenario's"

@@ -133,7 +133,4 @@ def _closed(properties: Schema, required: list[str]) -> Schema:
 
 def _one_of(verbs: dict[str, Schema], others: Schema) -> Schema:
     """Return the schema of a mapping with exactly one of the verbs, and optionally the keys of `others`."""
-    return {
-        **_closed({**verbs, **others}, []),
-        "oneOf": [{"required": [verb]} for verb in verbs],
-    }
+    return {**_closed({**verbs, **others}, []), "oneOf": [{"required": [verb]} for verb in verbs]}

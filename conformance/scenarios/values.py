@@ -60,14 +60,9 @@ def format_duration(duration: float) -> str:
 
 
 _DURATION_SCHEMA = {
-    "anyOf": [
-        {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"},
-        {"type": "number", "minimum": 0},
-    ]
+    "anyOf": [{"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"}, {"type": "number", "minimum": 0}]
 }
-_SIZE_SCHEMA = {
-    "anyOf": [{"type": "string", "pattern": r"^\d+\s*(B|KB|MB)?$"}, {"type": "integer", "minimum": 0}],
-}
+_SIZE_SCHEMA = {"anyOf": [{"type": "string", "pattern": r"^\d+\s*(B|KB|MB)?$"}, {"type": "integer", "minimum": 0}]}
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]

@@ -198,11 +198,7 @@ def _report_damage(run: IngestedRun, progress: Progress) -> None:
 
 
 def _add_runs(
-    session: "SparkSession",
-    layer_files: Future[LayerFiles],
-    catalog: Catalog,
-    warehouse: Warehouse,
-    progress: Progress,
+    session: "SparkSession", layer_files: Future[LayerFiles], catalog: Catalog, warehouse: Warehouse, progress: Progress
 ) -> tuple[Catalog, dict[str, pa.Table]]:
     """Move the runs' files into the warehouse, merge their rows into its summaries, and write the catalog last.
 

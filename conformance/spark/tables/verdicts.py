@@ -122,7 +122,7 @@ REMARKS = Table(
     "Remarks: broken `should` requirements of cells that pass",
     columns(
         "run text, candidate text, scenario text, nodeid text, check text, requirement text, event whole, "
-        "sentence text, repeat text",
+        "sentence text, repeat text"
     ),
     ("run", "candidate", "nodeid", "check", "event", "sentence"),
     """
