@@ -113,7 +113,7 @@ class CellRunner:
         return {name: path for name, path in paths.items() if path.exists()}
 
     async def _run_on_clock(self, clock: Clock, recorder: Recorder) -> RecordedRun:
-        """Start the nodes, run the steps, drain, end everything, and return the result."""
+        """Start the nodes, run the steps, drain, end everything, delete the data, redact secrets, and return the result."""
         clock.flush_with(self.flush)
         recorder.subscribe(self.on_event)
         recorder.subscribe(lambda event: clock.note_progress())

@@ -88,7 +88,7 @@ def _cancel_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -
 async def _run_and_clean_up(
     main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float, clean_up: Callable[[], Awaitable[str]]
 ) -> T:
-    """Run `main(clock)` on the running loop; raise Leftovers when `clean_up` then describes something."""
+    """Run `main(clock)` on the running loop and return its result; raise Leftovers if `clean_up` then describes something."""
     clock = _CLOCK_CLASSES[name](asyncio.get_running_loop(), scale)
     try:
         async with clock.raising_clock_errors():

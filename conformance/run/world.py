@@ -255,7 +255,10 @@ class World:
         return node
 
     def _data_directory(self, server: str) -> Path:
-        """Return the directory of a server's data, as the server sees it; in memory if it lives in this process."""
+        """Return the directory of a server's data, as the server sees it; if it lives in this process, one in memory.
+
+        The directory in memory is made at the first call, and removed with the world.
+        """
         if IN_PROCESS not in self._assignment.candidate_for(server).features:
             return self._directory_seen_by(server) / "data"
         if self._memory is None:

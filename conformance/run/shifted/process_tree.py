@@ -92,7 +92,7 @@ class ProcessTree:
         self._quick_checks_left = _QUICK_CHECKS
 
     def check_shifted(self) -> None:
-        """Raise CannotShift when the clock of one of the processes is not shifted; block up to 2 s while they load the shim."""
+        """Raise CannotShift when the clock of one of the processes is not shifted; block while they load the shim, up to 2 s each."""
         for pid in self._own_processes():
             checks = 0
             while reason := why_not_shifted(pid, self._library, self.page.path):
