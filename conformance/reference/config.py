@@ -40,6 +40,7 @@ class Listener(_StrictModel):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "Listener":
+        """Refuse an age limit that does not exceed the idle limit."""
         if self.connection_timeout <= self.connection_inactivity_timeout:
             raise ValueError("connection_timeout must be greater than connection_inactivity_timeout")
         return self
@@ -153,6 +154,7 @@ class Transport(_StrictModel):
 
     @model_validator(mode="after")
     def _local_only_tries_no_remote_site(self) -> "Transport":
+        """Refuse LocalOnly together with attempts in remote sites."""
         if self.ShadowMessagePreferenceSetting == "LocalOnly" and self.MaxRetriesForRemoteSiteShadow > 0:
             raise ValueError(
                 "ShadowMessagePreferenceSetting LocalOnly contradicts MaxRetriesForRemoteSiteShadow above 0"
@@ -219,6 +221,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_contract_keys(self) -> "NodeConfiguration":
+        """Refuse keys of contract 2 in a configuration of contract 1."""
         contract_2_keys = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
         if self.contract == 1 and (contract_2_keys or any("hub" in site.model_fields_set for site in self.sites)):
             raise ValueError(f"{', '.join(contract_2_keys) or 'sites.hub'}: unknown in contract 1")
@@ -226,6 +229,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> "NodeConfiguration":
+        """Refuse two servers of one name, and two mailboxes of one address, compared without case."""
         names = [self.name, *(peer.name for peer in self.peers)]
         if len(set(map(str.casefold, names))) != len(names):
             raise ValueError("peers: a name is given to two servers")

@@ -68,9 +68,9 @@ class SafetyNet(Component):
 
     def set_alarm(self) -> None:
         """Make the alarm due no later than the earliest expiry of a message that comes to a place now."""
-        shortest = self.host.now() + min(map(self.hold_time, _PLACES))
-        if self._alarm.due is None or self._alarm.due > shortest:
-            self._alarm.set(shortest)
+        earliest_expiry = self.host.now() + min(map(self.hold_time, _PLACES))
+        if self._alarm.due is None or self._alarm.due > earliest_expiry:
+            self._alarm.set(earliest_expiry)
 
     def resubmit(self, database: str) -> int:
         """Resubmit held messages for the mailboxes of a database (SR-SFN-05); return how many of the primary messages.

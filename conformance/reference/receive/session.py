@@ -170,7 +170,7 @@ class Receiver(PeerAuthentication):
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH, which confirms that the last reply was read."""
+        """Handle AUTH, which confirms the discard notifications in the last reply."""
         self.verbs.confirm_discards_read()
         await super().smtp_AUTH(arg)
 
@@ -253,7 +253,7 @@ class Receiver(PeerAuthentication):
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
         self.session_state.in_transaction = False
 
-    # the shadow verbs, and other commands that confirm that the last reply was read
+    # the shadow verbs, and other commands that confirm the last discard notifications
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
         """Handle a shadow verb and send its reply."""
@@ -281,17 +281,17 @@ class Receiver(PeerAuthentication):
         await self._shadow_verb("XQUERYDISCARD", arg)
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, which confirms that the last reply was read."""
+        """Handle RSET, which confirms the discard notifications in the last reply."""
         self.verbs.confirm_discards_read()
         await super().smtp_RSET(arg)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
-        """Handle QUIT, which confirms that the last reply was read."""
+        """Handle QUIT, which confirms the discard notifications in the last reply."""
         self.verbs.confirm_discards_read()
         await super().smtp_QUIT(arg)
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Handle NOOP, which confirms that the last reply was read."""
+        """Handle NOOP, which confirms the discard notifications in the last reply."""
         self.verbs.confirm_discards_read()
         await self.push("250 2.0.0 ok")
 
