@@ -1,6 +1,7 @@
 """`conformance run`: pytest with the conformance plugin, the corpus by default, and exit codes that say why a run failed."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ def run_pytest(arguments: list[str]) -> int:
         return 0
     if wants_cluster(arguments):
         return run_on_cluster(arguments)
+    if not hasattr(socket, "TCP_INFO"):
+        typer.echo("running cells needs Linux: the harness reads TCP_INFO of its connections", err=True)
+        return USAGE
     plugin = _ExitCodePlugin()
     # Node ids, and the commands that repeat a cell, have paths relative to pytest's root.
     words = [*PLUGIN, *_WITHOUT_SLOW_PLUGINS, "--rootdir", str(Path.cwd()), *arguments]

@@ -20,6 +20,8 @@ ELSEWHERE = {
     "python3 -m pip install tox && python3 -m tox -e scenarios": (".ci/run", "python3 -m tox run -e scenarios"),
     "python3 -m pip install tox && python3 -m tox -e tests": (".ci/run", "python3 -m tox run -e tests"),
     ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
+    "python3 -m pip wheel --no-deps --wheel-dir dist .": ("tests/docs/test_install.py", '"wheel", "--no-deps"'),
+    "pipx install dist/smtp_conformance-0.2.0-py3-none-any.whl": ("tests/docs/test_install.py", '"install"'),
 }
 """Commands that cannot run inside of a test, with the file that runs them, and how that says it."""
 

@@ -1,0 +1,52 @@
+"""What the README says of installing the wheel: pipx and uvx make the command work outside of the checkout."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import __version__
+from tests.docs.pages import ROOT
+
+WHEEL = f"dist/smtp_conformance-{__version__}-py3-none-any.whl"
+
+pytestmark = pytest.mark.integration
+
+
+def run(*words: str | Path, cwd: Path, **variables: str) -> str:
+    """Run a command to its end; return what it prints."""
+    done = subprocess.run(
+        words, cwd=cwd, env=os.environ | variables, text=True, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with `dist/`, in which the wheel was built as the README says."""
+    folder = tmp_path_factory.mktemp("built")
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "dist", ROOT, cwd=folder)
+    return folder
+
+
+def test_the_readme_names_the_wheel_of_this_version():
+    named = set(re.findall(r"dist/\S+\.whl", (ROOT / "README.md").read_text("utf-8")))
+    assert named == {WHEEL}
+
+
+def test_pipx_installs_the_command(built: Path, tmp_path: Path):
+    run(
+        sys.executable, "-m", "pipx", "install", built / WHEEL, cwd=tmp_path, PIPX_HOME=str(tmp_path / "home"),
+        PIPX_BIN_DIR=str(tmp_path / "bin"), PIPX_MAN_DIR=str(tmp_path / "man"),
+    )  # fmt: skip
+    assert run(tmp_path / "bin" / "conformance", "--version", cwd=tmp_path) == f"conformance {__version__}\n"
+
+
+def test_uvx_runs_the_command(built: Path, tmp_path: Path):
+    uv = Path(sys.executable).with_name("uv")
+    said = run(uv, "tool", "run", "--from", built / WHEEL, "conformance", "--help", cwd=tmp_path)
+    assert "Usage: conformance" in said
