@@ -209,7 +209,7 @@ class DockerNode(ManagedNode, kind="docker"):
             code = copy_to_log(container, stream, self._files.log.descriptor, self._candidate.log_limit)
             why = self._describe_exit(code, "it exited on its own")
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-            why = f"the Docker engine lost sight of it: {error_text(error)}"
+            why = f"the Docker engine cannot say how it ended: {error_text(error)}"
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._on_ended, code, why)
 

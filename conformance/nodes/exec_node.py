@@ -201,7 +201,7 @@ class ExecNode(ManagedNode, kind="exec"):
         try:
             return next(iter(descendants(self._running_process("command").pid)))
         except StopIteration:
-            raise NodeError(self.name, "command", "the node's private root is gone") from None
+            raise NodeError(self.name, "command", "the node's private root has ended") from None
 
     async def _flush_regularly(self, seconds: float) -> None:
         """Run the `flush` command every `seconds` seconds of real time until cancelled, so that the node retries deliveries.

@@ -248,7 +248,7 @@ class Guard:
         if sum(len(threads_of(pid)) for pid in below) > options.processes:
             return f"it had more than {options.processes} processes and threads"
         if sum(map(memory_of, below)) > options.memory:
-            return f"it took more than {options.memory} octets of memory"
+            return f"it used more than {options.memory} octets of memory"
         return ""
 
     def _kill_over_limit(self, reason: str) -> int:
@@ -274,7 +274,7 @@ def _kernel_refusal(options: Options) -> str:
             return f"it had more than {options.processes} processes and threads"
         killed = _counter(f"{group}/memory.events", "oom_kill") or _counter(f"{group}/memory.oom_control", "oom_kill")
         if killed and _reached_memory_limit(group):  # else the machine lacked memory
-            return f"it took more than {options.memory} octets of memory"
+            return f"it used more than {options.memory} octets of memory"
     return ""
 
 

@@ -110,7 +110,7 @@ class NodeDirectory:
             return pwd.getpwnam(name).pw_uid, -1
         except KeyError as error:
             raise NodeError(
-                self.name, "start", f"there is no user {name}", "correct the candidate's description"
+                self.name, "start", f"the user {name} does not exist", "correct the candidate's description"
             ) from error
 
     def _access_error(self, stage: str, error: Exception) -> NodeError:

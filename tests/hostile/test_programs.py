@@ -60,7 +60,7 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
         for name, said in {
             "fills its disk": "its directory grew beyond",
             "is a fork bomb": "it had more than 64 processes and threads",
-            "eats memory": "it took more than 134217728 octets of memory",
+            "eats memory": "it used more than 134217728 octets of memory",
             "leaves with 137": "SIGKILL",
         }.items():
             assert said in " ".join(verdict.sentence for verdict in cells[name].verdicts), name

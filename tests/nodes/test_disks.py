@@ -312,7 +312,7 @@ def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest
 
 
 def test_a_layer_that_forgets_nothing_has_nothing_to_go_back_to(tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match="nothing to go back to"):
+    with pytest.raises(NodeError, match="no log of what was synced"):
         Layer("n", tmp_path, tmp_path / "disk", logs_syncs=False).cut_power()
 
 

@@ -208,7 +208,7 @@ BEYOND = {
     "memory": (
         "\nheld = []\nwhile True:\n    held.append(b'x' * 2**20); time.sleep(0.002)\n",
         {"memory-limit": 2**27},
-        "killed: it took more than 134217728 octets of memory",
+        "killed: it used more than 134217728 octets of memory",
     ),
     "its directory": (
         "\nfor n in range(10**9):\n    open(f'{os.path.dirname(sys.argv[1])}/data/{n}', 'wb').write(b'x' * 65536)\n",

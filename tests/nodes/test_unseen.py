@@ -133,9 +133,9 @@ def test_what_was_done_by_no_call_that_the_layer_knows_is_noted(tmp_path: Path, 
     disk = mounted(tmp_path)
     run(disk, "open('f', 'w').close(); open('g', 'w').close()", tmp_path / "data")
     subprocess.run([sys.executable, "-c", f"import os; {done}"], cwd=tmp_path / "data", check=True)
-    with pytest.raises(UnobservedDisk, match=f"{told} by no call that it knows"):
+    with pytest.raises(UnobservedDisk, match=f"{told} by a call that it does not observe"):
         disk.cut_power()
-    with pytest.raises(UnobservedDisk, match="by no call that it knows"):
+    with pytest.raises(UnobservedDisk, match="by a call that it does not observe"):
         asyncio.run(disk.mount())
 
 

@@ -124,14 +124,14 @@ class Layer:
         Raises UnobservedDisk when the layer has missed something.
         """
         if not self._logs_syncs:
-            raise NodeError(self._node, "power-cut", "its layer keeps nothing to go back to")
+            raise NodeError(self._node, "power-cut", "its layer has no log of what was synced")
         model = self._replay_completed()
         changed = data_tree.find_difference(self._data, model.inodes, model.names)
         if unobserved := self._state.unobserved:
             self._unobserved = f"the layer does not see all that it does to its disk: {unobserved}"
         elif changed:
             self._unobserved = (
-                f"the layer has not seen all that was done to its disk: {changed} by no call that it knows"
+                f"the layer has not seen all that was done to its disk: {changed} by a call that it does not observe"
             )
         self._require_observed()
         durable, aside = model.durable_names(surviving), self._directory / "aside"

@@ -211,5 +211,5 @@ class NodeDisk:
     def _required_layer(self) -> Layer:
         """Return the layer. Raises NodeError when the troubles of this cell did not need one."""
         if self._layer is None:
-            raise NodeError(self._node, "disk", "no layer is before its C library")
+            raise NodeError(self._node, "disk", "it has no layer before its C library")
         return self._layer
