@@ -82,7 +82,7 @@ def _render(
         more_findings=max(len(cell.findings) - _MAX_FINDINGS, 0),
         verdicts=sorted(cell.verdicts, key=_has_no_finding)[:_MAX_VERDICTS],
         exports=_export_commands(cell.file) if cell.file is not None else [],
-        quiet=_NO_FINDING_TEXT.get(cell.outcome, "No check came to a verdict."),
+        quiet=_NO_FINDING_TEXT.get(cell.outcome, "No check gave a verdict."),
         sections=[_section_context(section, diagram) for section in diagram.sections],
     )
 

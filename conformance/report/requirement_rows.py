@@ -78,7 +78,7 @@ def _evidence_of_cell(cell: CellSummary) -> Iterator[tuple[str, RowEvidence]]:
             if outcome is not verdict.outcome and outcome is Outcome.ERROR:
                 sentence = f"the cell ended in an error: {cell.sentence}"
             elif outcome is not verdict.outcome:
-                sentence = f"in doubt since {verdict.requirements[0]} is violated: {verdict.sentence}"
+                sentence = f"in doubt because {verdict.requirements[0]} is violated: {verdict.sentence}"
             evidence = RowEvidence(
                 cell=cell.name,
                 slug=cell.slug,

@@ -84,7 +84,7 @@ class RunSummary:
         """Return sentences about cells that were run again and about passes with remarks, with the clauses violated."""
         again = len(self.footer.again) if self.footer is not None else 0
         cells = "1 cell was" if again == 1 else f"{again} cells were"
-        run_again = f"{cells} run once more, alone: the harness had been late beside other cells"
+        run_again = f"{cells} run once more, alone: the harness was late while other cells ran"
         run_again += f" (first attempts: {LATE_FOLDER}/)"
         remarked = sum(bool(cell.remarks) for cell in self.cells)
         passed = (

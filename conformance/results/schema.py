@@ -124,6 +124,6 @@ class RunFooter(_Record):
     interrupted: bool = False
     again: tuple[str, ...] = Field(
         (),
-        description="node ids of cells that were run again, alone, because the harness had been late beside other cells",
+        description="node ids of cells that were run again, alone, because the harness was late while other cells ran",
     )
     damage: tuple[str, ...] = Field((), description="damaged lines, as file:line: why")

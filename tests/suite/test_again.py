@@ -85,7 +85,7 @@ def run(folder: Path, scenario: str, *more: str) -> CompletedProcess[str]:
 
 def told_as_run_again(folder: Path, printed: str) -> None:
     """Hold that the only cell was run again, and that its first attempt, which was late, is kept and told."""
-    assert "1 cell was run once more, alone: the harness had been late beside other cells" in printed
+    assert "1 cell was run once more, alone: the harness was late while other cells ran" in printed
     found = read_run(folder / "run")
     assert found.footer is not None
     assert list(found.footer.again) == [cell.header.nodeid for cell in found.cells([])]

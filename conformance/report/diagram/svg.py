@@ -46,11 +46,11 @@ def draw_section(diagram: Diagram, section: Section, *, hover_text: bool = True)
 def _heads(diagram: Diagram, y: float) -> Iterator[str]:
     """Yield a box with each party's name, at the top `y`."""
     for name, x in diagram.columns.items():
-        shown = _fit(visible(name), 18)
-        half = max(len(shown) * 4.2 + 12, 34)
+        label = _fit(visible(name), 18)
+        half_width = max(len(label) * 4.2 + 12, 34)
         yield (
-            f'<g class="party"><rect x="{x - half:g}" y="{y + 6:g}" width="{2 * half:g}" height="{HEAD - 18}" rx="6"/>'
-            f'<text x="{x:g}" y="{y + HEAD / 2 + 2:g}">{escape(shown)}</text></g>'
+            f'<g class="party"><rect x="{x - half_width:g}" y="{y + 6:g}" width="{2 * half_width:g}" height="{HEAD - 18}" rx="6"/>'
+            f'<text x="{x:g}" y="{y + HEAD / 2 + 2:g}">{escape(label)}</text></g>'
         )
 
 
@@ -58,7 +58,7 @@ def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
     """Return the group of one row."""
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
-    parts = [_ground(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
+    parts = [_background(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
     if not hover_text:
         return "".join([f'<g class="{classes}">', *(parts if row.marked else parts[1:])])
     title = escape(_fit(("marked: " if row.marked else "") + row_text(row), _MAX_TITLE))
@@ -72,7 +72,7 @@ def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
     )
 
 
-def _ground(placed: PlacedRow, width: float) -> str:
+def _background(placed: PlacedRow, width: float) -> str:
     """Return the rectangle behind a row that takes the pointer; it is visible for a marked row."""
     return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
 
@@ -144,12 +144,12 @@ def _arrowhead(x: float, y: float, direction: int) -> str:
 def _note(placed: PlacedRow, width: float) -> str:
     """Return a box with text at the line of one party, moved where it would leave the diagram."""
     text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
-    shown = _fit(text, placed.room)
-    half = len(shown) * 3.5 + 10
-    x = min(max(placed.x1, GUTTER + half), width - half - 8)
+    label = _fit(text, placed.room)
+    half_width = len(label) * 3.5 + 10
+    x = min(max(placed.x1, GUTTER + half_width), width - half_width - 8)
     return (
-        f'<rect class="slip" x="{x - half:g}" y="{placed.y - 11:g}" width="{2 * half:g}" height="22" rx="4"/>'
-        f'<text class="middle" x="{x:g}" y="{placed.y + 4:g}">{escape(shown)}</text>'
+        f'<rect class="slip" x="{x - half_width:g}" y="{placed.y - 11:g}" width="{2 * half_width:g}" height="22" rx="4"/>'
+        f'<text class="middle" x="{x:g}" y="{placed.y + 4:g}">{escape(label)}</text>'
     )
 
 
