@@ -89,7 +89,7 @@ class TestLedger:
         found = rows(good(), judged(Outcome.FAIL, "SR-CRE-01", "SR-CRE-02"))
         assert found["SR-CRE-01"].outcome is Outcome.FAIL
         assert found["SR-CRE-02"].outcome is Outcome.INCONCLUSIVE
-        assert "since SR-CRE-01 is violated" in found["SR-CRE-02"].reason
+        assert "because SR-CRE-01 is violated" in found["SR-CRE-02"].reason
         assert found["SR-CRE-05"].outcome is Outcome.PASS
 
     def test_a_pass_in_a_cell_that_broke_proves_nothing(self) -> None:
