@@ -282,6 +282,7 @@ class MailNodes:
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
 
         async def start_world() -> World:
+            """Return a running world, which a task of its own enters now and leaves when its event in `_running` is set."""
             loop = asyncio.get_running_loop()
             clock = RealClock(loop, 1.0)
             world = World(cell, assignment, Settings(clock="real"), clock, Recorder(clock), directory)
@@ -289,7 +290,7 @@ class MailNodes:
             end = asyncio.Event()
 
             async def live() -> None:
-                # A world is entered and left by the same task.
+                """Hold the world open until `end` is set; hand an exception of its start to `started`."""
                 try:
                     async with world:
                         started.set_result(None)

@@ -68,62 +68,49 @@ class Node(Protocol):
 
         Raises ConfigurationRefused when the node refuses its configuration (exit code 2).
         """
-        ...
 
     async def stop(self) -> int:
         """Stop the node in an orderly way, wait for its end, and return its exit code; without one 0, or 1 after a failure."""
-        ...
 
     async def kill(self) -> None:
         """Kill the whole process tree at once; what was committed stays on disk."""
-        ...
 
     async def wipe(self) -> None:
         """Destroy the queue database of a node that is down."""
-        ...
 
     async def pause(self) -> None:
         """Freeze the node (SIGSTOP, or the like)."""
-        ...
 
     async def resume(self) -> None:
         """Let a frozen node go on."""
-        ...
 
     async def reload(self, configuration: NodeConfiguration) -> None:
         """Write the configuration, have the running node read it, and wait until it is applied.
 
         Raises ConfigurationRefused when the node refuses it.
         """
-        ...
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run a command such as `inspect`, `redirect-messages` or `resubmit`, and return the JSON that it printed.
 
         Raises Unsupported when the candidate does not have the command.
         """
-        ...
 
     async def close(self) -> None:
         """End the node, whether it runs or not, and release everything that it holds."""
-        ...
 
     @property
     def failure(self) -> str | None:
         """Why the node ended without being asked to; None while it runs or after it was asked to end."""
-        ...
 
     @property
     def guard_pid(self) -> int | None:
         """The process id of the node's guard while it runs; None for a kind whose processes are not visible here."""
-        ...
 
     @property
     def oom_kills(self) -> int | None:
         """How many of the node's processes the kernel killed for lack of memory; None where that is not known."""
-        ...
 
     @property
     def log(self) -> Path:
         """The path of the node's log."""
-        ...

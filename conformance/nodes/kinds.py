@@ -26,27 +26,21 @@ class ProcessClock(Protocol):
 
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
         """Return the words before a command of the node that shift its clock."""
-        ...
 
     def on_started(self, guard: int) -> None:
         """Follow the processes below the guard with this process id, which has just started."""
-        ...
 
     def on_signal(self) -> None:
         """Note that the guard was just asked to signal the node."""
-        ...
 
     def on_ready(self) -> None:
         """Let time jump, since the node is ready. Raises CannotShift when the clock of a process is not shifted."""
-        ...
 
     def on_ending(self) -> None:
         """Stop time from jumping while the node ends."""
-        ...
 
     def on_ended(self) -> None:
         """Let time jump again, since the node has ended."""
-        ...
 
 
 _NODE = "_node"
@@ -65,11 +59,9 @@ class NodeClock(Protocol):
 
     def now(self) -> float:
         """Return the current time of the cell for timestamps, POSIX seconds."""
-        ...
 
     def shifted_program(self, directory: Path) -> ProcessClock | None:
         """Return what shifts the clock of a node's processes, with its files in `directory`; None on other clocks."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

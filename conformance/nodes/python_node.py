@@ -22,7 +22,6 @@ class WallClock(Protocol):
 
     def now(self) -> float:
         """Return the current time, POSIX seconds."""
-        ...
 
 
 class InProcessNode(Protocol):
@@ -33,23 +32,18 @@ class InProcessNode(Protocol):
 
     async def start(self) -> None:
         """Read the file and open the listeners. Raises ValueError when the configuration is refused."""
-        ...
 
     async def stop(self) -> None:
         """End in an orderly way."""
-        ...
 
     async def kill(self) -> None:
         """Abort every socket and drop everything that was not committed."""
-        ...
 
     async def reload(self) -> None:
         """Read the file again and apply it. Raises ValueError when the configuration is refused."""
-        ...
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
         """Return the JSON of a command. Raises NotImplementedError for one that the node does not have."""
-        ...
 
 
 Factory = Callable[[Path, WallClock, str | None], InProcessNode]

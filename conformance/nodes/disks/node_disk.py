@@ -104,7 +104,7 @@ class NodeDisk:
 
     @property
     def prefix(self) -> list[str]:
-        """The words before every command of the node."""
+        """The words before every command of the node that have it see the loop disk; none without one."""
         return self._loop.prefix if self._loop else []
 
     @property
