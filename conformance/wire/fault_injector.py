@@ -5,14 +5,14 @@ Theory of operation
 
 Relays ask the injector at three points: for a new connection (`admit`), for each unit before it is forwarded (`intercept`),
 and for each unit whose octets were written (`after_write`). At each, the faults in force are tried in the order in which they
-were armed; each that acts at this point counts an occurrence, and the first that is due fires. Only one fires per point.
+were armed; each that acts at this point counts an occurrence, and the first that is due fires. Others that are due fire at their next occurrence.
 
 What stops a session does so by named holds: a lane with a hold forwards nothing, a relay with a hold on dialling does not
 connect to the server. Each fault, partition, frozen party and moment has a hold reason of its own, so several can hold one
 session, and healing one (`_release_everywhere`) leaves the holds of the others.
 
 A fault at an offset of the content (`at: body`) needs the content split there: `_intercept_content` forwards the octets
-before the nearest offset and requeues the rest. Each fault meets each content once, however often its octets are examined.
+before the nearest offset and requeues the rest. Each fault counts each content once, however often its octets are examined.
 
 A moment runs a coroutine in a task. One with `arrived` acts before the unit is forwarded, and holds its lane until the task
 has ended; other moments act after the unit was written. An exception of such a task is kept, and raised by `close`.
@@ -152,10 +152,9 @@ class FaultInjector:
             if party in self._frozen:
                 _hold_lanes(relay, f"frozen {party}")
                 relay.dial_holds.add(f"frozen {party}")
-        for armed in self._faults.values():
-            if armed.fault.at == "connect" and link.pair in armed.pairs and armed.count_occurrence():
-                apply_to_connection(self._context(armed, relay, relay.to_server), link)
-                return
+        acting = (armed for armed in self._faults.values() if armed.fault.at == "connect" and link.pair in armed.pairs)
+        if (due := _first_due(acting)) is not None:
+            apply_to_connection(self._context(due, relay, relay.to_server), link)
 
     def intercept(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
         """Return the unit to forward; None if a moment or a fault holds, answers or drops it."""
@@ -168,18 +167,15 @@ class FaultInjector:
                 return None
         if isinstance(unit, ContentPart):
             return self._intercept_content(relay, lane, unit, skip)
-        due = [
-            armed for armed in self._faults.values() if self._acts_at(armed, relay, unit) and armed.count_occurrence()
-        ]
-        return apply(self._context(due[0], relay, lane), unit, skip) if due else unit
+        due = _first_due(armed for armed in self._faults.values() if self._acts_at(armed, relay, unit))
+        return unit if due is None else apply(self._context(due, relay, lane), unit, skip)
 
     def after_write(self, relay: Relay, lane: Lane, unit: Unit) -> None:
         """Apply the first due fault that acts after the unit was forwarded, and start the moments that come with it."""
         points = points_when_forwarded(unit)
-        for armed in self._faults.values():
-            if relay.pair in armed.pairs and armed.point in points and armed.count_occurrence():
-                apply_after(self._context(armed, relay, lane), unit)
-                break
+        acting = (armed for armed in self._faults.values() if relay.pair in armed.pairs and armed.point in points)
+        if (due := _first_due(acting)) is not None:
+            apply_after(self._context(due, relay, lane), unit)
         for awaited in tuple(self._moments):
             if not awaited.moment.arrived and awaited.count_unit(relay.pair, unit):
                 self._moments.remove(awaited)
@@ -192,7 +188,7 @@ class FaultInjector:
             return False
         if armed.fault.at == "body":
             at_end = isinstance(unit, ContentEnd) and armed.offset == relay.content_octets
-            return at_end and armed.meet((relay.name, relay.content_count))
+            return at_end and armed.note_reached((relay.name, relay.content_count))
         return armed.point in points_on_arrival(unit)
 
     def _intercept_content(self, relay: Relay, lane: Lane, part: ContentPart, skip: int) -> Unit | None:
@@ -208,7 +204,7 @@ class FaultInjector:
             if armed.fault.at == "body"
             and relay.pair in armed.pairs
             and start <= armed.offset < start + len(part.raw)
-            and not armed.has_met(content)
+            and not armed.has_reached(content)
         ]
         if not near:
             return part
@@ -216,9 +212,9 @@ class FaultInjector:
         if at > 0:
             lane.requeue(ContentPart(part.raw[at:], part.stuffed), max(0, skip - at), examined=False)
             return ContentPart(part.raw[:at], part.stuffed)
-        due = [armed for armed in near if armed.offset == start and armed.meet(content) and armed.count_occurrence()]
-        if due:
-            return apply(self._context(due[0], relay, lane), part, skip)
+        due = _first_due(armed for armed in near if armed.offset == start and armed.note_reached(content))
+        if due is not None:
+            return apply(self._context(due, relay, lane), part, skip)
         lane.requeue(part, skip, examined=False)
         return None
 
@@ -263,6 +259,8 @@ class FaultInjector:
                 link.allow_dialling(relay, reason)
 
     def _context(self, armed: ArmedFault, relay: Relay, lane: Lane) -> FaultContext:
+        """Return what the handlers of a fault get when it fires in a lane of a session."""
+
         def record(detail: str) -> None:
             self._record_fired(armed.fault.name, armed.fault.does, relay, detail)
 
@@ -304,7 +302,17 @@ class FaultInjector:
         self._recorder.record(FaultArmed, fault=name, action=action, links=links, healed=healed)
 
 
+def _first_due(acting: Iterable[ArmedFault]) -> ArmedFault | None:
+    """Count an occurrence of each fault; return the first that is due, and count that it fires; None if none is due."""
+    due = [armed for armed in acting if armed.count_occurrence()]
+    if not due:
+        return None
+    due[0].fired += 1
+    return due[0]
+
+
 def _concerns(fault: Fault, pair: Pair) -> bool:
+    """Whether a fault's `from`, `to` and `listener` match a link; `*` and no listener match any."""
     return (
         fault.sender in ("*", pair.client)
         and fault.to in ("*", pair.server)

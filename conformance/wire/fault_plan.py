@@ -104,22 +104,19 @@ class ArmedFault:
         return self.fault.at, "after" if on_reply else self.fault.when
 
     def count_occurrence(self) -> bool:
-        """Count an occurrence; return whether the fault fires at this one (and count that)."""
+        """Count an occurrence; return whether the fault is due to fire at this one."""
         self.occurrences += 1
-        if self.occurrences < self.fault.nth or self.spent:
-            return False
-        self.fired += 1
-        return True
+        return self.occurrences >= self.fault.nth and not self.spent
 
-    def has_met(self, content: tuple[str, int]) -> bool:
-        """Whether `meet` was called for a content, given as its session's name and its number in the session."""
+    def has_reached(self, content: tuple[str, int]) -> bool:
+        """Whether the fault's offset in a content was reached, by `note_reached`."""
         return content in self._contents
 
-    def meet(self, content: tuple[str, int]) -> bool:
-        """Note that the fault's offset in a content was reached; return whether that is the first time."""
-        first = content not in self._contents
+    def note_reached(self, content: tuple[str, int]) -> bool:
+        """Note that the fault's offset in a content (session, number in the session) was reached; return whether that is new."""
+        new = content not in self._contents
         self._contents.add(content)
-        return first
+        return new
 
     def heal(self) -> None:
         """Cancel what it would do later, and undo what it still does."""
@@ -184,6 +181,7 @@ class AwaitedMoment:
         return self.occurrences == self.moment.nth
 
     def _matches(self, unit: Unit) -> bool:
+        """Whether a unit is of the kind that the moment is after: the end of a content, or a reply to the verb or operation."""
         if self.moment.after == "content":
             return isinstance(unit, ContentEnd)
         return (self.moment.after, "after") in points_on_arrival(unit)

@@ -113,3 +113,30 @@ def test_only_what_is_in_force_can_be_healed() -> None:
         world.links.heal("all")
 
     run(test)
+
+
+@pytest.mark.parametrize("when", ["before", "heard"])
+def test_a_fault_at_the_point_of_another_fires_at_the_next_occurrence(when: str) -> None:
+    async def test(world: World) -> None:
+        for name in ("first", "second"):
+            world.arm("stall", **{"as": name}, at="NOOP", when=when, lasting=1)
+        client = await world.greeted()
+        for n, fired in enumerate((["first"], ["first", "second"], ["first", "second"]), 1):
+            client.say(b"NOOP\r\n")
+            await client.until(b"220 mini\r\n" + b"250 2.0.0 NOOP\r\n" * n)
+            assert [event.fault for event in world.events(FaultFired)] == fired
+
+    run(test)
+
+
+def test_a_fault_counts_the_occurrences_at_which_another_fires() -> None:
+    async def test(world: World) -> None:
+        world.arm("stall", **{"as": "first"}, at="NOOP", when="heard", lasting=1)
+        world.arm("stall", **{"as": "second"}, at="NOOP", when="heard", lasting=1, nth=2)
+        client = await world.greeted()
+        for n, fired in enumerate((["first"], ["first", "second"]), 1):
+            client.say(b"NOOP\r\n")
+            await client.until(b"220 mini\r\n" + b"250 2.0.0 NOOP\r\n" * n)
+            assert [event.fault for event in world.events(FaultFired)] == fired
+
+    run(test)
