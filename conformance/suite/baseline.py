@@ -95,6 +95,7 @@ class KnownFailure(_StrictModel):
     @field_validator("comment")
     @classmethod
     def _explained(cls, comment: str) -> str:
+        """Refuse the comment of a draft that was not replaced."""
         if comment.startswith(UNEXPLAINED):
             raise ValueError("a draft's comment: say why it fails, and how you know")
         return comment
@@ -204,6 +205,7 @@ def compare_with_baseline(
 
 
 def _describe(entries: Iterable[KnownFailure]) -> str:
+    """Return the check and requirement of each entry: `expect.mailbox of SR-DUP-01; ...`."""
     return "; ".join(f"{entry.check} of {entry.requirement}" for entry in entries)
 
 

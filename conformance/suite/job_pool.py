@@ -117,6 +117,7 @@ class JobPool(Generic[T]):
             return [await self._run_once(name)]
 
     async def _run_once(self, name: str) -> T:
+        """Run a job and return its result; its name is in `running` for as long."""
         self.running.add(name)
         try:
             return await self._jobs[name]()

@@ -136,13 +136,15 @@ class Progress:
             self._stream.close()
 
     def _tick(self) -> None:
+        """Draw the progress every `interval` seconds until the session ends (in the thread)."""
         while not self._over.wait(self.interval):
             self._refresh()
 
     def _refresh(self) -> None:
-        """Draw the progress of this moment."""
-        with self._erased():
-            pass
+        """Draw the progress of this moment in place of what is drawn."""
+        with self._lock:
+            self._clear()
+            self._draw()
 
     @contextmanager
     def _erased(self) -> Iterator[None]:
@@ -153,11 +155,13 @@ class Progress:
             self._draw()
 
     def _clear(self) -> None:
+        """Erase the status line if it is drawn, and return the cursor to pytest's line."""
         if self._drawn:
             self._write(f"\x1b[1B\r\x1b[2K\x1b[1A{self._back()}")
             self._drawn = False
 
     def _draw(self) -> None:
+        """Draw the status line below pytest's line, unless the session has ended."""
         if not self._over.is_set():
             self._write(f"\n\r\x1b[2K{self._line()}\x1b[1A{self._back()}")
             self._drawn = True
@@ -166,6 +170,7 @@ class Progress:
         return status_line(self._state(), self._terminal._tw.fullwidth - 1)
 
     def _state(self) -> ProgressState:
+        """Return the progress of this moment, and update since when concurrent cells run."""
         now, running_cells = time.monotonic(), self._running_cells()
         for name in running_cells:
             if name not in self._reached:
@@ -181,6 +186,7 @@ class Progress:
         return f"\r\x1b[{column}C" if column else "\r"
 
     def _write(self, text: str) -> None:
+        """Write to the terminal at once, after what pytest has written."""
         sys.stdout.flush()
         self._stream.write(text)
         self._stream.flush()

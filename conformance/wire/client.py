@@ -165,7 +165,7 @@ class SmtpClient:
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def open(self) -> None:
-        """Connect, and do what the identity asks for before mail: EHLO, STARTTLS, AUTH, XSHADOW.
+        """Connect, wait for the greeting, and do what the identity asks for before mail: EHLO, STARTTLS, AUTH, XSHADOW.
 
         Raises SessionLost, SessionRefused, and OSError if this machine has run out of something.
         """

@@ -117,6 +117,7 @@ class Digester:
         self._add_body(body)
 
     def _add_body(self, octets: bytes) -> None:
+        """Hash octets of the body, and keep them if the header is that of a report, up to `MAX_KEPT` in all."""
         self._body.update(octets)
         if self._stable is not None:
             self._stable.update(octets)

@@ -158,6 +158,7 @@ class Link:
             relay.close_with_rst("link")
 
     def _record_failure(self, reason: str) -> None:
+        """Record that the client could not connect to the server."""
         pair = self.pair
         self.recorder.record(
             ConnectFailed, client=pair.client, server=pair.server, listener=pair.listener, reason=reason

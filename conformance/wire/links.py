@@ -27,6 +27,7 @@ class Links:
         self._injector = FaultInjector(recorder, duration, lambda: self)
 
     def __iter__(self) -> Iterator[Link]:
+        """Iterate over the open links, in the order in which they were opened."""
         return iter(tuple(self._links.values()))
 
     async def open(

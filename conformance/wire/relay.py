@@ -16,7 +16,7 @@ Each unit is recorded by `record_unit` at the moment in which its octets are wri
 `conformance.wire.lane`), so the history has the events in the order in which the other party could notice them.
 
 The session's life: the client connects (`connection_made`), the link decides whether to dial, the server's connection
-gives the session its name and its `connected` event. Whoever ends it first is noted; `_end_session` records `closed` once,
+gives the session its name and its `connected` event. The party that ends it first is noted; `_end_session` records `closed` once,
 stops both lanes and tells the link. The connections may close later; after both have closed, all references are dropped.
 
 When a fault takes the server away (`drop_server`) or answers in its place (`inject_reply`), the parser holds the substitute
@@ -104,7 +104,7 @@ class Relay:
             return
         if self._ended_by is None:
             self._ended_by = endpoint.name
-        if self.dial_holds and endpoint is self.client:
+        if self.dial_holds and endpoint is self.client:  # the server was not dialled
             self._end_session("fin")
             self.client.close()
             return
@@ -260,6 +260,7 @@ class Relay:
         self._send_due_substitutes()
 
     def _send_due_substitutes(self) -> None:
+        """Queue the substitute replies whose turn has come to the client."""
         for reply in self.parser.take_due_substitutes():
             self.to_client.enqueue(reply)
         self.to_client.process_queue()
@@ -288,6 +289,7 @@ class Relay:
             self.client.release_reading("undecided")
 
     def _parse_server_octets(self, data: bytes) -> None:
+        """Parse and forward octets of the server."""
         written = self.to_client.forward_fast(data, self.parser.unparsed_server_size)
         units = self.parser.feed_server(data)
         self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)
@@ -315,6 +317,7 @@ class Relay:
         self.to_server.discard_all()
         self.to_client.discard_all()
         if self.name:
+            # After STARTTLS the history lacks what was sent: an orderly end is recorded as `secured`.
             recorded = "secured" if self.parser.secured and how == "fin" else how
             self._recorder.record(Closed, session=self.name, by=self._ended_by or "link", how=recorded)
         self._link.session_ended(self)

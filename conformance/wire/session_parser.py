@@ -262,16 +262,19 @@ class SessionParser:
         return [ContentPart(data[: len(data) - keep], stuffed)]
 
     def _next_chunk_units(self) -> list[ClientUnit]:
+        """Remove the octets of the present BDAT chunk that have arrived; if it is complete, end it."""
         taken, self._client = self._client[: self._chunk_left], self._client[self._chunk_left :]
         self._chunk_left -= len(taken)
         part = [ContentPart(taken, stuffed=False)] if taken else []
         return [*part, *(self._end_chunk() if not self._chunk_left else [])]
 
     def _end_chunk(self) -> list[ClientUnit]:
+        """Return to commands after a BDAT chunk; return the end of the content if the chunk was the last, else nothing."""
         self._mode = "command"
         return [self._end_content(b"")] if self._chunk_last else []
 
     def _end_content(self, raw: bytes) -> ContentEnd:
+        """Return to commands after a content, and expect the server's reply to it."""
         self._mode = "command"
         pending = PendingReply("CONTENT")
         self._pending.append(pending)

@@ -110,6 +110,7 @@ class SinkSession(asyncio.Protocol):
         self._sink.connection_closed(self._transport)
 
     def _send(self, reply: str) -> None:
+        """Send a reply of one or more lines, and add the last CRLF."""
         self._transport.write(reply.encode("ascii", "backslashreplace") + b"\r\n")
 
     def _next_line(self) -> bytes | None:
@@ -140,6 +141,7 @@ class SinkSession(asyncio.Protocol):
         return handler(rest.strip())
 
     def _extended_hello(self, client: str) -> str:
+        """Answer EHLO (LMTP: LHLO), and reset the transaction."""
         if not client:
             return f"501 5.5.4 {self._hello} wants the name of the client"
         self._greeted = True
@@ -148,6 +150,7 @@ class SinkSession(asyncio.Protocol):
         return "\r\n".join(f"250{' ' if line is lines[-1] else '-'}{line}" for line in lines)
 
     def _plain_hello(self, client: str) -> str:
+        """Answer HELO, and reset the transaction."""
         if not client:
             return "501 5.5.4 HELO wants the name of the client"
         self._greeted = True
@@ -155,6 +158,7 @@ class SinkSession(asyncio.Protocol):
         return f"250 {self._sink.name}.test"
 
     def _mail(self, rest: str) -> str:
+        """Answer MAIL; if it is accepted, begin a transaction."""
         if not self._greeted:
             return f"503 5.5.1 {self._hello} comes first"
         if self._sender is not None:
@@ -167,6 +171,7 @@ class SinkSession(asyncio.Protocol):
         return "250 2.1.0 OK"
 
     def _rcpt(self, rest: str) -> str:
+        """Answer RCPT; if it is accepted, add the recipient."""
         if self._sender is None:
             return "503 5.5.1 MAIL comes first"
         address, refusal = _parse_address("RCPT", "TO:", rest)
@@ -179,6 +184,7 @@ class SinkSession(asyncio.Protocol):
         return "250 2.1.5 OK"
 
     def _data(self, rest: str) -> str:
+        """Answer DATA; if it is accepted, what the client sends next is content."""
         if not self._recipients:
             return "503 5.5.1 RCPT comes first"
         if rest:
@@ -194,6 +200,7 @@ class SinkSession(asyncio.Protocol):
         return "250 2.0.0 OK"
 
     def _quit(self, _: str) -> str:
+        """Answer QUIT and close the connection; return '', since the reply is sent already."""
         self._transport.write(b"221 2.0.0 goodbye\r\n")
         self._transport.close()
         return ""
@@ -209,7 +216,9 @@ class SinkSession(asyncio.Protocol):
         self._buffer.clear()
         end = content.find(_END_OF_CONTENT, start)
         if end < 0:
-            if len(content) > MAX_MESSAGE + len(_END_OF_CONTENT):
+            if len(content) > MAX_MESSAGE + len(
+                _END_OF_CONTENT
+            ):  # refused at its end; until then only that is looked for
                 self._oversized = True
                 del content[: -len(_END_OF_CONTENT)]
             return False

@@ -39,6 +39,7 @@ def _hold_dialling(context: FaultContext, link: Link) -> None:
 
 @on_unit("throttle")
 def _throttle(context: FaultContext, unit: Unit, skip: int) -> Unit:
+    """Throttle the unit's direction from this unit on."""
     _throttle_lane(context)
     return unit
 

@@ -18,6 +18,7 @@ def _drop(context: FaultContext) -> None:
 
 @on_connection("drop")
 def _drop_connection(context: FaultContext, link: Link) -> None:
+    """Close the client's connection with FIN, without dialling the server."""
     context.record_fired("at connect")
     link.refuse(context.relay, context.armed.hold_reason, fin=True)
 
@@ -29,6 +30,7 @@ def _reset(context: FaultContext) -> None:
 
 @on_connection("refuse", "reset")
 def _refuse_connection(context: FaultContext, link: Link) -> None:
+    """Close the client's connection with RST, without dialling the server."""
     context.record_fired("at connect")
     link.refuse(context.relay, context.armed.hold_reason)
 
