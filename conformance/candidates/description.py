@@ -189,7 +189,7 @@ def read_description(path: Path) -> Candidate:
     if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(FILE_NAME, like.value):
         like_report = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
         like_node = read_full_yaml(Path(like_report.path), like_report, max_octets=MAX_DESCRIPTION_OCTETS)
-        report.take(like_report.problems)
+        report.add_all(like_report.problems)
         if like_node is not None and (not like_node.entries or "like" in like_node.entries):
             report.add(like.mark, f"like: {like.value} must be a description without a 'like' of its own")
         elif like_node is not None:

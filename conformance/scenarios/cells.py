@@ -111,7 +111,7 @@ class CellExpander:
             points: Iterable[tuple[Point, GridFault | None]] = ((point, None) for point in self._points)
         else:
             points = fault_grid.points_with_faults(faults, self._points, size)
-        return tuple(cell for point, fault in points if (cell := self._cell(point, fault)) is not None)
+        return tuple(cell for point, fault in points if (cell := self._build_cell(point, fault)) is not None)
 
     def _check_names_of_document(self) -> None:
         """Report unknown requirements, capabilities and invariants, and waived invariants without a reason."""
@@ -181,14 +181,14 @@ class CellExpander:
         )
         return False
 
-    def _cell(self, point: Point, fault: GridFault | None) -> Cell | None:
+    def _build_cell(self, point: Point, fault: GridFault | None) -> Cell | None:
         """Return the cell of a point, with a fault of the grid or without; None where the document has any problem."""
         resolved = self._topology_at(point)
         document = self._document
         if document is not None and document.faults is not None:
             name = Node(self._node.mark, fault.name if fault else fault_grid.NONE)
             point = dict(sorted({**point, fault_grid.AXIS: name}.items()))
-        parsed = [self._step(n, item, point) for n, item in enumerate(self._steps.items, start=1)]
+        parsed = [self._parse_step(n, item, point) for n, item in enumerate(self._steps.items, start=1)]
         present = [step for step in parsed if step is not None]
         if resolved is None:
             return None
@@ -225,7 +225,7 @@ class CellExpander:
             unscaled=document.unscaled,
         )
 
-    def _step(self, number: int, node: Node, point: Point) -> ParsedStep | None:
+    def _parse_step(self, number: int, node: Node, point: Point) -> ParsedStep | None:
         """Return a step parsed at a point, shared by points that do not differ in the axes it uses; None where it does not exist.
 
         `number` is its place among the steps, from 1.
@@ -268,7 +268,7 @@ class CellExpander:
         try:
             return load_topology(folder / f"{node.value}.yaml")
         except InvalidFile as error:
-            self._report.take(error.problems)
+            self._report.add_all(error.problems)
             return None
 
     def _check_generations(self, topology: Topology) -> None:

@@ -68,7 +68,7 @@ class ProblemReport:
         self.add(mark, message)
         self._refused.add(mark)
 
-    def take(self, problems: Iterable[Problem]) -> None:
+    def add_all(self, problems: Iterable[Problem]) -> None:
         """Add problems of another file."""
         self._found.update(problems)
 

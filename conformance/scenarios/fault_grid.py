@@ -135,7 +135,7 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
     Generators of covering arrays omit pairs where combinations are excluded, as most of place, position and kind are. So
     combinations are selected from a list of all possible ones.
     """
-    combinations = [(point, fault, _pairs(point, fault)) for point in points for fault in faults]
+    combinations = [(point, fault, _value_pairs(point, fault)) for point in points for fault in faults]
     missing = {pair for _, _, pairs in combinations for pair in pairs}
     # The number of a combination's new pairs only decreases: recounting the first of the queue is enough.
     queue = [(-len(pairs), number) for number, (_, _, pairs) in enumerate(combinations)]
@@ -151,7 +151,7 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
             heappush(queue, (-new, number))
 
 
-def _pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
+def _value_pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
     """Return the pairs of values, each with its index, that occur in a cell with this fault."""
     values = [fault.place, fault.position, fault.kind, *(axis_text(value.data()) for value in point.values())]
     return frozenset(itertools.combinations(enumerate(values), 2))

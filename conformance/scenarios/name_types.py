@@ -90,7 +90,7 @@ def _text_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str
 def _texts_in(
     annotation: Any, metadata: tuple[Any, ...], key: str
 ) -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
-    """Yield what `_text_fields` does for the type annotation of a field, given its metadata; keys of mappings are skipped."""
+    """Yield what `_text_fields` does for a field with this type annotation and metadata; nothing for a mapping."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)

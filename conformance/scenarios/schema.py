@@ -114,7 +114,7 @@ def _or_axis(schema: Schema) -> Schema:
 
 
 def _with_short_form(model: Any, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of a verb: a mapping of its fields, or where it has a short form the value of that field."""
+    """Return the schema of a verb: a mapping of its fields, and if it has a short form also the bare value of that field."""
     if model.short is None:
         return _ref(model)
     short = definitions[model.__name__]["properties"][model.short]

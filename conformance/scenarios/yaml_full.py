@@ -63,17 +63,17 @@ class _FullComposer(Composer):
         super().__init__(chunk, report, max_values)
         self._by_anchor: dict[str, Node | None] = {}
 
-    def _node(self, event: Event, depth: int) -> Node:
+    def _build_node(self, event: Event, depth: int) -> Node:
         """Return the node that begins with an event, and remember it by its anchor."""
         anchor = event.anchor if isinstance(event, NodeEvent) and not isinstance(event, AliasEvent) else None
         if anchor is not None:
             self._by_anchor[anchor] = None  # until its value is complete
-        node = super()._node(event, depth)
+        node = super()._build_node(event, depth)
         if anchor is not None:
             self._by_anchor[anchor] = node
         return node
 
-    def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
+    def _resolve_alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
         """Return the node of an anchor, at the alias's place; null after reporting an unknown or recursive alias."""
         name = short_repr(event.anchor)
         if event.anchor not in self._by_anchor:
@@ -83,12 +83,12 @@ class _FullComposer(Composer):
         if node is None:
             self._report.refuse(mark, f"the alias {name} is used inside its own value")
             return Node(mark, None)
-        self._count(event, node.count())
+        self._count_values(event, node.count())
         if depth + _depth(node) - 1 > MAX_DEPTH:
             raise self._unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
         return Node(mark, node.value)
 
-    def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
+    def _merged_entries(self, mark: Mark, node: Node) -> dict[str, Entry]:
         """Return the entries of the mappings that a merge key names; of equal keys the first counts."""
         merged: dict[str, Entry] = {}
         for source in node.items or (node,):
@@ -106,13 +106,13 @@ class _FullComposer(Composer):
         if tag is not None and tag not in allowed:
             self._report.refuse(mark, f"the tag {short_repr(tag)} is not used here; take it away")
 
-    def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
+    def _convert_scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
         """Return the value of a scalar as its tag demands; None after reporting that it does not fit the tag."""
         tag = _tag(event)
         if tag is None or tag not in _SCALARS:
-            return super()._scalar(event, mark)
+            return super()._convert_scalar(event, mark)
         if tag == "str":
-            return super()._scalar(ScalarEvent(None, None, event.implicit, event.value, style="'"), mark)
+            return super()._convert_scalar(ScalarEvent(None, None, event.implicit, event.value, style="'"), mark)
         try:
             value = resolve_plain_scalar(event.value)
         except ValueError as error:

@@ -215,31 +215,31 @@ class Composer:
         event = next(self._events)
         while isinstance(event, StreamStartEvent | DocumentStartEvent):
             event = next(self._events)
-        root = self._node(event, 1)
+        root = self._build_node(event, 1)
         next(self._events)
         if not isinstance(after := next(self._events), StreamEndEvent):
             raise self._unreadable(after, "a second document must begin with a line `---`")
         return root
 
-    def _node(self, event: Event, depth: int) -> Node:
+    def _build_node(self, event: Event, depth: int) -> Node:
         """Return the node that begins with an event, after consuming the events of its children."""
         mark = self._mark(event)
-        self._count(event, 1)
+        self._count_values(event, 1)
         if isinstance(event, AliasEvent):
-            return self._alias(event, mark, depth)
+            return self._resolve_alias(event, mark, depth)
         self._check_properties(event, mark)
         if isinstance(event, CollectionStartEvent) and depth > MAX_DEPTH:
             raise self._unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, MappingStartEvent):
-            return Node(mark, self._entries(depth))
+            return Node(mark, self._build_entries(depth))
         if isinstance(event, ScalarEvent):
-            return Node(mark, self._scalar(event, mark))
+            return Node(mark, self._convert_scalar(event, mark))
         items = []
         while not isinstance(event := next(self._events), SequenceEndEvent):
-            items.append(self._node(event, depth + 1))
+            items.append(self._build_node(event, depth + 1))
         return Node(mark, tuple(items))
 
-    def _entries(self, depth: int) -> dict[str, Entry]:
+    def _build_entries(self, depth: int) -> dict[str, Entry]:
         """Return the entries of the mapping that has begun; its own keys take precedence over merged ones."""
         entries: dict[str, Entry] = {}
         merged: dict[str, Entry] = {}
@@ -251,9 +251,9 @@ class Composer:
             key = event.value
             if _SURROGATE.search(key):
                 raise self._unreadable(event, f"{short_repr(key)} has half of a surrogate pair, which is no character")
-            node = self._node(next(self._events), depth + 1)
+            node = self._build_node(next(self._events), depth + 1)
             if key == "<<" and not event.style:
-                merged.update(self._merged(mark, node))
+                merged.update(self._merged_entries(mark, node))
             elif key in entries:
                 first = entries[key].key.line
                 self._report.add(mark, f"the key {short_repr(key)} stands here twice (first in line {first})")
@@ -261,23 +261,23 @@ class Composer:
                 entries[key] = Entry(mark, node)
         return merged | entries
 
-    def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
+    def _resolve_alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
         """Return the node that an alias stands for; here null, after reporting that aliases are not allowed."""
         self._report.refuse(mark, f"aliases (*{short_repr(event.anchor)[1:-1]}) are not used here; write the value out")
         return Node(mark, None)
 
-    def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
+    def _merged_entries(self, mark: Mark, node: Node) -> dict[str, Entry]:
         """Return the entries that a merge key adds; here none, after reporting that merge keys are not allowed."""
         self._report.add(mark, "merge keys (<<) are not used here; write the entries out")
         return {}
 
-    def _count(self, event: Event, values: int) -> None:
+    def _count_values(self, event: Event, values: int) -> None:
         """Add to the number of the document's values. Raises _Unreadable when it exceeds the limit."""
         self._nodes += values
         if self._nodes > self._max_values:
             raise self._unreadable(event, f"more than {self._max_values} values in one document")
 
-    def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
+    def _convert_scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
         """Return the value of a scalar; None after reporting a problem with it."""
         if _SURROGATE.search(event.value):
             self._report.refuse(mark, f"{short_repr(event.value)} has half of a surrogate pair, which is no character")

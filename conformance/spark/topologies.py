@@ -87,8 +87,8 @@ def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return cells with the columns of `CELL_COLUMNS_DDL` in place of `JSON_COLUMNS`, and the table of their topologies."""
     topology, parameters = (DictionaryColumn.encode(cells[name]) for name in ("topology", "parameters"))
     pairs, rows = np.unique(np.stack([topology.codes, parameters.codes], axis=1), axis=0, return_inverse=True)
-    texts = ((*topology.values, None), (*parameters.values, None))  # the code -1 of null is the index of None
-    topologies = [_topology_row(texts[0][code], texts[1][other]) for code, other in pairs]
+    topology_texts, parameter_texts = (*topology.values, None), (*parameters.values, None)  # -1, null, is the last
+    topologies = [_topology_row(topology_texts[first], parameter_texts[second]) for first, second in pairs]
     ids = [int(sha256_of_json(row)[:15], 16) for row in topologies]
     columns = {
         "topology_id": pa.array(ids, pa.int64()).take(pa.array(rows.reshape(-1))),
