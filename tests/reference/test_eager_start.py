@@ -1,4 +1,4 @@
-"""Work that begins at once: what has not to wait is done when `begin` returns, and the rest is as it would be in a task."""
+"""Coroutines that start at once: what need not wait is done when `run_eagerly` returns, and the rest runs as in a task."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The lean server is aiosmtpd's own in all but its cost: whatever that sets up, it sets up the same."""
+"""FastSMTP sets up whatever aiosmtpd's own server sets up, and treats a silent client alike."""
 
 import asyncio
 import ssl
@@ -27,7 +27,7 @@ class NoHooks(PrefixedDir):
     pass
 
 
-class LeanLMTP(FastSMTP, LMTP):
+class FastLMTP(FastSMTP, LMTP):
     pass
 
 
@@ -36,7 +36,7 @@ def authenticator(*given: object) -> None:
 
 
 OF_ONE_ONLY = {"_auth_without", "_stream_reader_wr", "_strong_reader", "_source_traceback", "_client_connected_cb"}
-"""What the lean server has beside what its model has, or has no need of: it makes a stream when a command waits for one."""
+"""What the fast server has beside what its model has, or has no need of: it makes a stream when a command waits for one."""
 
 
 def made_by(kind: Callable[..., SMTP], handler: object, options: dict[str, Any]) -> dict[str, Any]:
@@ -68,21 +68,21 @@ def _comparable(value: object) -> object:
     [{}, {"authenticator": authenticator, "auth_exclude_mechanism": ["LOGIN"]}, {"tls_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}],
     ids=["plain", "auth", "tls"],
 )  # fmt: skip
-@pytest.mark.parametrize(("lean", "own"), [(FastSMTP, SMTP), (LeanLMTP, LMTP)], ids=["smtp", "lmtp"])
+@pytest.mark.parametrize(("fast", "own"), [(FastSMTP, SMTP), (FastLMTP, LMTP)], ids=["smtp", "lmtp"])
 def test_it_holds_what_its_model_holds(
-    lean: type[SMTP], own: type[SMTP], handler: object, options: dict[str, Any]
+    fast: type[SMTP], own: type[SMTP], handler: object, options: dict[str, Any]
 ) -> None:
-    assert made_by(lean, handler, options) == made_by(own, handler, options)
+    assert made_by(fast, handler, options) == made_by(own, handler, options)
 
 
-@pytest.mark.parametrize("lean", [True, False], ids=["lean", "its model"])
-def test_a_client_is_left_after_so_much_silence_whatever_it_said_before(lean: bool) -> None:
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "its model"])
+def test_a_client_is_left_after_so_much_silence_whatever_it_said_before(fast: bool) -> None:
     """120 s, 200 s after the greeting, 300 s of patience: 620 s in all."""
 
     async def main(clock: Clock) -> float:
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {"hostname": "a.test", "ident": "i", "timeout": 300.0, "data_size_limit": None}
-        kind = FastSMTP if lean else SMTP
+        kind = FastSMTP if fast else SMTP
         server = await loop.create_server(lambda: kind(Hooks(), loop=loop, **options), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         await reader.readline()
