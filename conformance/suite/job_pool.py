@@ -101,7 +101,7 @@ class JobPool(Generic[T]):
     async def _run(self, name: str) -> list[T]:
         """Run a job, and once more if needed; return its result in a list.
 
-        A list, since asyncio formats a task's result with `reprlib`, which cuts a list short and takes seconds for a history.
+        `result` empties the list: asyncio formats the result of a task that has ended, which takes seconds for a history.
         """
         try:
             async with self._slots:

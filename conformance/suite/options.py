@@ -92,7 +92,7 @@ def declare_options(group: _Group) -> None:
     group.addoption(
         "--disk",
         choices=("loop", "layer"),
-        help="what a power cut strikes, where both can be had: an ext4 of the server's own on a loop device (needs root), "
+        help="what a power cut affects, where both can be had: an ext4 of the server's own on a loop device (needs root), "
         "or a layer before its C library; default: loop, and without root the layer for the reference alone",
     )
     group.addoption(

@@ -167,6 +167,7 @@ class Progress:
             self._drawn = True
 
     def _line(self) -> str:
+        """Return the status line of this moment, one column narrower than the terminal, so that it does not wrap."""
         return status_line(self._state(), self._terminal._tw.fullwidth - 1)
 
     def _state(self) -> ProgressState:

@@ -204,6 +204,7 @@ class PytestRun:
         return compare_with_baseline(baseline, collected.cell, outcome, verdicts, new_cells_fail=fail)
 
     def _cell_header(self, collected: CollectedCell) -> CellHeader:
+        """Return the header of a cell's file, with the command that runs the cell again."""
         repeat = self.rerun_command(collected.nodeid, collected.assignment, collected.file)
         return cell_header(
             collected.cell,

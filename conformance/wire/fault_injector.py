@@ -93,9 +93,9 @@ class FaultInjector:
     def heal(self, name: str) -> None:
         """Heal the fault or partition of this name, or with `all` every one. Raises ValueError if none has the name."""
         names = [*self._faults, *self._partitions] if name == "all" else [name]
-        for one in names:
-            if not self._heal_one(one):
-                raise ValueError(f"no fault or partition {one!r} is in force")
+        for each in names:
+            if not self._heal_one(each):
+                raise ValueError(f"no fault or partition {each!r} is in force")
 
     def freeze(self, party: str, *, frozen: bool) -> None:
         """Hold every session from or to a party (`frozen`), or release those holds."""
