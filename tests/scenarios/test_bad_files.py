@@ -1,6 +1,7 @@
-"""What the loader says of files that are wrong: `bad/NAME.yaml` and, word for word, `bad/NAME.txt`."""
+"""What the loader reports about files that are wrong; `bad_files.txt` has contents and reports, word for word."""
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -13,49 +14,68 @@ from conformance.scenarios.loader import check_corpus, read_scenarios
 from conformance.scenarios.values import parse_size
 from conformance.scenarios.yaml_nodes import MAX_NODES, MAX_OCTETS
 
-BAD = Path(__file__).parent / "bad"
+CASES = {
+    name: content.split("#### is refused\n")
+    for name, content in re.findall(
+        r"^#### (\S+)\n(.*?)(?=\n#### (?!is refused)|\Z)",
+        (Path(__file__).parent / "bad_files.txt").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    if name != "is"
+}
+"""Name -> the content of a file, and every problem that is reported about it, word for word."""
 
 
-def told(path: Path) -> str:
+def write_case(name: str, folder: Path) -> Path:
+    """Write the content of a case as `NAME.yaml`; return the path."""
+    file = folder / f"{name}.yaml"
+    file.write_text(CASES[name][0], "utf-8")
+    return file
+
+
+def problems_of(path: Path) -> str:
     """Return what is wrong with a file, as `conformance validate` prints it, the path cut to its name."""
     problems = [problem for scenario in read_scenarios(path, paths.fixtures()) for problem in scenario.problems]
     return "".join(f"{problem}\n" for problem in problems).replace(str(path), path.name)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in BAD.glob("*.yaml")))
-def test_every_problem_is_told_with_its_place(name: str) -> None:
-    assert told(BAD / f"{name}.yaml") == (BAD / f"{name}.txt").read_text("utf-8")
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_problem_is_reported_with_its_place(name: str, tmp_path: Path) -> None:
+    _, expected = CASES[name]
+    assert expected.strip()
+    assert problems_of(write_case(name, tmp_path)).rstrip("\n") == expected.rstrip("\n")
 
 
-def test_every_bad_file_has_its_words() -> None:
-    assert {path.stem for path in BAD.glob("*.yaml")} == {path.stem for path in BAD.glob("*.txt")}
-    assert all(path.read_text("utf-8").strip() for path in BAD.glob("*.txt"))
-
-
-def test_one_bad_scenario_does_not_hide_the_others() -> None:
-    first, second, third = read_scenarios(BAD / "one-of-three.yaml", paths.fixtures())
+def test_one_bad_scenario_does_not_hide_the_others(tmp_path: Path) -> None:
+    first, second, third = read_scenarios(write_case("one-of-three", tmp_path), paths.fixtures())
     assert len(first.cells()) == 1
     for bad, word in ((second, "not valid YAML"), (third, "used twice")):
         with pytest.raises(InvalidFile, match=word):
             bad.cells()
 
 
+def test_a_control_character_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.scenario.yaml"
+    file.write_text('id: a\ntitle: "a\x01b"\n', "utf-8")
+    assert problems_of(file) == "x.scenario.yaml:2:1: not valid YAML: the character '\\x01' is not allowed\n"
+
+
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"id: a\ntitle: \xff\n")
-    assert told(file) == "x.scenario.yaml:2:1: not valid UTF-8: octet 13 is 0xff\n"
+    assert problems_of(file) == "x.scenario.yaml:2:1: not valid UTF-8: octet 13 is 0xff\n"
 
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"#" * (MAX_OCTETS + 1))
-    assert f"at most {MAX_OCTETS} octets are read" in told(file)
+    assert f"at most {MAX_OCTETS} octets are read" in problems_of(file)
 
 
 def test_a_document_of_too_many_values(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_text(f"tags: [{'a,' * MAX_NODES}]\n")
-    assert f"more than {MAX_NODES} values in one document" in told(file)
+    assert f"more than {MAX_NODES} values in one document" in problems_of(file)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "directory", "loop", "missing"])
@@ -90,7 +110,7 @@ def test_huge_values_are_refused_at_once_and_in_few_words(line: str, message: st
         f"{line}\nid: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n{steps}\n"
     )
     started = time.process_time()
-    said = told(file)
+    said = problems_of(file)
     assert time.process_time() - started < 1  # quadratic work over 8,000 characters took 15 s
     assert message in said
     assert len(said) < 300
@@ -107,10 +127,10 @@ def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> 
     axis = ",".join(str(value) for value in range(1, 5001))
     head = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n"
     file.write_text(f"{head}axes: {{a: [{axis}]}}\nsteps: [{','.join([send] * 40)}]\n")
-    assert "5000 cells with steps of 241 values each; all cells together have at most 1000000" in told(file)
+    assert "5000 cells with steps of 241 values each; all cells together have at most 1000000" in problems_of(file)
     rules = ",".join(f"{{a: {value}}}" for value in range(1, 2000))
     file.write_text(f"{head}axes: {{a: [{axis}]}}\nexclude: [{rules}]\nsteps: [{send}]\n")
-    assert "1999 rules; `exclude` has at most 1000" in told(file)
+    assert "1999 rules; `exclude` has at most 1000" in problems_of(file)
 
 
 def test_an_id_is_used_once_in_the_corpus(tmp_path: Path) -> None:
