@@ -160,7 +160,7 @@ def aggregate(
 
 @contextmanager
 def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]:
-    """Raise RunDirectoryError with the name of the damaged file in place of an error that a damaged file causes in the block."""
+    """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file."""
     try:
         yield
     except Exception as error:
