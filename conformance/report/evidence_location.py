@@ -4,7 +4,7 @@ The line says which event, when, from which party to which, what was sent, and a
 selects the neighbouring events that explain it, with gaps where events are left out.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -26,11 +26,6 @@ from conformance.report.event_text import event_text, format_moment, operation_t
 from conformance.verdicts import Verdict
 
 Sessions = Mapping[str, Connected]
-
-
-def history_text(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
-    """Return the text of a history: one line for each event; those whose numbers are in `marked` begin with `>`."""
-    return "\n".join(event_line(event, sessions, event.n in marked) for event in events)
 
 
 def event_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:

@@ -88,7 +88,7 @@ def _stage_site(
     earlier: Sequence[EarlierRun],
     selection: PageSelection,
 ) -> BuiltSite:
-    """Write Allure's site, the style sheet and the badges' folder, and stage all pages in `staged`."""
+    """Stage all pages, statements and badges in `staged`, and write the style sheet and Allure's site directly."""
     (out / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     write_style_sheet(out / SHARED)
     earlier_outcomes_by_slug: dict[str, tuple[EarlierOutcome, ...]] = {}
