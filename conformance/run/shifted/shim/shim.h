@@ -1,6 +1,6 @@
 /* Shifts the clock of a foreign program into which it is preloaded (LD_PRELOAD). CONFORMANCE_CLOCK names the shared page.
  *
- * Theory of operation. Every function of the C library that reads a clock or waits with a time limit is replaced.
+ * Theory of operation. The functions of the C library below, which read a clock, or wait with or without a limit, are replaced.
  * Functions that read a clock add the offset of the page. The harness increases the offset when it jumps, so a wait
  * cannot be left to the kernel: it is cut into slices of SLICE ns of real time (SLICED), and after each slice the shifted
  * clock is compared with the deadline. So a sleeper notices a jump.
