@@ -101,6 +101,7 @@ def test_the_stored_run_is_reported_compared_and_judged(run_dir: Path, tmp_path:
 
 
 @pytest.mark.integration
+@pytest.mark.timed
 def test_the_command_that_repeats_a_stored_cell_repeats_it(run_dir: Path, folder: Path):
     stored = next(c for c in read_run(run_dir).cells() if "fault=none" in c.path.name and c.header.candidate == "mine")
     again = conformance_command(
