@@ -1,7 +1,10 @@
 """`conformance run`: pytest with the conformance plugin, the corpus by default, and exit codes that say why a run failed."""
 
+import os
 import shutil
+import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from conformance.suite.run_directory import ALLURE_BY_DEFAULT
 from conformance.verdicts import Outcome
 
 USAGE, UNJUDGED, VIOLATED = 2, 3, 1
+OUTPUT_CLOSED = 128 + signal.SIGPIPE
+"""The exit code that a shell gives to a program that SIGPIPE ended."""
 
 HELP = """usage: conformance run [PATH | ID ...] [OPTIONS] [any option of pytest]
 
@@ -101,6 +106,9 @@ def run_pytest(arguments: list[str]) -> int:
     words = [*PLUGIN, *_WITHOUT_SLOW_PLUGINS, "--rootdir", str(Path.cwd()), *arguments]
     try:
         code = pytest.main(words, plugins=[plugin])
+    except BrokenPipeError:  # what reads the output has ended, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
     except Exception as error:  # noqa: BLE001  # an unexpected error is not a violation
         typer.echo(describe_harness_error(error), err=True)
         return VIOLATED if plugin.violations else UNJUDGED

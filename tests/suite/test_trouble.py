@@ -4,6 +4,7 @@ Each ends in a clear message and the right verdict, nothing hangs, and nothing i
 """
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -158,3 +159,13 @@ def test_what_a_killed_run_left_is_aggregated_and_what_was_cut_short_is_named(tm
     told = conformance_command("aggregate", "run", "--out", "tables", cwd=tmp_path)
     assert told.returncode == 0, told.stdout + told.stderr
     assert "2 cells, 1 of them cut short" in " ".join(told.stdout.split())
+
+
+def test_a_reader_of_the_output_that_ends_early_is_no_error_of_the_harness(tmp_path: Path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command("run", "--help"), cwd=tmp_path, env=environment(), stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
