@@ -11,7 +11,7 @@ from conformance.history.events import Talked
 from conformance.history.recorder import Recorder
 from conformance.run.steps.talking import talk
 from conformance.scenarios.steps.talking import Talk
-from tests.wire.servers import scripted
+from tests.wire.scripted_server import scripted
 
 
 class _Clock:

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import check_fault
-from tests.wire.plain import BODY, EXCHANGES, Plain, Wire, wire
+from tests.wire.plain_sockets import BODY, EXCHANGES, Plain, Wire, wire
 
 KINDS = (
     "drop", "reset", "half-close", "stall", "delay", "throttle", "garble", "cut", "replace", "answer", "refuse", "mute",

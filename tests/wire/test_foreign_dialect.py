@@ -12,7 +12,7 @@ from conformance.history.events import Command, FaultFired, Reply
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.links import Links
-from tests.wire.servers import scripted
+from tests.wire.scripted_server import scripted
 
 FRESH = {
     "XSHADOWREQUEST": "MIRROR", "XSHADOW": "TRACKED", "XQUERYDISCARD": "LEFT-OVER", "XQDISCARD": "SETTLED",

@@ -9,7 +9,7 @@ import pytest
 from conformance.wire.client import Identity
 from conformance.wire.link import RecordedSession
 from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
-from tests.wire.servers import scripted
+from tests.wire.scripted_server import scripted
 
 ONE = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.dot\r\n")
 EHLO = (b"220 x\r\n", b"250-x\r\n250 SIZE 1000\r\n")

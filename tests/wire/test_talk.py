@@ -7,7 +7,7 @@ import pytest
 
 from conformance.scenarios.steps.talking import Line
 from conformance.wire.talk import TalkResult, talk, unescaped
-from tests.wire.servers import scripted
+from tests.wire.scripted_server import scripted
 
 
 def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkResult, list[bytes], list[float]]:

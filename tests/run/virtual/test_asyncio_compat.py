@@ -16,7 +16,7 @@ from conformance.run.virtual import asyncio_compat
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGE = Path(conformance.__file__).parent
 
 ALLOWED = {
@@ -37,7 +37,7 @@ def test_this_python_has_what_is_needed() -> None:
     assert asyncio_compat.incompatibilities() == [], (
         f"asyncio of Python {sys.version.split()[0]} is not the one that conformance/run/virtual was written for. "
         "Read its selector_events.py, base_events.py and unix_events.py again for every name in asyncio_compat.py and tracking_loop.py; when they still mean "
-        "the same, run the slow tests of tests/virtual under it."
+        "the same, run the slow tests of tests/run/virtual under it."
     )
 
 

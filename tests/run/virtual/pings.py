@@ -1,6 +1,6 @@
 """Octets to and fro, as fast as two protocols can, in no virtual time at all: if time passed, it was a false jump.
 
-Also a program: `python -m tests.virtual.pings --exchanges 1000000`; prints one JSON object.
+Also a program: `python -m tests.run.virtual.pings --exchanges 1000000`; prints one JSON object.
 """
 
 import argparse

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.moved import HOUR, MARKS, PROGRAMS, built, run_moved
+from tests.run.shifted.shifted_process import HOUR, MARKS, PROGRAMS, built, run_moved
 
 pytestmark = MARKS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance import paths
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome
-from tests.run.moved import MARKS, built
+from tests.run.shifted.shifted_process import MARKS, built
 from tests.suite.helpers import environment
 
 pytestmark = MARKS

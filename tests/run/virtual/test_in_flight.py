@@ -17,9 +17,9 @@ import pytest
 
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.virtual import tcp
-from tests.virtual.churn import ENDINGS, Speaker, churn
+from tests.run.virtual.churn import ENDINGS, Speaker, churn
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _STEER = (
     'mount -t sysfs sysfs /sys && echo 2 > /sys/class/net/lo/queues/rx-0/rps_cpus && ip link set lo up && exec "$@"'
 )
@@ -145,7 +145,7 @@ def test_what_the_kernel_tells_is_read_rightly() -> None:
 @pytest.mark.slow
 @pytest.mark.integration
 def test_a_million_exchanges_beside_a_busy_core(busy: None) -> None:
-    found = figures("tests.virtual.pings", "--exchanges", "1000000")
+    found = figures("tests.run.virtual.pings", "--exchanges", "1000000")
     assert found["exchanges"] == 1_000_000
     assert found["false_jumps"] == 0
     assert found["jumps"] > 500
@@ -156,11 +156,11 @@ def test_a_million_exchanges_beside_a_busy_core(busy: None) -> None:
 def test_a_loopback_that_delivers_late(busy: None) -> None:
     if reason := _no_namespace():
         pytest.skip(reason)
-    bare = figures("tests.virtual.churn", "--dialogues", "2000", "--small", "--no-guard", steered=True)
+    bare = figures("tests.run.virtual.churn", "--dialogues", "2000", "--small", "--no-guard", steered=True)
     assert bare["false_jumps"] > 0, (
         "without the tracker it jumps falsely, or nothing is late here and this proves nothing"
     )
-    small = figures("tests.virtual.churn", "--dialogues", "20000", "--small", steered=True)
-    large = figures("tests.virtual.churn", "--dialogues", "2000", "--seed", "2", steered=True)
+    small = figures("tests.run.virtual.churn", "--dialogues", "20000", "--small", steered=True)
+    large = figures("tests.run.virtual.churn", "--dialogues", "2000", "--seed", "2", steered=True)
     assert (small["false_jumps"], large["false_jumps"]) == (0, 0)
     assert small["naps"] > 0, "it had to wait for the kernel"

@@ -1,6 +1,6 @@
 """A heartbeat every two minutes for weeks: each a session of its own over a real socket, greeted, answered and ended.
 
-Also a program: `python -m tests.virtual.heartbeats --days 49`; prints one JSON object.
+Also a program: `python -m tests.run.virtual.heartbeats --days 49`; prints one JSON object.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.shifted_program import ShiftedProgram
 from conformance.run.shifted.shim_library import NeverQuiet
-from tests.run.moved import HOUR, MARKS, moving
+from tests.run.shifted.shifted_process import HOUR, MARKS, moving
 
 pytestmark = MARKS
 

@@ -15,6 +15,8 @@ from conformance.run.cell_loop import Clock, Leftovers, run_with_clock
 from conformance.run.clocks.scaled import ScaledClock
 from conformance.run.clocks.virtual import EPOCH
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 EVERY = pytest.mark.parametrize("name", get_args(ClockName))
 
 

@@ -1,12 +1,10 @@
-"""What the tests of virtual time share: a certificate, and a look at what is left open."""
+"""Fixtures of the tests of virtual time: TLS contexts, a check for leaked descriptors and processes, a busy core."""
 
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 
 
@@ -26,19 +24,13 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left_open() -> Iterator[None]:
-    """No test leaves a socket, pipe or child behind; what was there before it, a JVM of other tests, is not its own."""
-    here = psutil.Process()
-    children = here.children()
-    before = {path.name for path in Path("/proc/self/fd").iterdir()}
-    yield
-    assert {path.name for path in Path("/proc/self/fd").iterdir()} <= before
-    assert set(here.children()) <= set(children)
+def _check_leaks(no_leaks: None) -> None:
+    """Apply `no_leaks` to every test of this folder."""
 
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """The second core computes all the time."""
+    """Keep the last core that this process may use busy until the test is over."""
     program = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", program]) as burner:
         try:

@@ -14,7 +14,7 @@ from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.process_tree import ProcessTree
 from conformance.run.virtual.selector import OrderedSelector, Ready
-from tests.run.moved import HOUR, MARKS, moving, run_moved
+from tests.run.shifted.shifted_process import HOUR, MARKS, moving, run_moved
 
 pytestmark = MARKS
 

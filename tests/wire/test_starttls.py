@@ -15,7 +15,7 @@ from conformance.wire.client import Identity
 from conformance.wire.sender import Recipient, Sender, Transmission
 from conformance.wire.talk import talk
 from tests.wire.peers import World, run
-from tests.wire.servers import scripted
+from tests.wire.scripted_server import scripted
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 

@@ -29,7 +29,7 @@ def test_a_deadlock_names_who_waits_and_where() -> None:
         run_with_clock(main, "virtual")
     said = str(caught.value)
     assert said.startswith("at 120.000000 s nothing is left to happen, and these wait:\n")
-    assert re.search(r"\n  the heartbeat in waits \(test_trouble\.py:\d+\) > Event\.wait\n", said)
+    assert re.search(r"\n  the heartbeat in waits \(test_errors\.py:\d+\) > Event\.wait\n", said)
     assert said.endswith("\n  no timer")
 
 

@@ -15,7 +15,7 @@ import pytest
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, check_program
-from tests.run.moved import MARKS, built, run_moved
+from tests.run.shifted.shifted_process import MARKS, built, run_moved
 
 pytestmark = MARKS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.run.shifted.shim_library import SOURCES, CannotShift, build_shim
-from tests.run.moved import MARKS
+from tests.run.shifted.shifted_process import MARKS
 
 pytestmark = MARKS
 

@@ -1,6 +1,6 @@
 """Connections that are opened, used and ended in every way, in no virtual time at all: if time passed, it was a false jump.
 
-Also a program, for `unshare` and for measuring: `python -m tests.virtual.churn --dialogues 10000`; prints one JSON object.
+Also a program, for `unshare` and for measuring: `python -m tests.run.virtual.churn --dialogues 10000`; prints one JSON object.
 """
 
 import argparse

@@ -9,7 +9,7 @@ import pytest
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.clocks.virtual import EPOCH
 from conformance.run.virtual.loop import VirtualClockEventLoop
-from tests.virtual.heartbeats import beat
+from tests.run.virtual.heartbeats import beat
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
