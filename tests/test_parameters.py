@@ -36,12 +36,12 @@ def asked_for(path: Path) -> set[str]:
     return {word for word in words if isinstance(word, str)}
 
 
-def test_judging_states_a_default_of_what_it_asks_for_and_of_nothing_else():
+def test_the_judge_has_defaults_for_the_parameters_it_reads_and_no_others():
     found = set[str]().union(*map(asked_for, Path(conformance.judge.__file__).parent.rglob("*.py")))
     assert found == set(JUDGED)
 
 
-def test_no_other_module_states_a_default():
+def test_defaults_stand_in_these_modules_only():
     """A name of a parameter beside a plain value: in a mapping, or as a field."""
     stated = set()
     for path in PACKAGE.rglob("*.py"):
@@ -68,7 +68,7 @@ def test_no_other_module_states_a_default():
 
 
 @pytest.mark.parametrize("stated", [False, True])
-def test_a_cells_topology_has_the_parameters_of_its_header_or_else_of_its_topology(stated: bool):
+def test_a_cells_header_overrides_the_parameters_of_its_topology(stated: bool):
     from conformance.spark.topologies import extract_topologies
 
     topology = '{"servers": [{"name": "a", "site": "S", "transport": {"MessageRetryInterval": 5}}, {"name": "b", "dag": "D"}], "transport": {"RejectMessageOnShadowFailure": true}}'
@@ -86,6 +86,6 @@ def test_a_cells_topology_has_the_parameters_of_its_header_or_else_of_its_topolo
     assert by_id[two["topology_id"]]["servers"] == []
 
 
-def test_the_parameters_of_a_server_go_above_those_of_all():
+def test_the_parameters_of_a_server_override_those_of_the_topology():
     effective = effective_parameters({"MessageRetryInterval": 5, "MaxMessageSize": 2048}, {"MessageRetryInterval": 7})
     assert {**DEFAULTS, "MessageRetryInterval": 7, "MaxMessageSize": 2048} == effective

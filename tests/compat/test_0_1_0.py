@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_run_directory_is_read_whole(run_dir: Path):
+def test_the_stored_run_directory_is_read_completely(run_dir: Path):
     run = read_run(run_dir)
     cells = list(run.cells())
     assert Counter(cell.footer.outcome for cell in cells if cell.footer) == OUTCOMES
@@ -65,7 +65,7 @@ def test_the_run_directory_is_read_whole(run_dir: Path):
     assert book.shortfalls() == ("only a part of the suite was asked for",)
 
 
-def test_stored_histories_of_the_user_s_scenarios_are_judged_as_they_were(run_dir: Path):
+def test_stored_histories_get_the_outcomes_they_had(run_dir: Path):
     own = {
         cell.id: cell
         for scenario in read_scenarios(KEPT / "my.scenario.yaml", paths.fixtures())
@@ -82,7 +82,7 @@ def _judged(cells: dict[str, Cell], stored: StoredCell) -> Outcome:
     return worst_in_cell(one.outcome for one in judge_stored_cell(cells[f"{stored.header.scenario}[{axes}]"], stored))
 
 
-def test_every_cell_id_is_that_of_a_cell():
+def test_every_stored_cell_id_still_exists():
     cells = {cell.id for scenario in read_corpus([paths.corpus()], paths.fixtures()) for cell in scenario.cells()}
     assert set((KEPT / "cells.txt").read_text("utf-8").splitlines()) - cells == set()
 
@@ -102,7 +102,7 @@ def test_the_stored_run_is_reported_compared_and_judged(run_dir: Path, tmp_path:
 
 @pytest.mark.integration
 @pytest.mark.timed
-def test_the_command_that_repeats_a_stored_cell_repeats_it(run_dir: Path, folder: Path):
+def test_the_stored_repeat_command_runs_the_same_cell_again(run_dir: Path, folder: Path):
     stored = next(c for c in read_run(run_dir).cells() if "fault=none" in c.path.name and c.header.candidate == "mine")
     again = conformance_command(
         *shlex.split(stored.header.repeat)[1:], "--run-dir", "reports/repeated", "--fresh", cwd=folder
@@ -120,7 +120,7 @@ def _failed(cell: StoredCell) -> set[str]:
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_every_documented_command_ends_as_it_did(folder: Path):
+def test_every_documented_command_has_its_former_exit_code(folder: Path):
     for code, command in numbered_commands():
         if command.startswith("conformance aggregate ") and find_spec("pyspark") is None:
             continue  # of an extra that is not installed

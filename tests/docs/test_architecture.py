@@ -9,7 +9,7 @@ PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 NAMED = sorted(set(re.findall(r"`([a-z0-9_/*]+(?:\.py|/))`", PAGE)))
 
 
-def test_every_file_and_folder_that_it_names_is_there() -> None:
+def test_every_file_and_folder_that_it_names_exists() -> None:
     assert len(NAMED) > 40
     assert [name for name in NAMED if not any((ROOT / "conformance").glob(name.rstrip("/")))] == []
 

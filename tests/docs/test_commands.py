@@ -52,7 +52,7 @@ def spark() -> Iterator[None]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if commands(page) and name_of(page) not in BY_THEMSELVES], ids=name_of
 )
-def test_every_command_does_what_the_page_says(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
+def test_every_command_ends_with_the_expected_exit_code(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
     (tmp_path / "bin").mkdir()
     door = tmp_path / "bin" / "conformance"
     door.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")

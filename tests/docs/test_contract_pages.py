@@ -28,7 +28,7 @@ def test_the_command_prints_and_writes_the_published_schema(tmp_path: Path, name
     assert (tmp_path / "out.json").read_bytes() == published
 
 
-def test_the_rulings_are_numbered_without_a_gap_and_those_that_are_cited_are_there():
+def test_rulings_are_numbered_without_gaps_and_cited_ones_exist():
     page = (ROOT / "docs" / "rulings.md").read_text("utf-8")
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
     assert numbers == list(range(1, 37))
@@ -47,14 +47,14 @@ def test_the_rulings_are_numbered_without_a_gap_and_those_that_are_cited_are_the
     assert cited <= set(numbers)
 
 
-def test_the_tutorial_quotes_the_descriptions_as_they_are():
+def test_the_tutorial_quotes_the_description_files():
     quoted = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)]
     for part, name in zip(quoted, ("minimal", "acknowledges-first"), strict=True):
         whole = yaml.safe_load((EXAMPLE / f"{name}.yaml").read_text("utf-8"))
         assert part == {key: value for key, value in whole.items() if key != "title"}
 
 
-def test_the_tutorial_names_each_module_and_only_names_that_there_are():
+def test_the_tutorial_names_every_module_and_existing_functions_only():
     modules = {path.name: path.read_text("utf-8") for path in EXAMPLE.glob("*.py")}
     table = TUTORIAL.partition("| file | has |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+\.py)`", table)) == set(modules)
@@ -66,7 +66,7 @@ def test_the_tutorial_names_each_module_and_only_names_that_there_are():
     assert [one for one in named if one[0] and not re.search(rf"^class {one[0]}\b", code, re.MULTILINE)] == []
 
 
-def test_the_example_claims_what_the_tutorial_builds_and_ci_runs_it():
+def test_the_example_has_every_claim_and_ci_runs_it():
     described = yaml.safe_load((EXAMPLE / "minimal.yaml").read_text("utf-8"))
     assert set(described["claims"]) == set(
         "relay dsn lmtp-delivery duplicate-detection shadow-2013 inspect".split()  # noqa: SIM905  # as it was asked for

@@ -32,7 +32,7 @@ MESSAGE = "Message-ID: <{}@outside.test>\r\nDate: Tue, 01 Jan 2030 10:00:00 +000
 SHADOWING, ASKING, TRACKING, QUERYING, REFUSING = range(5)
 
 
-def test_every_conversation_of_the_page_is_held_here():
+def test_every_conversation_of_the_page_has_a_test():
     assert len(CONVERSATIONS) == 5
     verbs = [re.findall(r"^C: (\S+)", text, re.MULTILINE) for text in CONVERSATIONS]
     assert "XSHADOWREQUEST" in verbs[SHADOWING]
@@ -72,7 +72,7 @@ def later(content: str) -> str:
 
 
 @BOTH
-def test_the_receiver_of_a_message_has_a_copy_made(name: str, tmp_path: Path):
+def test_a_shadow_copy_is_accepted_as_on_the_page(name: str, tmp_path: Path):
     with (
         parties(mbx1=Party("mbx1")) as made,
         running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,
@@ -84,7 +84,7 @@ def test_the_receiver_of_a_message_has_a_copy_made(name: str, tmp_path: Path):
 
 
 @BOTH
-def test_the_shadow_server_asks(name: str, tmp_path: Path):
+def test_a_discard_query_is_answered_as_on_the_page(name: str, tmp_path: Path):
     with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
         changes = around(made["outside"], peers=[peer("mbx2", made["mbx2"], site="NewYork")])
         with running(name, tmp_path, **changes) as node:
@@ -98,7 +98,7 @@ def test_the_shadow_server_asks(name: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("which", [TRACKING, QUERYING])
-def test_the_sender_of_a_message_keeps_the_copy(tmp_path: Path, which: int):
+def test_shadowing_of_2010_is_answered_as_on_the_page(tmp_path: Path, which: int):
     number = {TRACKING: 2, QUERYING: 4}[which]
     with parties(hub1=Party("hub1"), outside=Party("outside", later)) as made:
         hub = {"generation": "ex2010", "role": "hub", "dag": None}
@@ -114,7 +114,7 @@ def test_the_sender_of_a_message_keeps_the_copy(tmp_path: Path, which: int):
 
 
 @BOTH
-def test_what_is_refused(name: str, tmp_path: Path):
+def test_refusals_are_as_on_the_page(name: str, tmp_path: Path):
     with (
         parties(mbx1=Party("mbx1")) as made,
         running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,
@@ -123,7 +123,7 @@ def test_what_is_refused(name: str, tmp_path: Path):
 
 
 @BOTH
-def test_no_copy_and_redundancy_is_mandatory(name: str, tmp_path: Path):
+def test_mandatory_redundancy_without_a_shadow_server_gives_451(name: str, tmp_path: Path):
     assert "| `451 4.4.0 Message failed to be made redundant`, the reply to the final dot |" in PROFILE
     transport = EXAMPLES[0]["transport"] | {"RejectMessageOnShadowFailure": True}
     with (
@@ -147,7 +147,7 @@ def without_ids(printed: dict[str, Any]) -> dict[str, Any]:
 
 
 @BOTH
-def test_what_inspect_prints(name: str, tmp_path: Path):
+def test_inspect_prints_what_the_page_shows(name: str, tmp_path: Path):
     (page,) = [one for one in EXAMPLES if "queues" in one]
     with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
         boxes = [
@@ -166,7 +166,7 @@ def test_what_inspect_prints(name: str, tmp_path: Path):
 
 
 @BOTH
-def test_the_answer_to_a_reload(name: str, tmp_path: Path):
+def test_a_reload_writes_the_status_that_the_page_shows(name: str, tmp_path: Path):
     applied, refused = (one for one in EXAMPLES if "applied" in one)
     with running(name, tmp_path, peers=[], routes=[], mailboxes=[]) as node:
         assert node.await_that(node.status) == applied | {"revision": 1}
@@ -187,7 +187,7 @@ def test_the_answer_to_a_reload(name: str, tmp_path: Path):
 
 
 @BOTH
-def test_a_refused_start(name: str, tmp_path: Path):
+def test_an_unknown_key_makes_the_start_fail_with_one_line(name: str, tmp_path: Path):
     given = document(tmp_path, bogus=1)
     (tmp_path / "node.json").write_text(json.dumps(given), "utf-8")
     words = [*PROGRAMS[name], "--config", str(tmp_path / "node.json")]
@@ -198,7 +198,7 @@ def test_a_refused_start(name: str, tmp_path: Path):
     shutil.rmtree(tmp_path / "data")
 
 
-def test_redirect_messages_and_resubmit(tmp_path: Path):
+def test_redirect_messages_and_resubmit_print_what_the_page_shows(tmp_path: Path):
     redirected, resubmitted = (one for one in EXAMPLES if "redirected" in one or "resubmitted" in one)
     with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
         box = {"address": "bob@corp.test", "database": "DB1", "server": "mbx1",

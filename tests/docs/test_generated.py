@@ -9,12 +9,12 @@ from conformance.requirements.coverage import page
 from tests.docs.pages import ROOT
 
 
-def test_the_page_of_requirements_is_that_of_the_catalogue():
+def test_the_page_of_requirements_is_up_to_date():
     written = (ROOT / "docs" / "requirements.md").read_text("utf-8")
     assert written == page(catalogue()), "write it anew: conformance requirements --write docs/requirements.md"
 
 
-def test_the_table_of_parameters_is_that_of_their_declaration():
+def test_the_table_of_parameters_is_up_to_date():
     written = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
     assert parameter_table() in written, f"write it anew:\n{parameter_table()}"
     example = re.findall(r"^```json\n(.*?)^```$", written, re.MULTILINE | re.DOTALL)[0]

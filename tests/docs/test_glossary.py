@@ -30,7 +30,7 @@ def known(term: str) -> bool:
     return any(word in entry.lower() or singular == entry.lower() for entry in ALL) or f"*{word}*" in text
 
 
-def test_terms_stand_once_and_in_order():
+def test_terms_are_unique_and_in_alphabetical_order():
     assert [term for term in ALL if ALL.count(term) > 1] == []
     for terms in TERMS:
         assert len(terms) > 5
@@ -41,7 +41,7 @@ def test_terms_stand_once_and_in_order():
     "word",
     sorted({*(one.value for one in Outcome), *(one.value for one in Reason), "clock", "kind", "role", "generation"}),
 )
-def test_every_outcome_and_reason_has_its_meaning(word: str):
+def test_every_outcome_and_reason_is_a_term(word: str):
     assert known(word.replace("-", " "))
 
 

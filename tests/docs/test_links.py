@@ -60,16 +60,16 @@ def test_anchors_are_those_of_github():
         ("#there", True),
     ],
 )
-def test_a_link_that_leads_nowhere_is_found(link: str, wrong: bool):
+def test_a_broken_link_is_found(link: str, wrong: bool):
     assert broken(INDEX, f"# Here\n\n[it]({link})\n") == [link] * wrong
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name_of)
-def test_links_lead_to_files_and_headings(page: Path):
+def test_links_lead_to_existing_files_and_headings(page: Path):
     assert broken(page, page.read_text("utf-8")) == []
 
 
-def test_pages_have_links_to_headings_too():
+def test_some_links_lead_to_headings():
     assert sum("#" in link for page in LINKED for link in links(page.read_text("utf-8"))) >= 10
 
 
@@ -79,5 +79,5 @@ def test_every_page_and_every_schema_is_named_in_the_index_once():
     assert sorted(named) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in there if path != INDEX)
 
 
-def test_the_projects_page_leads_to_the_index():
+def test_the_readme_links_to_the_index():
     assert "docs/README.md" in links((ROOT / "README.md").read_text("utf-8"))

@@ -38,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_page_has_the_commands_that_it_is_about() -> None:
+def test_the_page_has_the_five_commands_it_is_about() -> None:
     assert {command.split()[1] for command in COMMANDS} == {"run", "report", "diff", "judge", "export"}
 
 
@@ -51,7 +51,7 @@ def test_the_failure_text_has_what_the_table_says(place: Path) -> None:
     assert re.search(r"step \d+  \S+\.scenario\.yaml:\d+", text)
 
 
-def test_the_pages_are_where_the_text_says(place: Path) -> None:
+def test_the_commands_write_the_pages_that_the_text_names(place: Path) -> None:
     site = place / "reports/reading/site"
     assert (site / "index.html").is_file()
     assert list((site / "cells").rglob("*.html"))
@@ -59,7 +59,7 @@ def test_the_pages_are_where_the_text_says(place: Path) -> None:
     assert (place / "reports/reading-in-ci.xml").read_text("utf-8").count("VIOLATION") >= 1
 
 
-def test_allures_site_is_where_the_text_says(place: Path, allure: Path | None) -> None:
+def test_the_allure_site_is_where_the_text_says(place: Path, allure: Path | None) -> None:
     if allure is None:
         unavailable("no Allure: it needs Node 20 or later, and npm's registry")
     for command in (command for command in COMMANDS if WITH_NPM in command):
@@ -68,6 +68,6 @@ def test_allures_site_is_where_the_text_says(place: Path, allure: Path | None) -
     assert (place / "reports/reading/site/allure/index.html").is_file()
 
 
-def test_the_comparison_finds_two_equal_runs_equal(place: Path) -> None:
+def test_the_comparison_of_two_equal_runs_finds_no_change(place: Path) -> None:
     number = next(number for number, command in enumerate(COMMANDS) if command.split()[1] == "diff")
     assert "unchanged: 1" in (place / f"{number}.txt").read_text("utf-8")

@@ -19,7 +19,7 @@ USES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_published_schema_is_the_one_of_its_model(name: str):
+def test_a_published_schema_is_up_to_date(name: str):
     published = json.loads((ROOT / f"docs/schema/{name}.json").read_text("utf-8"))
     assert published == json.loads(json.dumps(published_schema(name))), (
         f"write it again: conformance schema {name} --out docs/schema/{name}.json"
@@ -32,7 +32,7 @@ def test_every_schema_is_published():
     assert {path.stem for path in (ROOT / "docs" / "schema").glob("*.json")} == set(NAMES)
 
 
-def test_the_address_of_the_project_stands_in_these_places_alone():
+def test_the_address_of_the_project_stands_in_these_files_only():
     found = subprocess.run(
         ["git", "grep", "-l", "--untracked", "smtp-conformance.example"],
         cwd=ROOT, capture_output=True, text=True, check=True,

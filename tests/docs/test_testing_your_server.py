@@ -62,7 +62,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     return found
 
 
-def test_every_text_that_the_page_shows_is_what_the_command_before_it_says(outputs: dict[int, str]):
+def test_every_output_on_the_page_is_what_the_command_before_it_prints(outputs: dict[int, str]):
     blocks = list(re.finditer(r"^```text\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
     assert len(blocks) == 3
     for block in blocks:
@@ -72,7 +72,7 @@ def test_every_text_that_the_page_shows_is_what_the_command_before_it_says(outpu
         assert [words for words in told(block[1]) if words not in said] == [], outputs[before]
 
 
-def test_the_descriptions_on_the_page_are_right(tmp_path: Path):
+def test_the_descriptions_on_the_page_are_valid(tmp_path: Path):
     described = [
         text for text in re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) if "kind:" in text
     ]
@@ -82,5 +82,5 @@ def test_the_descriptions_on_the_page_are_right(tmp_path: Path):
         assert isinstance(read_description(tmp_path / "mine.yaml"), Candidate)
 
 
-def test_the_next_hop_on_the_page_is_the_harness_s():
+def test_the_page_names_the_port_of_the_first_next_hop():
     assert f"port {FIRST_NEXT_HOP}" in TEXT

@@ -12,7 +12,7 @@ KINDS = [kind for kind in get_args(get_args(AnyEvent)[0]) if issubclass(kind, Ev
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_what_may_be_unknown_may_be_left_out(kind: type[Event]):
+def test_nullable_fields_have_a_default(kind: type[Event]):
     """A run's file leaves out what is None: a field that may be None and must stand there could not be read again."""
     hints = get_type_hints(kind)
     nullable = [field for field in fields(kind) if NoneType in get_args(hints[field.name])]

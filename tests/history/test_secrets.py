@@ -34,7 +34,7 @@ def without(secret: str, octets: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("how", WRITTEN)
-def test_a_secret_is_taken_out_however_it_is_written(how: str):
+def test_a_secret_is_redacted_in_every_encoding(how: str):
     cleaned = without(PASSWORD, b"before " + WRITTEN[how] + b" after " + WRITTEN[how])
     assert WRITTEN[how] not in cleaned
     assert cleaned.count(REDACTED.encode()) == 2
@@ -44,13 +44,13 @@ def test_a_secret_is_taken_out_however_it_is_written(how: str):
         assert not any(encoded[at : at + size] in cleaned for at in range(4, len(encoded) - size))
 
 
-def test_what_holds_no_secret_stays_the_same_object():
+def test_octets_without_a_secret_stay_the_same_object():
     octets = b"nothing of it"
     assert without(PASSWORD, octets) is octets
     assert Secrets().redact(("a", {"b": ["c"]})) == ("a", {"b": ["c"]})
 
 
-def test_what_passes_in_an_exchange_is_learned_but_not_the_name_of_the_user():
+def test_passwords_in_an_auth_exchange_are_learned_and_user_names_are_not():
     secrets = Secrets()
     for line in (b"AUTH\tLOGIN\r\n", base64.b64encode(b"hub1-of-corp") + b"\r\n", base64.b64encode(OCTETS) + b"\r\n"):
         secrets.add_from_auth_line(line, "s1")
@@ -59,7 +59,7 @@ def test_what_passes_in_an_exchange_is_learned_but_not_the_name_of_the_user():
     assert secrets.redact(["another-one"]) == [REDACTED]
 
 
-def test_words_of_events_are_never_taken_out():
+def test_names_in_event_fields_are_not_redacted():
     secrets = Secrets()
     secrets.add("mbx1")
     assert secrets.redact_fields({"node": "mbx1", "detail": "of mbx1"}) == {"node": "mbx1", "detail": f"of {REDACTED}"}

@@ -47,7 +47,7 @@ def mount(place: Path, options: str) -> None:
         ),
     ],
 )
-def test_a_disk_that_becomes_full_ends_in_a_sentence_and_what_has_ended_stays(
+def test_a_run_on_a_full_disk_ends_with_an_error_and_keeps_finished_cells(
     tmp_path: Path, disk: Path, more: tuple[str, ...]
 ):
     mount(disk, "size=160k")
@@ -64,7 +64,7 @@ def test_a_disk_that_becomes_full_ends_in_a_sentence_and_what_has_ended_stays(
     assert more or Outcome.PASS in ended, "in virtual time no machine is too slow"
 
 
-def test_a_disk_that_is_read_only_is_told_before_anything_runs(tmp_path: Path, disk: Path):
+def test_a_read_only_disk_is_reported_without_a_traceback(tmp_path: Path, disk: Path):
     mount(disk, "size=1m,ro")
     ran = conformance_command("run", RELAY, "--run-dir", "disk/run", cwd=tmp_path)
     said = ran.stdout + ran.stderr
@@ -109,7 +109,7 @@ def told_as_full(*words: str, cwd: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_of_files_that_belong_together_none_is_replaced_where_one_cannot_be(tmp_path: Path, disk: Path):
+def test_staged_files_replace_nothing_if_one_cannot_be_written(tmp_path: Path, disk: Path):
     mount(disk, "size=64k")
     (disk / "first").write_bytes(b"old")
     (disk / "gone").write_bytes(b"old")
@@ -129,7 +129,7 @@ def test_of_files_that_belong_together_none_is_replaced_where_one_cannot_be(tmp_
 
 
 @pytest.mark.parametrize("room", [4, 60, 200])  # KiB: for a few pages of a report of some 250
-def test_a_report_on_a_disk_that_becomes_full_replaces_no_page(tmp_path: Path, disk: Path, room: int):
+def test_a_report_on_a_full_disk_replaces_no_page(tmp_path: Path, disk: Path, room: int):
     mount(disk, "size=4m")
     for name in ("first", "second"):
         cells = [MadeCell(f"{name}-{n}", DEFECTS[n % 2]) for n in range(4)]
@@ -149,7 +149,7 @@ def test_a_report_on_a_disk_that_becomes_full_replaces_no_page(tmp_path: Path, d
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [4, 140, 300])  # KiB: the layers, the summaries, the tables or the page
-def test_an_aggregation_on_a_disk_that_becomes_full_takes_nothing_for_whole(tmp_path: Path, disk: Path, room: int):
+def test_an_aggregation_on_a_full_disk_leaves_no_partial_tables(tmp_path: Path, disk: Path, room: int):
     mount(disk, "size=8m")
     make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("bad", DEFECTS[0])])
     file = taken(disk, room * 1024)

@@ -9,7 +9,7 @@ from tests.hostile.many_try import OF_A_CELL, ROOM, Look, growth, try_many
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("cells", "at_once"), [(150, 1), (24, 8)])
-def test_files_memory_and_processes_are_flat(tmp_path: Path, cells: int, at_once: int):
+def test_files_memory_and_processes_do_not_grow_with_the_cells(tmp_path: Path, cells: int, at_once: int):
     figures, wrong = try_many(cells, at_once, tmp_path)
     assert wrong == []
     assert figures["cells"] == cells
@@ -17,7 +17,7 @@ def test_files_memory_and_processes_are_flat(tmp_path: Path, cells: int, at_once
 
 
 @pytest.mark.parametrize("name", ["files", "octets", "processes"])
-def test_what_grows_with_each_cell_is_found(name: str):
+def test_growth_with_each_cell_is_found(name: str):
     each = {"files": 1, "octets": 3 * OF_A_CELL + ROOM // 100, "processes": 1}
     looks = [
         Look(**{"cells": n, "files": 20, "octets": 10**8, "processes": 0, name: n * each[name]}) for n in range(301)
@@ -26,5 +26,5 @@ def test_what_grows_with_each_cell_is_found(name: str):
     assert growth([Look(n, 20, 10**8, 0) for n in range(301)], 300, 1) == []
 
 
-def test_a_run_that_nobody_looked_at_shows_nothing():
+def test_a_run_without_measurements_proves_nothing():
     assert "nothing is shown" in growth([Look(0, 20, 10**8, 0)] * 50, 300, 1)[0]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
-def test_nothing_of_a_poisoned_run_comes_alive(tmp_path: Path):
+def test_no_script_of_a_poisoned_run_is_executed(tmp_path: Path):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         pages, wrong = try_one(0, tmp_path, browser)

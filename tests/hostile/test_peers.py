@@ -37,7 +37,7 @@ def test_there_are_at_least_forty():
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path: Path):
+def test_a_hostile_peer_is_judged_in_time_and_leaks_nothing(peer: str, tmp_path: Path):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
     cell = read_corpus([tmp_path / "relayed.scenario.yaml"], paths.fixtures())[0].cells("smoke")[0]
     hostile = Candidate(

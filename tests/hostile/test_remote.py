@@ -99,7 +99,7 @@ class Serving:
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_hostile_servers_that_run_already_are_judged_in_time_and_left_as_they_were(tmp_path: Path, ports: PortLeases):
+def test_hostile_running_servers_are_judged_in_time_and_not_ended(tmp_path: Path, ports: PortLeases):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
     servers = [(name, "127.0.0.1", ports.lease(), ports.lease(), "") for name in PEERS]
     words = [word for name, *where, _ in servers for word in ("--candidate", describe(tmp_path, name, *where))]
@@ -126,7 +126,7 @@ def test_hostile_servers_that_run_already_are_judged_in_time_and_left_as_they_we
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_no_server_leads_the_harness_to_another_place(tmp_path: Path, ports: PortLeases):
+def test_the_harness_does_not_connect_where_a_reply_refers_it(tmp_path: Path, ports: PortLeases):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
     with socket.create_server(("127.0.0.1", 0), backlog=64) as trap:
         place = str(trap.getsockname()[1])
@@ -161,7 +161,7 @@ def elsewhere() -> str:
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_a_server_at_an_address_that_others_see_is_connected_to_only_when_allowed(tmp_path: Path, ports: PortLeases):
+def test_a_non_loopback_address_is_connected_to_only_when_allowed(tmp_path: Path, ports: PortLeases):
     host, port, hop = elsewhere(), ports.lease(), ports.lease()
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
     mine = describe(tmp_path, "answers QUIT with a flood", host, port, hop)
@@ -193,7 +193,7 @@ def test_a_server_at_an_address_that_others_see_is_connected_to_only_when_allowe
         ("", False),
     ],
 )  # fmt: skip
-def test_only_what_is_written_as_this_machine_is_taken_for_it(host: str, here: bool):
+def test_only_loopback_names_and_addresses_need_no_permission(host: str, here: bool):
     assert is_loopback(host) is here
     there = Candidate.model_validate(
         {"name": "mine", "kind": "remote", "claims": ["relay"], "addresses": {"frontend": {"host": host, "port": 25}}}
@@ -207,7 +207,7 @@ def test_only_what_is_written_as_this_machine_is_taken_for_it(host: str, here: b
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_a_name_is_allowed_by_itself_and_not_by_the_address_that_it_has(tmp_path: Path, ports: PortLeases):
+def test_a_host_name_is_allowed_by_name_and_not_by_its_address(tmp_path: Path, ports: PortLeases):
     name = socket.gethostname()
     try:
         address = socket.gethostbyname(name)
@@ -226,7 +226,7 @@ def test_a_name_is_allowed_by_itself_and_not_by_the_address_that_it_has(tmp_path
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_a_server_on_the_loopback_of_ipv6_is_judged_as_any(tmp_path: Path, ports: PortLeases):
+def test_a_server_on_the_ipv6_loopback_is_judged(tmp_path: Path, ports: PortLeases):
     if not socket.has_ipv6 or not any("::1" in [a.address for a in one] for one in psutil.net_if_addrs().values()):
         pytest.skip("this machine has no IPv6 loopback")
     port, hop = ports.lease(), ports.lease()

@@ -83,7 +83,7 @@ def describe(directory: Path, name: str, **more: object) -> str:
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_a_server_that_chokes_on_a_number_ends_its_own_cell_only(tmp_path: Path):
+def test_a_server_that_fails_on_a_number_ends_its_own_cell_only(tmp_path: Path):
     text = offered(NUMBER, "digits") + UNTOUCHED
     (tmp_path / "numbers.scenario.yaml").write_text(text, "utf-8")
     words = [word for name in ABOUT_IT for word in ("--candidate", describe(tmp_path, name))]
@@ -110,7 +110,7 @@ def test_a_server_that_chokes_on_a_number_ends_its_own_cell_only(tmp_path: Path)
 @pytest.mark.timed
 @pytest.mark.integration
 @pytest.mark.parametrize("value", ["soon", "[1m, 2m]", "-1e308", '"1e999"', "no"])
-def test_an_interval_that_is_none_harms_nobody_who_asks_again_that_often(tmp_path: Path, value: str):
+def test_an_invalid_retry_interval_does_not_break_a_cell_that_flushes_by_it(tmp_path: Path, value: str):
     (tmp_path / "numbers.scenario.yaml").write_text(offered(value, "nonsense"), "utf-8")
     flushed = describe(tmp_path, "takes it", **{"flush-to-retry": True, "commands": {"flush": ["true"]}})
     ran = conformance_command(
@@ -122,7 +122,7 @@ def test_an_interval_that_is_none_harms_nobody_who_asks_again_that_often(tmp_pat
 
 
 @pytest.mark.parametrize("clock", ["virtual", "scaled"])
-def test_a_number_beyond_the_loader_ends_the_cell_with_a_sentence(tmp_path: Path, clock: str):
+def test_a_number_too_large_for_a_float_is_refused_or_a_problem_of_the_cell(tmp_path: Path, clock: str):
     (tmp_path / "numbers.scenario.yaml").write_text(offered("1m", "digits"), "utf-8")
     (scenario, _) = read_corpus([tmp_path / "numbers.scenario.yaml"], paths.fixtures())
     (cell,) = scenario.cells("smoke")

@@ -36,9 +36,7 @@ def outcome(check: str, events: list[AnyEvent], tolerance: float, was: Outcome =
         (MAX_LAG + 1, 150, Outcome.INCONCLUSIVE),
     ],
 )
-def test_a_timed_failure_beside_a_late_harness_is_inconclusive(
-    late: float, tolerance: float, expected: Outcome
-) -> None:
+def test_a_timed_failure_of_a_late_harness_is_inconclusive(late: float, tolerance: float, expected: Outcome) -> None:
     assert outcome("expect.discarded", history(0, late), tolerance) is expected
 
 
@@ -47,15 +45,13 @@ def test_lateness_before_the_first_step_excuses_nothing() -> None:
 
 
 @pytest.mark.parametrize("check", sorted(UNTIMED))
-def test_no_lateness_excuses_what_knows_no_time(check: str) -> None:
+def test_lateness_does_not_excuse_an_untimed_check(check: str) -> None:
     assert outcome(check, history(0, 1000), 10) is Outcome.FAIL
 
 
 @pytest.mark.parametrize("check", sorted(REPLY_CHECKS))
 @pytest.mark.parametrize(("code", "expected"), [(550, Outcome.FAIL), (451, Outcome.INCONCLUSIVE)])
-def test_a_permanent_reply_is_about_what_was_asked_and_a_transient_one_may_be_about_time(
-    check: str, code: int, expected: Outcome
-) -> None:
+def test_lateness_excuses_a_transient_reply_and_not_a_permanent_one(check: str, code: int, expected: Outcome) -> None:
     answered = Attempt(
         n=3, t=5, kind="attempt", message="m#1", attempt=1, client="outside", server="mta1", listener="frontend",
         outcome="answered", code=code,
@@ -74,29 +70,29 @@ def test_a_permanent_reply_is_about_what_was_asked_and_a_transient_one_may_be_ab
         assert timed.outcome is Outcome.INCONCLUSIVE
 
 
-def test_what_passed_is_left_alone() -> None:
+def test_lateness_does_not_change_a_pass() -> None:
     assert outcome("expect.discarded", history(0, 1000), 10, Outcome.PASS) is Outcome.PASS
 
 
-def test_the_sentence_keeps_what_was_seen() -> None:
+def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="it came late")
     (told,) = excuse_lateness([verdict], history(0, 20), 10)
     assert told.sentence == "the harness or its machine ran 20 s late, 10 s are allowed: it came late"
     assert told.reason is Reason.LATE
 
 
-def test_every_untimed_check_is_one_that_there_is() -> None:
+def test_every_untimed_check_is_a_declared_invariant() -> None:
     assert {name.removeprefix("invariant.") for name in UNTIMED} <= set(INVARIANTS)
 
 
-def test_that_a_server_does_not_start_again_is_no_question_of_time() -> None:
+def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:
     failed = NodeEvent(n=3, t=5, kind="node", node="mta1", action="failed", detail="it exited with exit code 1")
     check = "invariant.nothing-acknowledged-is-lost"
     verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="lost", evidence=(failed.n,))
     assert next(excuse_lateness([verdict], [*history(0, 20), failed], 10)).outcome is Outcome.FAIL
 
 
-def test_who_made_the_harness_late_is_named() -> None:
+def test_the_cause_of_the_lateness_is_named() -> None:
     late = Lag(n=2, t=9, kind="lag", seconds=20, detail="mta1 wakes up more than 100 times a second")
     verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
     (told,) = excuse_lateness([verdict], [*history(0, 0), late], 10)
@@ -124,20 +120,20 @@ def test_delays_within_one_bound_add_up(delays: list[tuple[float, float]], expec
     assert excuse_late_bound(verdict, several(*delays), since=10, within=40, tolerance=10).outcome is expected
 
 
-def test_a_long_bound_leaves_room_for_more() -> None:
+def test_a_longer_bound_tolerates_a_longer_delay() -> None:
     verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
     late = several((11, 60))
     assert excuse_late_bound(verdict, late, since=10, within=3600, tolerance=10).outcome is Outcome.FAIL
     assert excuse_late_bound(verdict, late, since=10, within=600, tolerance=10).reason is Reason.LATE
 
 
-def test_delays_excuse_nothing_that_passed() -> None:
+def test_delays_within_a_bound_do_not_change_a_pass() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
     assert excuse_late_bound(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
 
 
 @pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
-def test_what_is_judged_far_from_its_time_is_excused_by_greater_lateness_only(late: float, expected: Outcome) -> None:
+def test_a_check_with_a_margin_is_excused_by_lateness_above_the_margin_only(late: float, expected: Outcome) -> None:
     verdict = Verdict(check="expect.queue", outcome=Outcome.FAIL, sentence="3 items", step="9")
     (told,) = excuse_lateness([verdict], history(0, late), 10, {"9": 1800.0})
     assert told.outcome is expected
@@ -145,7 +141,7 @@ def test_what_is_judged_far_from_its_time_is_excused_by_greater_lateness_only(la
     assert elsewhere.outcome is Outcome.INCONCLUSIVE
 
 
-def test_both_ways_to_be_late_are_worded_and_marked_alike() -> None:
+def test_both_kinds_of_lateness_give_the_same_sentence_and_reason() -> None:
     """The suite runs a cell again by the mark; a person reads one sentence."""
     verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
     lag = Lag(n=2, t=11, kind="lag", seconds=20)
@@ -155,7 +151,7 @@ def test_both_ways_to_be_late_are_worded_and_marked_alike() -> None:
     assert list(excuse_lateness([whole], [*history(0, 0), lag], 10)) == [whole]
 
 
-def test_what_could_not_be_judged_beside_a_late_harness_is_told_as_late() -> None:
+def test_an_inconclusive_verdict_of_a_late_harness_has_the_reason_late() -> None:
     """A fault that never fired may have missed its moment: the cell is worth another try."""
     verdict = Verdict(
         check="harness.fault-fired", outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_OCCASION, sentence="it never fired"
@@ -169,7 +165,7 @@ def test_what_could_not_be_judged_beside_a_late_harness_is_told_as_late() -> Non
 STARVED = NodeEvent(n=1, t=1, kind="node", node="mbx1", action="starved", detail="a process was killed")
 
 
-def test_a_failure_beside_a_shortage_is_inconclusive_and_a_pass_stays_one() -> None:
+def test_a_shortage_makes_a_failure_inconclusive_and_nothing_else() -> None:
     verdicts = [Verdict(check=f"expect.{one}", outcome=one, sentence="as seen") for one in Outcome]
     found = {one.check.removeprefix("expect."): one.outcome for one in excuse_shortage(verdicts, [STARVED])}
     assert found.pop("fail") is Outcome.INCONCLUSIVE
@@ -189,10 +185,10 @@ def test_a_broken_should_is_a_pass_with_a_remark(requirements: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize("requirements", [("SR-MNT-04",), ("SR-MNT-04", "SR-WIR-05"), ("SR-XXX-01",), ()])
-def test_what_blames_another_row_first_stays_a_failure(requirements: tuple[str, ...]) -> None:
+def test_a_failure_that_blames_another_row_first_stays_a_failure(requirements: tuple[str, ...]) -> None:
     assert list(apply_should_level([failed(*requirements)], "warn")) == [failed(*requirements)]
 
 
-def test_a_remark_hides_no_failure_of_its_cell() -> None:
+def test_a_remark_does_not_hide_a_failure_of_its_cell() -> None:
     verdicts = apply_should_level([failed("SR-WIR-05"), failed("SR-MNT-04")], "warn")
     assert worst_in_cell(verdict.outcome for verdict in verdicts) is Outcome.FAIL

@@ -35,7 +35,7 @@ from tests.judge.lines import tell
         ("reply", "size", ("RL-ACK-04", "RL-CNT-02"), "RL-CNT-02"),
     ],
 )
-def test_the_kind_of_violation_says_which_of_the_rows_it_is_about(
+def test_the_kind_of_violation_decides_which_row_is_blamed_first(
     verb: str, kind: ViolationKind, rows: tuple[str, ...], first: str
 ):
     found = EXPECTATION_CHECKS[verb].blame.order_rows(kind, rows, all_2010=False)
@@ -43,7 +43,7 @@ def test_the_kind_of_violation_says_which_of_the_rows_it_is_about(
     assert sorted(found) == sorted(rows)
 
 
-def test_without_a_row_that_it_is_about_the_scenario_s_order_stays():
+def test_without_a_matching_row_the_scenarios_order_stays():
     assert EXPECTATION_CHECKS["left"].blame.order_rows("", ("SR-CFG-03", "SR-CFG-01"), all_2010=False) == (
         "SR-CFG-03",
         "SR-CFG-01",
@@ -51,13 +51,13 @@ def test_without_a_row_that_it_is_about_the_scenario_s_order_stays():
 
 
 @pytest.mark.parametrize(("all_2010", "row"), [(False, "SR-CRE-01"), (True, "SR-E10-03")])
-def test_a_shadow_that_a_scenario_takes_for_granted_has_a_row_of_its_own(all_2010: bool, row: str):
+def test_a_missing_shadow_is_blamed_on_its_own_row_where_the_scenario_names_none(all_2010: bool, row: str):
     found = EXPECTATION_CHECKS["shadow"].blame.order_rows("missing", ("SR-OUT-03",), all_2010=all_2010)
     assert found == (row, "SR-OUT-03")
 
 
 @pytest.mark.parametrize("verb", EXPECTATION_CHECKS)
-def test_checks_name_rows_that_there_are(verb: str):
+def test_checks_blame_rows_of_the_catalogue(verb: str):
     blame = EXPECTATION_CHECKS[verb].blame
     named = {row for rows in blame.rows_by_kind.values() for row in rows}
     assert named | {row for both in blame.fallback_rows.values() for row in both.values()} <= catalogue().ids
@@ -93,11 +93,11 @@ SHADOW = ("shadow", {"of": "m", "by": "mbx1", "on": ["mbx2", "mbx3"], "stored": 
 ATTEMPTS = ("shadow-attempts", {"of": "m", "by": "mbx1", "sites": ["remote", "remote", "remote", "remote", "local"]})
 
 
-def test_what_was_done_wrong_explains_the_shadow_that_is_missing():
+def test_attempts_at_wrong_sites_are_blamed_before_the_missing_shadow():
     told = "outside > mbx1  m\n" + 4 * "mbx1 >< mbx4\n" + "outside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
     assert blamed(told, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-PRF-01", "SR-CRE-01", "SR-CRE-01"]
 
 
-def test_where_nothing_was_tried_the_missing_shadow_explains_the_rest():
+def test_without_attempts_the_missing_shadow_is_blamed_first():
     told = "outside > mbx1  m\noutside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
     assert blamed(told, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-CRE-01", "SR-CRE-01", "SR-PRF-01"]

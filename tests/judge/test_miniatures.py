@@ -18,7 +18,7 @@ def identify(one: Miniature) -> str:
 
 
 @pytest.mark.parametrize("one", miniatures(), ids=identify)
-def test_it_is_judged_as_it_says(one: Miniature) -> None:
+def test_a_miniature_gets_its_verdict(one: Miniature) -> None:
     verdict = one.judge()
     assert verdict.outcome is one.outcome, verdict.sentence
     assert one.says in verdict.sentence
@@ -29,25 +29,27 @@ def test_it_is_judged_as_it_says(one: Miniature) -> None:
 
 
 @pytest.mark.parametrize("check", ALL)
-def test_every_check_has_a_good_one_two_bad_ones_and_one_without_occasion(check: str) -> None:
+def test_every_check_has_one_good_two_bad_and_one_vacuous_miniature(check: str) -> None:
     kinds = Counter(one.kind for one in miniatures() if one.check == check)
     assert kinds["good"] >= 1
     assert kinds["bad"] >= 2
     assert kinds["vacuous"] >= 1
 
 
-def test_every_verb_and_every_invariant_has_a_check_and_no_other_has() -> None:
+def test_every_expectation_and_invariant_has_a_check_and_miniatures() -> None:
     assert set(EXPECTATION_CHECKS) == set(EXPECTATIONS)
     assert set(INVARIANT_CHECKS) == set(INVARIANTS)
     assert {one.check for one in miniatures()} == set(ALL)
 
 
-def test_titles_are_told_apart() -> None:
+def test_titles_of_miniatures_are_unique() -> None:
     assert max(Counter(map(identify, miniatures())).values()) == 1
 
 
 @pytest.mark.parametrize("check", ALL)
-def test_without_the_check_a_miniature_fails(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removing_a_check_changes_the_verdicts_of_its_bad_miniatures_only(
+    check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Take one check away: the bad miniatures of that check, and no others, are judged otherwise."""
     kind, _, name = check.partition(".")
     if kind == "expect":
@@ -61,14 +63,16 @@ def test_without_the_check_a_miniature_fails(check: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("check", ALL)
-def test_a_check_that_finds_nothing_is_caught(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_finds_nothing_misses_all_of_its_bad_miniatures(
+    check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Blind one check: each of its bad miniatures is missed, however many other checks there are."""
     blind(check, monkeypatch)
     bad = [one for one in miniatures() if one.check == check and one.kind == "bad"]
     assert not any(one.judge().outcome is one.outcome for one in bad)
 
 
-def test_no_good_miniature_of_an_invariant_is_bad_for_another() -> None:
+def test_a_good_miniature_of_an_invariant_violates_no_other_check() -> None:
     """What is right is right altogether, but for what its scenario would have waived."""
     wrong = {
         identify(one): [v.sentence for v in one.all_verdicts() if v.outcome.value in ("fail", "error")]
@@ -78,7 +82,7 @@ def test_no_good_miniature_of_an_invariant_is_bad_for_another() -> None:
     assert {title: sentences for title, sentences in wrong.items() if sentences} == {}
 
 
-def test_the_scenario_s_own_requirement_is_blamed_where_a_check_has_none() -> None:
+def test_an_expectation_blames_the_requirement_of_the_scenario() -> None:
     blamed = {(one.check, one.requirement) for one in miniatures() if one.check.startswith("expect.")}
     others = {(check, row) for check, row in blamed if row != ELSEWHERE}
     assert others == {("expect.shadow", "SR-CRE-01")}  # a shadow that a scenario takes for granted

@@ -169,7 +169,7 @@ def test_the_judge_and_the_oracle_agree(name: str, made: Made) -> None:
 
 @pytest.mark.parametrize("name", sorted(ORACLE))
 @pytest.mark.parametrize("violated", [True, False])
-def test_the_stories_hold_both(name: str, violated: bool) -> None:
+def test_generated_histories_include_violations_and_their_absence(name: str, violated: bool) -> None:
     """Agreement is worth something only where both verdicts come up."""
     wanted: Callable[[Made], bool] = lambda made: opinions(made, name)[1] is violated  # noqa: E731
     options = settings(max_examples=500, derandomize=True, phases=[Phase.generate], database=None)
@@ -177,6 +177,6 @@ def test_the_stories_hold_both(name: str, violated: bool) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ORACLE))
-def test_the_life_as_it_should_be_is_right_for_both(name: str) -> None:
+def test_a_correct_history_is_no_violation_for_either(name: str) -> None:
     for mandatory, attempts in itertools.product((True, False), range(3)):
         assert opinions(Made(LIFE, mandatory, attempts, 3600, twins=False), name) == (False, False)

@@ -43,7 +43,7 @@ def test_the_reference_passes(tmp_path: Path):
     assert all(v.occasions for v in verdicts if v.outcome is Outcome.PASS)
 
 
-def test_an_acknowledgement_before_the_shadow_is_caught_by_the_requirement_it_breaks(tmp_path: Path):
+def test_an_acknowledgement_before_the_shadow_is_blamed_on_its_requirement(tmp_path: Path):
     name = "inbound-acknowledgement-waits-for-the-shadow"
     found = failed(name, history(name, "reference+acknowledges-before-shadow", tmp_path))
     caught = {v.check: v for v in found}

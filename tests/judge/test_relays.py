@@ -28,7 +28,7 @@ def of_relays(scenario: Scenario) -> bool:
 
 
 @pytest.mark.parametrize("scenario", [one for one in CORPUS if of_relays(one)], ids=lambda one: one.id)
-def test_what_an_ordinary_relay_runs_judges_rows_that_bind_it(scenario: Scenario) -> None:
+def test_scenarios_for_ordinary_relays_name_a_row_that_binds_relays(scenario: Scenario) -> None:
     for cell in scenario.cells("smoke", None):
         expected = [step.action.expectation for step in flattened(cell.steps) if isinstance(step.action, Expect)]
         for rows in [cell.requirements, *(one.requirements for one in expected if one.requirements)]:
@@ -69,7 +69,7 @@ def test_no_row_of_shadow_servers_is_blamed_on_a_relay() -> None:
     assert {row for verdict in failed for row in verdict.requirements if not row.startswith("RL-")} == set()
 
 
-def test_a_shadow_server_is_blamed_in_the_name_of_both() -> None:
+def test_a_shadow_server_is_blamed_on_both_rows_and_a_relay_on_its_own() -> None:
     rows = ("SR-TMO-03", "RL-ACK-03")
     failed = judged(WRONG, requirements=rows, claims=RELAY | SHADOW_CAPABILITIES, delivered={"of": "m"})
     assert failed[0].requirements == rows
@@ -91,18 +91,18 @@ drained
         ("nothing", "too big", Outcome.PASS),
     ],
 )
-def test_an_enhanced_code_is_demanded_of_who_offers_them(offers: str, text: str, outcome: Outcome) -> None:
+def test_an_enhanced_code_is_required_only_where_it_is_offered(offers: str, text: str, outcome: Outcome) -> None:
     history = REFUSED.format(offers=offers, text=text)
     assert judged(history, reply={"of": "m", "code": 552, "enhanced": "5.3.4"})[0].outcome is outcome
 
 
 @pytest.mark.parametrize(("offers", "outcome"), [("SIZE", Outcome.FAIL), ("nothing", Outcome.NOT_APPLICABLE)])
-def test_what_a_keyword_promises_is_demanded_of_who_offers_it(offers: str, outcome: Outcome) -> None:
+def test_an_expectation_about_a_keyword_applies_only_where_it_is_offered(offers: str, outcome: Outcome) -> None:
     history = f"mta1 offers {offers} at frontend\noutside > mta1  m: 250\nmta1 > outside  m: 250\ndrained"
     assert judged(history, reply={"of": "m", "code": 552, "where": "SIZE"})[0].outcome is outcome
 
 
 @pytest.mark.parametrize(("code", "outcome"), [("451 4.3.0 later", Outcome.INCONCLUSIVE), ("250", Outcome.FAIL)])
-def test_what_was_not_acknowledged_breaks_no_promise(code: str, outcome: Outcome) -> None:
+def test_an_unacknowledged_message_is_not_lost(code: str, outcome: Outcome) -> None:
     verdicts = judged(f"outside > mta1  m: {code}\ndrained", requirements=("RL-ACK-01",), delivered={"of": "m"})
     assert verdicts[0].outcome is outcome

@@ -54,7 +54,7 @@ def verdicts(one: Cell, made: History, *, complete: bool = True) -> dict[str, Ve
     return {verdict.check: verdict for verdict in judge_cell(one, made.events, setting)}
 
 
-def test_a_refused_recipient_has_no_part_in_the_transaction() -> None:
+def test_a_refused_recipient_is_not_part_of_the_transaction() -> None:
     (sent,) = Trace(history("mbx1 > outside  m for a@x, b@x refusing c@x: 250").events).transactions_of("m#1")
     assert (sent.recipients, sent.refused, sent.accepted_recipients) == (["a@x", "b@x"], ["c@x"], ["a@x", "b@x"])
 
@@ -66,14 +66,14 @@ def test_rset_ends_a_transaction() -> None:
     assert sent.recipients == ["c@x"]
 
 
-def test_a_refused_mail_begins_nothing() -> None:
+def test_a_refused_mail_command_ends_the_transaction() -> None:
     made = history("mbx1 > outside  says MAIL FROM:<a@x>: 550 5.7.1 no\nmbx1 > outside  says RCPT TO:<b@x>: 503 no")
     trace = Trace(made.events)
     assert all(transaction.dot_n is None for transaction in trace.transactions)
     assert trace.transactions[0].recipients == []
 
 
-def test_pipelined_replies_go_to_their_commands() -> None:
+def test_pipelined_replies_are_paired_with_their_commands() -> None:
     """All commands first, then all replies: the second recipient is the refused one."""
     made = history("mbx1 > outside  says MAIL FROM:<a@x>")
     tell(made, "mbx1 > outside  says RCPT TO:<b@x>\nmbx1 > outside  says RCPT TO:<c@x>")
@@ -83,7 +83,7 @@ def test_pipelined_replies_go_to_their_commands() -> None:
     assert Trace(made.events).transactions[0].recipients == ["b@x"]
 
 
-def test_lmtp_takes_the_message_for_some() -> None:
+def test_an_lmtp_reply_accepts_the_message_for_its_recipient_only() -> None:
     made = history("mbx1 > mbx1-store  m for a@x, b@x")
     one = made.session("mbx1", "mbx1-store")
     made.reply_to(one, "CONTENT", 250, "2.1.5 ok", recipient="a@x")
@@ -92,7 +92,7 @@ def test_lmtp_takes_the_message_for_some() -> None:
     assert sent.accepted_recipients == ["a@x"]
 
 
-def test_a_message_is_known_by_its_body_before_its_message_id() -> None:
+def test_a_message_is_identified_by_its_body_before_its_message_id() -> None:
     first, second = Mail("m", message_id="one@x"), Mail("n", message_id="one@x")
     trace = Trace(history("mbx1 > outside  n: 250", first, second).events)
     assert [len(trace.deliveries_of(name)) for name in ("m#1", "n#1")] == [0, 1]
@@ -110,7 +110,7 @@ def test_a_shadow_is_kept_by_the_server_and_in_2010_by_the_client() -> None:
     assert (copy.primary, copy.holder) == ("hub2", "hub1")
 
 
-def test_while_waiting_each_event_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_incremental_judge_reads_each_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = history("mbx1 > outside  m: 250")
     made.step("reached", "1", "expect")
     taken: list[int] = []
@@ -139,7 +139,7 @@ def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.
         ("mbx1 fails at resubmit DB1: no", "harness.node-did", "mbx1 did not do resubmit DB1: no"),
     ],
 )
-def test_what_a_node_did_not_do_is_told(line: str, check: str, words: str) -> None:
+def test_a_node_that_fails_makes_the_cell_inconclusive(line: str, check: str, words: str) -> None:
     found = verdicts(cell(), history(line))[check]
     assert (found.outcome, found.sentence) == (Outcome.INCONCLUSIVE, words)
 
@@ -151,7 +151,7 @@ ARMED = (
 
 
 @pytest.mark.parametrize("armed", ARMED, ids=["fault", "moment"])
-def test_what_never_happened_leaves_nothing_to_judge(armed: Step) -> None:
+def test_a_fault_that_never_fired_makes_the_cell_inconclusive(armed: Step) -> None:
     made = history("drained")
     found = verdicts(cell(armed), made)["harness.fault-fired"]
     assert found.outcome is Outcome.INCONCLUSIVE
@@ -162,7 +162,7 @@ def test_what_never_happened_leaves_nothing_to_judge(armed: Step) -> None:
     assert "harness.fault-fired" not in verdicts(cell(armed), made)
 
 
-def test_inside_a_repeat_the_worst_is_told() -> None:
+def test_an_expectation_inside_a_repeat_gets_its_worst_outcome() -> None:
     made = history("outside > mbx1  m: 250")
     for n in range(3):
         made.step("reached", "1", "expect")
@@ -174,7 +174,7 @@ def test_inside_a_repeat_the_worst_is_told() -> None:
     assert "0 copies reached" in found.sentence
 
 
-def test_an_expectation_is_judged_on_what_had_happened_by_its_end() -> None:
+def test_an_expectation_is_judged_on_the_events_before_its_end() -> None:
     made = history("outside > mbx1  m: 250")
     made.step("reached", "1", "expect")
     made.step("ended", "1", "expect")
@@ -184,7 +184,7 @@ def test_an_expectation_is_judged_on_what_had_happened_by_its_end() -> None:
     assert found.outcome is Outcome.PASS
 
 
-def test_nothing_is_found_where_nothing_happened() -> None:
+def test_an_empty_history_makes_every_verdict_not_applicable() -> None:
     events: list[AnyEvent] = []
     found = judge_cell(cell(), events, JudgeSettings("virtual", 0.0, frozenset(), complete=True))
     assert {verdict.outcome for verdict in found} == {Outcome.NOT_APPLICABLE}

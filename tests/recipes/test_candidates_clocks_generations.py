@@ -53,7 +53,7 @@ def follow(copy: Copy, heading: str, *, only: int | None = None) -> None:
             copy.append(file, code)
 
 
-def test_a_kind_of_candidate(copy: Copy) -> None:
+def test_the_recipe_adds_a_kind_of_candidate(copy: Copy) -> None:
     follow(copy, "A kind of candidate")
     assert copy.touched == ["conformance/candidates/kinds/module.py", "conformance/nodes/module_node.py"]
     (copy.root / "mine.yaml").write_text(MINE, "utf-8")
@@ -73,7 +73,7 @@ def test_a_kind_of_candidate(copy: Copy) -> None:
     assert "the kind module needs 'module'" in copy.python(*run, "mine.yaml").stderr
 
 
-def test_what_a_kind_does_not_do_makes_a_cell_not_applicable(copy: Copy) -> None:
+def test_a_command_that_the_new_kind_lacks_makes_a_cell_not_applicable(copy: Copy) -> None:
     follow(copy, "A kind of candidate")
     (copy.root / "mine.yaml").write_text(MINE, "utf-8")
     (copy.root / "tried.scenario.yaml").write_text(SCENARIO + SEND + "  - pause: mbx1\n", "utf-8")
@@ -85,7 +85,7 @@ def test_what_a_kind_does_not_do_makes_a_cell_not_applicable(copy: Copy) -> None
     assert verdict["sentence"].endswith("its description has no command 'pause', which the step 'pause' needs")
 
 
-def test_a_clock(copy: Copy) -> None:
+def test_the_recipe_adds_a_clock(copy: Copy) -> None:
     follow(copy, "A clock")
     assert copy.touched == ["conformance/clocks.py", "conformance/run/clocks/evening.py"]
     done = copy.run(SEND, "--clock", "evening")
@@ -105,7 +105,7 @@ def test_a_clock(copy: Copy) -> None:
     assert copy.python("-c", now + "print(run_with_clock(main, 'evening'))").stdout == "('evening', 1893520800.0)\n"
 
 
-def test_a_generation_of_servers(copy: Copy) -> None:
+def test_the_recipe_adds_a_generation_of_servers(copy: Copy) -> None:
     follow(copy, "A generation of servers")
     assert copy.touched == ["conformance/generations.py", "conformance/reference/config.py"]
     text = SCENARIO.replace(" two-servers-one-dag\n", TOPOLOGY).replace("needs: [relay]", "needs: [shadow-2013]")
@@ -131,7 +131,9 @@ def test_a_generation_of_servers(copy: Copy) -> None:
         ),
     ],
 )
-def test_a_half_alone_is_told_at_import(copy: Copy, heading: str, imported: str, words: str) -> None:
+def test_a_declaration_without_its_counterpart_fails_at_import(
+    copy: Copy, heading: str, imported: str, words: str
+) -> None:
     follow(copy, heading, only=1)
     said = copy.python("-c", f"import conformance.{imported}")
     assert said.returncode == 1

@@ -30,7 +30,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     return importlib.import_module("halves"), importlib.import_module("halves_register").DONE
 
 
-def test_every_module_of_the_package_is_found(package: Package) -> None:
+def test_every_module_of_the_package_is_imported(package: Package) -> None:
     halves, register = package
     registry.import_submodules(halves)
     registry.check_counterparts("thing", ["two", "one"], "here", register, "halves/")
@@ -44,14 +44,14 @@ def test_every_module_of_the_package_is_found(package: Package) -> None:
         (["one"], "halves/ implements the thing 'two', which here does not declare"),
     ],
 )
-def test_a_half_without_the_other_is_named(package: Package, declared: list[str], words: str) -> None:
+def test_a_missing_counterpart_is_named(package: Package, declared: list[str], words: str) -> None:
     halves, register = package
     registry.import_submodules(halves)
     with pytest.raises(RegistryError, match=words):
         registry.check_counterparts("thing", declared, "here", register, "halves/")
 
 
-def test_nothing_is_declared_twice_or_without_a_name() -> None:
+def test_a_duplicate_or_missing_name_is_refused() -> None:
     register: Registry[str] = Registry("check of a thing")
     register.add("one", "first")
     with pytest.raises(RegistryError, match="the check of a thing 'one' is declared twice: 'first' and 'second'"):

@@ -27,7 +27,7 @@ def follow(copy: Copy, heading: str, *, only: int | None = None) -> None:
             copy.append(file, code)
 
 
-def test_an_expectation(copy: Copy) -> None:
+def test_the_recipe_adds_an_expectation(copy: Copy) -> None:
     follow(copy, "An expectation")
     assert copy.touched == ["conformance/judge/expectations/greetings.py", "conformance/scenarios/expectations.py"]
     right = copy.run(SEND + "  - expect: {greeted: {by: mbx1, to: outside}}\n")
@@ -41,7 +41,7 @@ def test_an_expectation(copy: Copy) -> None:
     assert "GreetedExpected" in copy.python("-m", "conformance", "schema", "scenario").stdout
 
 
-def test_a_step(copy: Copy) -> None:
+def test_the_recipe_adds_a_step(copy: Copy) -> None:
     follow(copy, "A step")
     assert copy.touched == ["conformance/run/steps/napping.py", "conformance/scenarios/steps/napping.py"]
     done = copy.run(SEND + "  - nap: {of: 1m, times: 3}\n")
@@ -51,7 +51,7 @@ def test_a_step(copy: Copy) -> None:
     assert ended["t"] - began["t"] >= 180
 
 
-def test_a_kind_of_fault(copy: Copy) -> None:
+def test_the_recipe_adds_a_kind_of_fault(copy: Copy) -> None:
     follow(copy, "A kind of fault")
     assert copy.touched == ["conformance/faults.py", "conformance/wire/faults/whispering.py"]
     armed = "  - fault: {as: quiet, from: outside, to: mbx1, does: whisper, at: RCPT}\n"
@@ -65,7 +65,7 @@ def test_a_kind_of_fault(copy: Copy) -> None:
     assert "mail-before-whisper" in cells
 
 
-def test_a_defect(copy: Copy) -> None:
+def test_the_recipe_adds_a_defect(copy: Copy) -> None:
     follow(copy, "A defect")
     assert copy.touched == ["conformance/reference/defects/greylist.py"]
     caught = copy.python("-m", "conformance", "defects", "forgets-every-second-message", "--json")
@@ -82,14 +82,16 @@ def test_a_defect(copy: Copy) -> None:
         ("A kind of fault", "wire.faults", "'whisper' is declared in conformance/faults.py, and nothing in conformance/wire/"),
     ],
 )  # fmt: skip
-def test_a_half_alone_is_told_at_import(copy: Copy, heading: str, imported: str, words: str) -> None:
+def test_a_declaration_without_its_counterpart_fails_at_import(
+    copy: Copy, heading: str, imported: str, words: str
+) -> None:
     follow(copy, heading, only=1)
     said = copy.python("-c", f"import conformance.{imported}")
     assert said.returncode == 1
     assert words in said.stderr
 
 
-def test_a_transport_parameter(copy: Copy) -> None:
+def test_the_recipe_adds_a_transport_parameter(copy: Copy) -> None:
     for (file, code), last in zip(code_of("A transport parameter"), LAST_PARAMETER, strict=True):
         copy.insert(file, last, code)
     assert copy.touched == ["conformance/parameters.py", "conformance/reference/config.py"]

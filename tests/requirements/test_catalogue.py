@@ -34,7 +34,7 @@ def test_the_catalogue_has_every_row() -> None:
     }  # fmt: skip
 
 
-def test_a_clause_says_level_source_and_text() -> None:
+def test_a_clause_has_level_source_and_text() -> None:
     assert clause("SR-CRE-01") == (
         "SR-CRE-01 (must, EX2016 creation): A message received from outside the boundary is acknowledged to its sender "
         "only after a shadow server has acknowledged its copy."
@@ -44,7 +44,7 @@ def test_a_clause_says_level_source_and_text() -> None:
         clause("SR-CRE-99")
 
 
-def test_whom_a_row_binds() -> None:
+def test_a_row_binds_servers_of_its_generations() -> None:
     assert catalogue()["SR-BND-06"].binds({"ex2010"})
     assert catalogue()["SR-CRE-01"].binds({"ex2010", "ex2013"})
     assert not catalogue()["SR-CRE-01"].binds({"ex2010"})
@@ -67,7 +67,7 @@ def test_a_damaged_catalogue_is_refused(rows: list[dict[str, object]], told: str
         made(*rows)
 
 
-def test_who_covers_what() -> None:
+def test_coverage_lists_scenarios_defects_and_gaps_of_each_row() -> None:
     rows = made(
         row(),
         row(id="SR-CRE-02"),
@@ -85,6 +85,6 @@ def test_who_covers_what() -> None:
     assert [one.requirement.id for one in uncovered(found)] == ["SR-CRE-02", "RL-ACK-01"]
 
 
-def test_a_slip_of_the_pen_covers_nothing() -> None:
+def test_coverage_of_an_unknown_row_is_an_error() -> None:
     with pytest.raises(KeyError):
         coverage(made(row()), {"a": ["SR-CRE-1"]}, {})

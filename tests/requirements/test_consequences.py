@@ -14,7 +14,7 @@ def test_a_row_follows_from_what_it_presupposes_directly_or_through_others():
     assert found == {"SR-CRE-01": "SR-CRE-01", "SR-MNT-04": "SR-CRE-01", "RL-ACK-04": "RL-ACK-04"}
 
 
-def test_what_it_presupposes_is_its_root_only_where_that_is_violated():
+def test_a_prerequisite_is_a_root_only_if_it_is_violated_too():
     assert root_violations({"SR-MNT-04", "SR-MNT-05"}) == {"SR-MNT-04": "SR-MNT-04", "SR-MNT-05": "SR-MNT-05"}
     assert root_violations({"SR-MNT-04", "SR-MNT-03"})["SR-MNT-04"] == "SR-MNT-03"
 
@@ -23,7 +23,7 @@ def test_a_row_that_is_not_in_the_catalogue_is_its_own_root():
     assert root_violations({"SR-XXX-01", "SR-CRE-01"}) == {"SR-XXX-01": "SR-XXX-01", "SR-CRE-01": "SR-CRE-01"}
 
 
-def test_a_prerequisite_binds_whom_the_row_binds():
+def test_a_prerequisite_binds_the_generations_of_its_row():
     rows = catalogue()
     for one in rows.requirements:
         for other in one.presupposes:
@@ -40,12 +40,12 @@ def test_a_prerequisite_binds_whom_the_row_binds():
         ),
     ],
 )
-def test_the_catalogue_refuses_prerequisites_that_cannot_be(rows: list[dict[str, object]], problem: str):
+def test_unknown_and_circular_prerequisites_are_refused(rows: list[dict[str, object]], problem: str):
     with pytest.raises(ValidationError, match=problem):
         made(*rows)
 
 
-def test_what_a_row_presupposes_may_follow_from_it_where_that_was_seen_to_be_broken_by_itself():
+def test_an_independently_violated_row_is_the_root_of_its_prerequisites():
     assert root_violations({"SR-CRE-01", "SR-PRF-01", "SR-MNT-04"}, independent=["SR-PRF-01"]) == {
         "SR-PRF-01": "SR-PRF-01",
         "SR-CRE-01": "SR-PRF-01",
@@ -54,7 +54,7 @@ def test_what_a_row_presupposes_may_follow_from_it_where_that_was_seen_to_be_bro
     assert root_violations({"SR-CRE-01", "RL-ACK-04"}, independent=["RL-ACK-04"])["SR-CRE-01"] == "SR-CRE-01"
 
 
-def test_of_several_rows_that_are_broken_by_themselves_each_is_a_root():
+def test_each_independently_violated_row_is_its_own_root():
     found = root_violations(
         {"SR-CRE-01", "SR-ENA-01", "SR-CRE-03", "SR-BND-05"}, independent=["SR-ENA-01", "SR-CRE-03"]
     )
@@ -73,7 +73,7 @@ HELD = said(Outcome.PASS, "SR-CRE-01")
 BROKEN = said(Outcome.FAIL, "SR-ENA-01")
 
 
-def test_a_row_is_broken_by_itself_where_the_same_expectation_holds_for_what_it_presupposes():
+def test_a_row_is_independently_violated_if_its_prerequisite_holds_in_the_same_expectation():
     assert independently_violated([[BROKEN, HELD]]) == {"SR-ENA-01": frozenset({"SR-CRE-01"})}
 
 
@@ -102,5 +102,5 @@ def test_a_row_is_broken_by_itself_where_the_same_expectation_holds_for_what_it_
         "held-elsewhere",
     ],
 )
-def test_nothing_less_shows_that_a_row_is_broken_by_itself(cells: list[list[Verdict]]):
+def test_weaker_evidence_does_not_show_an_independent_violation(cells: list[list[Verdict]]):
     assert independently_violated(cells) == {}

@@ -60,19 +60,19 @@ def test_a_control_character_is_refused(tmp_path: Path) -> None:
     assert problems_of(file) == "x.scenario.yaml:2:1: not valid YAML: the character '\\x01' is not allowed\n"
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"id: a\ntitle: \xff\n")
     assert problems_of(file) == "x.scenario.yaml:2:1: not valid UTF-8: octet 13 is 0xff\n"
 
 
-def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"#" * (MAX_OCTETS + 1))
     assert f"at most {MAX_OCTETS} octets are read" in problems_of(file)
 
 
-def test_a_document_of_too_many_values(tmp_path: Path) -> None:
+def test_a_document_of_too_many_values_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_text(f"tags: [{'a,' * MAX_NODES}]\n")
     assert f"more than {MAX_NODES} values in one document" in problems_of(file)
@@ -103,7 +103,7 @@ def test_what_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> No
         (f"configure: {{a: '{'9' * 8000}'}}\ndrain: {'9' * 8000}s", "is not a valid duration"),
     ],
 )
-def test_huge_values_are_refused_at_once_and_in_few_words(line: str, message: str, tmp_path: Path) -> None:
+def test_huge_values_are_refused_quickly_with_a_short_message(line: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     steps = "steps: [{send: {as: m, to: bob@corp.test, via: mta1}}]"
     file.write_text(
@@ -133,7 +133,7 @@ def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> 
     assert "1999 rules; `exclude` has at most 1000" in problems_of(file)
 
 
-def test_an_id_is_used_once_in_the_corpus(tmp_path: Path) -> None:
+def test_an_id_that_is_used_twice_in_the_corpus_is_reported(tmp_path: Path) -> None:
     good = (paths.corpus() / "interoperation" / "hub-2010.scenario.yaml").read_text("utf-8")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -143,7 +143,7 @@ def test_an_id_is_used_once_in_the_corpus(tmp_path: Path) -> None:
     assert "is used already, by " + str(tmp_path / "a" / "x.scenario.yaml") in problem.message
 
 
-def test_a_bad_topology_is_told_at_its_own_place(tmp_path: Path) -> None:
+def test_a_problem_of_a_topology_is_reported_at_its_place_in_the_topology(tmp_path: Path) -> None:
     fixtures = tmp_path / "fixtures"
     shutil.copytree(paths.fixtures(), fixtures)
     (fixtures / "topologies" / "broken.yaml").write_text("name: broken\nservers: [{name: a, sight: X, site: Y}]\n")

@@ -28,7 +28,7 @@ def armed(cell: Cell) -> Fault | None:
 
 
 @pytest.mark.parametrize("places", [(), ("request-shadow", "XQDISCARD")])
-def test_every_fault_of_a_grid_makes_sense_on_a_link(places: tuple[str, ...]) -> None:
+def test_every_fault_of_a_grid_is_valid_on_a_link(places: tuple[str, ...]) -> None:
     grid = GRID.model_copy(update={"places": places})
     faults = faults_of(grid)
     assert len({fault.name for fault in faults}) == len(faults)
@@ -38,7 +38,7 @@ def test_every_fault_of_a_grid_makes_sense_on_a_link(places: tuple[str, ...]) ->
         assert not action.may_not_fire
 
 
-def test_smoke_has_every_cell_without_a_fault_and_the_worst_points_once(tmp_path: Path) -> None:
+def test_smoke_has_every_cell_without_a_fault_and_the_selected_points_once(tmp_path: Path) -> None:
     found = cells(tmp_path, TEXT)
     assert [cell.id for cell in found] == [
         "a-scenario[fault=none,n=1]",
@@ -69,7 +69,7 @@ def test_smoke_has_every_cell_without_a_fault_and_the_worst_points_once(tmp_path
     )
 
 
-def test_the_sizes_grow(tmp_path: Path) -> None:
+def test_smoke_and_pairwise_are_smaller_parts_of_full(tmp_path: Path) -> None:
     smoke, pairwise, full = (
         {cell.id for cell in cells(tmp_path, TEXT, size)} for size in ("smoke", "pairwise", "full")
     )
@@ -78,7 +78,7 @@ def test_the_sizes_grow(tmp_path: Path) -> None:
     assert len(smoke) < len(pairwise) < len(full) == 2 * (1 + len(faults_of(GRID)))
 
 
-def test_named_places_take_the_place_of_the_usual_ones(tmp_path: Path) -> None:
+def test_named_places_replace_the_default_ones(tmp_path: Path) -> None:
     text = TEXT.replace("frontend}", "frontend, places: [RSET, dot]}")
     assert [cell.axes["fault"] for cell in cells(tmp_path, text)] == [
         "none",
@@ -113,7 +113,7 @@ def test_steps_may_depend_on_the_fault(tmp_path: Path) -> None:
         ("steps:", "steps:\n  - advance: 1s\n    when: {fault: dot-after-dorp}", "(did you mean 'dot-after-drop'?)"),
     ],
 )
-def test_what_is_wrong_with_a_grid_is_told(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_problems_of_a_grid_are_reported_with_their_place(tmp_path: Path, old: str, new: str, told: str) -> None:
     found = "\n".join(map(str, problems(tmp_path, TEXT.replace(old, new))))
     assert told in found
     assert bool(told) == bool(found)
@@ -127,7 +127,7 @@ def values(point: Point, fault: GridFault) -> tuple[object, ...]:
     axes=st.lists(st.integers(1, 4), max_size=3),
     without=st.frozensets(st.integers(0, 63), max_size=20),
 )
-def test_in_the_pairwise_grid_every_pair_that_can_meet_does(axes: list[int], without: frozenset[int]) -> None:
+def test_the_pairwise_grid_has_every_pair_of_the_full_grid(axes: list[int], without: frozenset[int]) -> None:
     points: list[Point] = [{}]
     for number, size in enumerate(axes):
         points = [{**point, f"a{number}": Node(Mark(1, 1), value)} for point in points for value in range(size)]

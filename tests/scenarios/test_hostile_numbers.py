@@ -48,13 +48,13 @@ def told(folder: Path, *steps: str) -> list[str]:
         (('send: {as: m, to: bob@outside.test, via: mta1, "\\ud800": 1}',), "has half of a surrogate pair"),
     ],
 )
-def test_what_no_machine_has_is_refused_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
+def test_a_number_beyond_its_limit_is_refused_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
     problems = told(tmp_path, *steps)
     assert any(said in problem for problem in problems), problems
     assert all(len(problem) <= 320 for problem in problems)
 
 
-def test_the_largest_that_is_promised_is_taken(tmp_path: Path):
+def test_the_largest_documented_numbers_are_accepted(tmp_path: Path):
     send = "send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1024}"
     assert told(tmp_path, send, "expect: {delivered: {of: m, copies: {min: 1, max: 1000000}}}") == []
 

@@ -12,16 +12,16 @@ from tests.scenarios.manual import PAGE, page
 EXAMPLES = re.findall(r"^```yaml\n(id: .*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_reference_is_that_of_the_models() -> None:
+def test_the_generated_reference_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "write it anew: python -m tests.scenarios.manual"
 
 
-def test_there_are_worked_examples() -> None:
+def test_the_page_has_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0])
-def test_every_example_is_a_good_scenario(example: str, tmp_path: Path) -> None:
+def test_every_example_is_a_valid_scenario(example: str, tmp_path: Path) -> None:
     file = tmp_path / "example.scenario.yaml"
     file.write_text(example, "utf-8")
     (scenario,) = read_scenarios(file, paths.fixtures())

@@ -21,7 +21,7 @@ def test_a_scenario_without_axes_is_one_cell(tmp_path: Path) -> None:
     assert cell.axes == {}
 
 
-def test_cells_are_in_order_of_axis_names_and_their_values(tmp_path: Path) -> None:
+def test_cells_are_ordered_by_axis_names_and_then_values(tmp_path: Path) -> None:
     text = HEAD + (
         "axes: {b: [two, one], a: [1s, 20s]}\nsteps:\n  - advance: '${a}'\n  - send: {as: m, to: '${b}', via: mbx1}\n"
     )
@@ -56,7 +56,7 @@ def test_a_step_exists_where_its_condition_holds(tmp_path: Path) -> None:
     assert paths_of == {"no": ["1", "2"], "yes": ["1", "3"], "maybe": ["1", "2"]}
 
 
-def test_excluded_combinations_are_no_cells(tmp_path: Path) -> None:
+def test_excluded_combinations_have_no_cell(tmp_path: Path) -> None:
     text = HEAD + (
         "axes: {a: [1s, 2s, 3s], b: [mbx1, mbx2]}\n"
         "exclude: [{a: 1s, b: mbx2}, {a: [2s, 3s], b: mbx1}]\n"
@@ -87,7 +87,7 @@ def test_the_topology_and_its_parameters_may_be_axes(tmp_path: Path) -> None:
     assert {cell.topology.transport["RejectMessageOnShadowFailure"] for cell in found} == {True, False}
 
 
-def test_blocks_hold_steps_with_paths_and_lines_of_their_own(tmp_path: Path) -> None:
+def test_steps_inside_blocks_have_their_own_paths_and_lines(tmp_path: Path) -> None:
     text = HEAD + (
         "steps:\n"
         "  - parallel:\n"
@@ -110,7 +110,7 @@ def test_blocks_hold_steps_with_paths_and_lines_of_their_own(tmp_path: Path) -> 
     assert (expectation.verb, expectation.action.verb, expectation.line) == ("expect", "left", 11)
 
 
-def test_parameters_that_a_step_offers_are_read_as_such(tmp_path: Path) -> None:
+def test_the_parameters_of_a_configure_step_are_parsed(tmp_path: Path) -> None:
     step = "  - configure: {node: mbx1, transport: {A: yes, B: 2m, C: 10MB, D: LocalOnly, E: '12', F: 1500ms}}\n"
     (cell,) = cells(tmp_path, HEAD + "steps:\n" + step)
     action = cell.steps[0].action
@@ -138,7 +138,7 @@ def test_a_scenario_with_problems_has_no_cells(tmp_path: Path) -> None:
         cells(tmp_path, HEAD + "tag: [x]\nsteps:\n" + SEND)
 
 
-def test_the_corpus_is_good_and_its_cells_have_ids_of_their_own() -> None:
+def test_every_scenario_of_the_corpus_is_valid_and_cell_ids_are_unique() -> None:
     scenarios = read_corpus([paths.corpus()], paths.fixtures())
     ids = [cell.id for scenario in scenarios for cell in scenario.cells()]
     assert ids
@@ -156,7 +156,7 @@ def test_the_path_of_a_cell_is_relative_to_the_corpus() -> None:
     assert read_scenarios(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"
 
 
-def test_an_axis_that_is_added_leaves_the_ids_that_there_are(tmp_path: Path) -> None:
+def test_adding_an_implied_axis_keeps_the_existing_cell_ids(tmp_path: Path) -> None:
     steps = "steps:\n  - send: {as: m, to: '${b}', via: mbx1, offers-xshadow: '${offers}'}\n"
     before = [
         cell.id for cell in cells(tmp_path, HEAD + "axes: {b: [two, one]}\n" + steps.replace("'${offers}'", "no"))
@@ -177,7 +177,7 @@ def test_an_axis_that_is_added_leaves_the_ids_that_there_are(tmp_path: Path) -> 
     ("implied", "why"),
     [("{offer: no}", "no axis 'offer' (did you mean 'offers'?)"), ("{offers: maybe}", "value of the axis 'offers':")],
 )
-def test_what_is_implied_is_a_value_of_an_axis(tmp_path: Path, implied: str, why: str) -> None:
+def test_an_implied_value_that_is_no_value_of_an_axis_is_refused(tmp_path: Path, implied: str, why: str) -> None:
     text = HEAD + (
         f"axes: {{offers: [no, yes]}}\nimplied: {implied}\n"
         "steps:\n  - send: {as: m, to: bob@corp.test, via: mbx1, offers-xshadow: '${offers}'}\n"

@@ -47,18 +47,18 @@ def test_a_message_to_the_octet() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_template_makes_the_same_octets_again(name: str) -> None:
+def test_every_template_gives_the_same_octets_twice(name: str) -> None:
     assert build_message("m", **USUAL | {"message": name}) == build_message("m", **USUAL | {"message": name})
 
 
-def test_no_two_messages_are_alike() -> None:
+def test_messages_of_different_inputs_differ_in_message_id_and_body() -> None:
     changes: list[dict[str, Any]] = [{}, {"sequence": 2}, {"seed": 8}, {"scenario": "another"}]
     contents = [build_message("m", **USUAL | change) for change in changes] + [build_message("n", **USUAL)]
     assert len({message_from_bytes(content)["Message-ID"] for content in contents}) == 5
     assert len({body_of(content) for content in contents}) == 5
 
 
-def test_the_templates_are_what_they_are_for() -> None:
+def test_each_template_has_the_property_it_is_named_for() -> None:
     def content(name: str) -> bytes:
         return build_message("m", **USUAL | {"message": name})
 
@@ -74,7 +74,7 @@ def test_the_templates_are_what_they_are_for() -> None:
 
 
 @pytest.mark.parametrize("octets", [2000, 65535, 65536, 65537])
-def test_a_whole_message_has_the_size_that_is_asked_for(octets: int) -> None:
+def test_a_whole_message_has_the_requested_size(octets: int) -> None:
     assert len(build_message("m", **USUAL | {"whole": octets})) == octets
 
 
@@ -97,14 +97,14 @@ def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str
     assert load_template(f"smuggling-{name}").raw is (end[:2] == b"\r\n")  # no other false end would be stuffed
 
 
-def test_there_is_no_template_that_no_test_knows() -> None:
+def test_every_template_is_named_in_this_module() -> None:
     ends = ("lf-dot-lf", "lf-dot-crlf", "cr-dot-cr", "cr-dot-crlf", "cr-dot-lf", "crlf-dot-lf", "crlf-dot-cr")
     smuggling = {f"smuggling-{name}" for name in ends}
     others = {"plain", "multipart", "dots", "eight-bit", "long-lines", "empty-body", "no-message-id", "no-date"}
     assert set(NAMES) == smuggling | others
 
 
-def test_header_fields_are_set_and_left_out_whatever_their_case() -> None:
+def test_header_fields_are_replaced_and_removed_case_insensitively() -> None:
     content = build_message("m", **USUAL, headers={"message-id": "<x@y>", "DATE": None, "X-New": "1"})
     assert b"\r\nmessage-id: <x@y>\r\n" in content
     assert content.lower().count(b"message-id:") == 1
@@ -112,12 +112,12 @@ def test_header_fields_are_set_and_left_out_whatever_their_case() -> None:
     assert b"\r\nX-New: 1\r\n" in content
 
 
-def test_the_null_reverse_path_has_an_author_all_the_same() -> None:
+def test_a_message_from_the_null_reverse_path_has_a_from_field() -> None:
     assert build_message("m", **USUAL | {"sender": ""}).startswith(b"From: <mailer-daemon@harness.test>\r\n")
 
 
 @pytest.mark.parametrize("headers", [{"X": "a\r\nBcc: b"}, {"X": "a\nb"}, {"X:": "a"}, {"": "a"}, {"X": "é"}])
-def test_no_header_field_breaks_out(headers: dict[str, str]) -> None:
+def test_a_header_field_that_would_inject_another_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
         build_message("m", **USUAL, headers=headers)
 
@@ -131,12 +131,12 @@ def test_a_body_is_padded_to_the_octet(more: int) -> None:
     assert max(map(len, body.split(b"\r\n"))) <= 78
 
 
-def test_a_body_is_never_cut() -> None:
+def test_a_size_below_the_bodys_own_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be padded to 5"):
         build_message("m", **USUAL, size=5)
 
 
-def test_a_template_that_is_wrong_is_told(tmp_path: Path) -> None:
+def test_an_invalid_template_is_refused_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "messages").mkdir()
     (tmp_path / "messages" / "bad.yaml").write_text("title: two bodies\nbody: a\noctets: b\n")
     with pytest.raises(InvalidFile, match=r"bad\.yaml:1:1: a message has either `body` or `octets`"):

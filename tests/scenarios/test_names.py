@@ -14,7 +14,7 @@ from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Label, OneOrMore
 
 
-def test_a_text_that_says_nothing_of_itself_is_refused() -> None:
+def test_a_text_field_without_a_kind_of_name_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Bare: `to` is a text; give it a type of conformance\.scenarios\.name_types"):
 
         @expectation("bare")
@@ -43,7 +43,7 @@ class Outer(Expectation):
     inner: tuple[Inner, ...] = ()
 
 
-def test_names_are_found_wherever_they_are_in_a_model() -> None:
+def test_names_are_found_in_nested_models() -> None:
     own = {key: kind for key, kind in referenced_names(Outer).items() if key in ("of", "inner.on", "inner.at", "name")}
     assert own == {"of": "message", "inner.on": "server"}
     assert defined_name(Outer) == ("name", "message", "m")

@@ -63,7 +63,7 @@ def test_each_candidate_has_its_own_bounds(scenario: Scenario) -> None:
     assert (hasty.id, hasty.sha256) == (reference.id, reference.sha256), "it is the same cell of the same suite"
 
 
-def test_who_never_warns_is_held_to_that() -> None:
+def test_a_candidate_without_warning_times_must_not_warn() -> None:
     assert (HASTY.placeholder_values["own-warnings"], HASTY.placeholder_values["own-warned-by"]) == (
         0,
         own_timers.NEVER_WARNED,
@@ -75,37 +75,37 @@ def test_who_never_warns_is_held_to_that() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"warned-by": "5h"}, {"given-up-by": "3d"}, {"warned-after": "5h", "warned-by": "4h"}]
 )
-def test_timers_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
+def test_contradictory_timers_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="go together|cannot be earlier"):
         OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), **wrong})
 
 
-def test_two_of_a_cast_who_differ_have_no_timers_in_common() -> None:
+def test_candidates_with_different_timers_have_none_in_common() -> None:
     mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
     assert Assignment(REFERENCE, {"mbx1": mine}).own_timers(["mbx1", "mbx2"]) is None
     assert Assignment(REFERENCE, {"mbx1": REFERENCE}).own_timers(["mbx1", "mbx2"]) == REFERENCE.own_timers
 
 
-def test_the_default_of_a_cast_has_no_say_where_it_plays_nothing() -> None:
+def test_a_default_candidate_without_a_server_does_not_count() -> None:
     mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
     assert Assignment(REFERENCE, {"mta1": mine}).own_timers(["mta1"]) == HASTY
 
 
-def test_an_unknown_one_is_told_with_its_place(tmp_path: Path) -> None:
+def test_an_unknown_placeholder_is_reported_with_a_suggestion(tmp_path: Path) -> None:
     told = problems(tmp_path, SCENARIO.replace("${own-given-up-by}", "${own-given-up}"))
     assert any("did you mean 'own-given-up-by'" in one.message for one in told)
 
 
-def test_without_leave_they_are_no_axes(tmp_path: Path) -> None:
+def test_placeholders_without_timers_own_are_unknown_axes(tmp_path: Path) -> None:
     told = problems(tmp_path, SCENARIO.replace("timers: own\n", ""))
     assert sum(f"axis '{name}'" in one.message for one in told for name in own_timers.PLACEHOLDERS) == 3
 
 
-def test_what_is_left_out_are_parameters_of_a_node() -> None:
+def test_a_candidates_timers_give_every_placeholder_a_value() -> None:
     assert set(HASTY.placeholder_values) == set(own_timers.PLACEHOLDERS)
 
 
-def test_the_page_s_example_is_a_good_one() -> None:
+def test_the_example_on_the_page_is_valid() -> None:
     page = Path(__file__).parents[2] / "docs" / "shifted-clock.md"
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     timers = OwnTimers.model_validate(YAML(typ="safe", pure=True).load(example)["own-timers"])

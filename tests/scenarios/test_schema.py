@@ -36,14 +36,14 @@ def scenario() -> Draft202012Validator:
 
 
 @pytest.mark.parametrize("path", scenario_files([paths.corpus()]), ids=lambda path: path.name)
-def test_every_scenario_file_fits(path: Path, scenario: Draft202012Validator) -> None:
+def test_every_scenario_file_matches_the_schema(path: Path, scenario: Draft202012Validator) -> None:
     for document in documents(path):
         assert [error.message for error in scenario.iter_errors(document)] == []
     assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=../../docs/schema/scenario.json\n")
 
 
 @pytest.mark.parametrize("name", fixture_names(TOPOLOGIES))
-def test_every_topology_fits_and_loads(name: str) -> None:
+def test_every_topology_matches_the_schema_and_loads(name: str) -> None:
     path = TOPOLOGIES / f"{name}.yaml"
     (document,) = documents(path)
     assert [error.message for error in Draft202012Validator(topology_schema()).iter_errors(document)] == []
@@ -63,7 +63,7 @@ def test_every_topology_fits_and_loads(name: str) -> None:
         "repeat: {times: 2, steps: [{advance: 1s}]}",
     ],
 )
-def test_what_the_schema_takes(step: str, scenario: Draft202012Validator) -> None:
+def test_the_schema_accepts_valid_steps(step: str, scenario: Draft202012Validator) -> None:
     assert scenario.is_valid(data(HEAD + f"steps: [{{{step}}}]"))
 
 
@@ -82,11 +82,11 @@ def test_what_the_schema_takes(step: str, scenario: Draft202012Validator) -> Non
         "label: x",
     ],
 )
-def test_what_the_schema_refuses(step: str, scenario: Draft202012Validator) -> None:
+def test_the_schema_refuses_invalid_steps(step: str, scenario: Draft202012Validator) -> None:
     assert not scenario.is_valid(data(HEAD + f"steps: [{{{step}}}]"))
 
 
-def test_the_schema_is_closed_at_the_top(scenario: Draft202012Validator) -> None:
+def test_the_schema_refuses_unknown_top_level_keys(scenario: Draft202012Validator) -> None:
     assert scenario.is_valid(data(HEAD + "steps:\n" + SEND))
     assert not scenario.is_valid(data(HEAD + "stpes: []\nsteps:\n" + SEND))
     assert not scenario.is_valid(data(HEAD + "needs: [shadow-2031]\nsteps:\n" + SEND))

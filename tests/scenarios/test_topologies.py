@@ -31,7 +31,7 @@ def world(name: str) -> Topology:
         ("bifurcation", [{f"mbx{n}"} for n in range(1, 8)]),
     ],
 )
-def test_where_the_boundaries_run(name: str, boundaries: list[set[str]]) -> None:
+def test_servers_of_one_boundary_are_in_the_same_boundary(name: str, boundaries: list[set[str]]) -> None:
     topology = world(name)
     for boundary in boundaries:
         for server in boundary:
@@ -39,12 +39,12 @@ def test_where_the_boundaries_run(name: str, boundaries: list[set[str]]) -> None
     assert set().union(*boundaries) == set(topology.by_name)
 
 
-def test_no_topology_is_left_out() -> None:
-    marks = getattr(test_where_the_boundaries_run, "pytestmark", [])
+def test_every_topology_is_in_the_table_of_boundaries() -> None:
+    marks = getattr(test_servers_of_one_boundary_are_in_the_same_boundary, "pytestmark", [])
     assert {row[0] for row in marks[0].args[1]} == set(fixture_names(FOLDER))
 
 
-def test_across_sites_there_are_more_members_than_attempts() -> None:
+def test_the_cross_site_dag_has_more_remote_members_than_attempts() -> None:
     topology = world("cross-site-dag")
     sites = [server.site for server in topology.servers if server.name != "mbx1"]
     assert (sites.count("London"), sites.count("NewYork")) == (5, 2)
@@ -56,7 +56,7 @@ def test_two_dags_share_a_site_and_no_boundary() -> None:
     assert topology.boundary("mbx2").isdisjoint(topology.boundary("mbx3"))
 
 
-def test_every_recipient_that_scenarios_use_by_default_has_a_mailbox_or_a_route() -> None:
+def test_the_usual_recipients_have_a_mailbox_or_a_route() -> None:
     for name in fixture_names(FOLDER):
         topology = world(name)
         addresses = {mailbox.address for mailbox in topology.mailboxes}

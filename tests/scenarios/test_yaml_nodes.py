@@ -57,13 +57,13 @@ def node_of(text: str) -> Node:
         ("0x", "0x"),
     ],
 )
-def test_plain_scalars_are_what_yaml_1_2_says(plain: str, value: object) -> None:
+def test_plain_scalars_are_resolved_as_in_yaml_1_2(plain: str, value: object) -> None:
     resolved = resolve_plain_scalar(plain)
     assert (resolved, type(resolved)) == (value, type(value))
 
 
 @pytest.mark.parametrize("plain", [".inf", "-.Inf", ".NaN", "1e999", "9" * 41])
-def test_numbers_without_measure_are_refused(plain: str) -> None:
+def test_infinite_and_oversized_numbers_are_refused(plain: str) -> None:
     with pytest.raises(ValueError, match="number"):
         resolve_plain_scalar(plain)
 
@@ -72,7 +72,7 @@ def test_quoted_scalars_are_text() -> None:
     assert node_of("- \"12\"\n- 'true'\n- |-\n  7\n").data() == ["12", "true", "7"]
 
 
-def test_every_value_and_key_knows_its_place() -> None:
+def test_every_value_and_key_has_its_line_and_column() -> None:
     node = node_of("# a comment\n---\na: 1\nlist:\n  - {b: x}\n")
     assert node.entries["a"].key == Mark(3, 1)
     assert node.entries["a"].node.mark == Mark(3, 4)
@@ -90,7 +90,7 @@ def test_documents_are_split_at_their_lines() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%#,? \n\t~<\\0.\x00é"), max_size=200))
-def test_no_text_breaks_the_parser(text: str) -> None:
+def test_any_text_gives_a_node_or_a_problem(text: str) -> None:
     for chunk in split_documents(text):
         report = ProblemReport("x")
         assert (compose(chunk, report) is not None) or report.problems
@@ -115,7 +115,7 @@ def test_both_parsers_read_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(paths.corpus().rglob("*.scenario.yaml")), ids=lambda path: path.stem)
-def test_both_parsers_read_the_corpus_alike(path: Path) -> None:
+def test_both_parsers_read_the_corpus_the_same(path: Path) -> None:
     found: list[list[Node | None]] = []
     for plain in (yaml_nodes._SAME_IN_YAML_1_1, re.compile("(?!)")):
         with pytest.MonkeyPatch.context() as patched:
@@ -180,7 +180,7 @@ def spoiled(tree: Any, pick: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
     return copy
 
 
-def test_the_document_to_be_spoiled_is_good(tmp_path: Path) -> None:
+def test_the_unmutated_document_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_text(json.dumps(GOOD), "utf-8")
     (scenario,) = read_scenarios(file, paths.fixtures())
@@ -188,7 +188,9 @@ def test_the_document_to_be_spoiled_is_good(tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-def test_no_document_breaks_the_loader(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_mutated_document_gives_cells_or_problems(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Whatever is wrong in a document, and wherever: a scenario comes out, or a problem with its place."""
     tree = spoiled(spoiled(GOOD, data.draw), data.draw)
     file = tmp_path_factory.getbasetemp() / "any.scenario.yaml"
@@ -199,7 +201,7 @@ def test_no_document_breaks_the_loader(data: st.DataObject, tmp_path_factory: py
 
 
 @given(octets=st.binary(max_size=300))
-def test_no_octets_break_the_loader(octets: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_octets_give_problems_only(octets: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "octets.scenario.yaml"
     file.write_bytes(octets)
     for scenario in read_scenarios(file, paths.fixtures()):

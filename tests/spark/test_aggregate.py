@@ -91,7 +91,7 @@ def test_each_planted_defect_is_found_by_its_invariant(made: tuple[Path, Aggrega
     assert cells == expected
 
 
-def test_the_oracles_disagree_only_where_one_was_blind(made: tuple[Path, AggregationResult]) -> None:
+def test_the_oracles_disagree_only_where_the_recorded_verdict_is_wrong(made: tuple[Path, AggregationResult]) -> None:
     rows = table(made, "disagreements", run="planted")
     found = {(row["nodeid"].partition("::")[2], row["check"], row["recorded"]) for row in rows}
     assert found == {
@@ -100,14 +100,14 @@ def test_the_oracles_disagree_only_where_one_was_blind(made: tuple[Path, Aggrega
     }
 
 
-def test_spark_finds_in_histories_written_by_hand_what_the_judge_finds(spark: None, tmp_path: Path) -> None:
+def test_spark_and_the_judge_agree_on_all_miniatures_but_one(spark: None, tmp_path: Path) -> None:
     out = tmp_path / "out"
     summary = aggregate([make_miniatures(tmp_path / "miniatures")], out)
     rows = table((out, summary), "disagreements")
     assert [row["nodeid"].partition("::")[2] for row in rows] == [UNSEEN]
 
 
-def test_what_is_excused_or_waived_is_no_violation(made: tuple[Path, AggregationResult]) -> None:
+def test_an_excused_or_waived_defect_is_no_violation(made: tuple[Path, AggregationResult]) -> None:
     failed = {row["check"]: row["failed"] for row in table(made, "rechecks", run="excused") if row["failed"]}
     assert failed == {"invariant.no-duplicate-without-cause": 1}  # a second copy in a mailbox, waived there only
     (row,) = table(made, "disagreements", run="excused")
@@ -123,7 +123,9 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, AggregationRes
         assert planted or one.name in ("faults", "coverage", "remarks")
 
 
-def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_history_is_shuffled_by_two_queries_only(
+    spark: None, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All of it is one part: an exchange would be there only because Spark thinks that it is large."""
     plans: dict[str, str] = {}
     cached, query = partitioning.Partitioning.cached, aggregation._query
@@ -148,7 +150,7 @@ def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, m
     assert {name for name, times in moved.items() if times} == {"placement", "faults"}
 
 
-def test_a_history_of_several_parts_gives_the_same_tables(
+def test_a_partitioned_history_gives_the_same_tables(
     made: tuple[Path, AggregationResult], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitioning, "SMALL_OCTETS", 0)
@@ -169,7 +171,7 @@ def test_losses_and_duplicates_are_listed(made: tuple[Path, AggregationResult]) 
     assert [(row["sink"], row["copies"]) for row in duplicates] == [("mbx1-store", 2), ("outside", 2)]
 
 
-def test_latency_and_placement(made: tuple[Path, AggregationResult]) -> None:
+def test_latency_and_placement_are_computed(made: tuple[Path, AggregationResult]) -> None:
     (row,) = table(made, "latency", run="planted", scenario="grid")
     assert row["messages"] == 30
     assert 0 < row["least"] <= row["p50"] <= row["p95"] <= row["p99"] <= row["most"]
@@ -198,21 +200,21 @@ def test_a_change_with_a_cause_is_not_flaky(made: tuple[Path, AggregationResult]
     assert [row["nodeid"] for row in table(made, "flaky")] == []
 
 
-def test_a_killed_run_is_read_and_its_damage_told(made: tuple[Path, AggregationResult]) -> None:
+def test_a_killed_run_is_read_and_its_damage_counted(made: tuple[Path, AggregationResult]) -> None:
     (row,) = table(made, "runs", run="killed")
     assert (row["cells"], row["passed"], row["cut_short"], row["damaged"]) == (2, 1, 1, 2)
     assert made[1].damaged == 2
     assert {row["cells"] for row in table(made, "matrix", run="killed")} == {1}
 
 
-def test_the_summary_fails_on_what_it_was_asked_to(made: tuple[Path, AggregationResult]) -> None:
+def test_the_exit_code_follows_fail_on(made: tuple[Path, AggregationResult]) -> None:
     assert made[1].found == {"regression": 1, "flaky": 0, "disagreement": 5}
     assert made[1].failing == ("disagreement", "regression")
     assert made[1].exit_code == 1
     assert replace(made[1], fail_on=frozenset()).exit_code == 0
 
 
-def test_again_changes_nothing_and_a_new_run_is_added(
+def test_repeating_an_aggregation_changes_nothing_and_a_new_run_is_added(
     made: tuple[Path, AggregationResult], runs: Path, tmp_path: Path
 ) -> None:
     out = made[0]
@@ -241,7 +243,7 @@ def wilson(k: int, n: int) -> tuple[float, float]:
     return (-b - root) / (2 * a), (-b + root) / (2 * a)
 
 
-def test_the_page_shows_the_failures(made: tuple[Path, AggregationResult]) -> None:
+def test_the_page_shows_the_failures_and_loads_nothing(made: tuple[Path, AggregationResult]) -> None:
     page = (made[0] / "index.html").read_text()
     assert "content-unchanged is violated" in page
     assert "http://" not in page

@@ -18,7 +18,7 @@ from conformance.spark.session import open_session
 HOME = Path(pyspark.__file__).parent
 
 
-def test_a_session_needs_no_script_of_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_starts_without_sparks_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.java_gateway.Popen", None)  # what would start `spark-submit`
     with open_session("local[1]") as session:
         assert session.sql("SELECT upper('a') AS a").toArrow().to_pylist() == [{"a": "A"}]
@@ -48,7 +48,7 @@ def test_java_gets_the_options_that_sparks_launcher_gives_it() -> None:
     assert dropped <= {"--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"}
 
 
-def test_the_class_path_is_all_of_spark_but_its_machine_learning() -> None:
+def test_the_class_path_has_every_jar_but_those_of_machine_learning() -> None:
     jars = {Path(one).name for one in class_path(HOME).split(":")}
     assert {path.name for path in (HOME / "jars").glob("*.jar")} - jars == {
         path.name for path in (HOME / "jars").glob("spark-mllib_*.jar")
@@ -67,18 +67,18 @@ def test_the_class_path_is_all_of_spark_but_its_machine_learning() -> None:
         ("local[2]", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}),
     ],
 )
-def test_what_only_sparks_scripts_know_is_left_to_them(
+def test_settings_that_only_sparks_scripts_handle_need_them(
     master: str, conf: dict[str, str], environ: dict[str, str]
 ) -> None:
     assert not can_start_directly(master, conf, environ)
 
 
-def test_other_settings_are_read_when_java_runs() -> None:
+def test_other_settings_let_java_be_started_directly() -> None:
     conf = {"spark.driver.memory": "900m", "spark.sql.shuffle.partitions": "3"}
     assert can_start_directly("local[2]", conf, {"SPARK_LOCAL_IP": "127.0.0.1", "HOME": "/"})
 
 
-def test_a_java_that_ends_at_once_is_told(tmp_path: Path) -> None:
+def test_a_java_that_exits_before_spark_starts_is_an_error(tmp_path: Path) -> None:
     with (
         start_java(Path(sys.executable), [], tmp_path, quiet=True) as gateway,
         pytest.raises(JavaEnded, match="before Spark had started"),
@@ -86,7 +86,7 @@ def test_a_java_that_ends_at_once_is_told(tmp_path: Path) -> None:
         gateway.connect()
 
 
-def test_java_ends_with_the_block_also_when_nobody_connected(tmp_path: Path) -> None:
+def test_java_ends_with_the_block_even_without_a_connection(tmp_path: Path) -> None:
     with start_java(find_java({}), ["-Xmx256m"], tmp_path, quiet=True) as gateway:
         assert gateway.process.poll() is None
     assert gateway.process.returncode is not None

@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Path:
     return made
 
 
-def test_what_a_node_plants_below_a_run_is_no_run(run: Path):
+def test_a_run_inside_another_run_is_not_found(run: Path):
     planted = run / "cells" / "x" / "mbx1" / "data"
     planted.mkdir(parents=True)
     (planted / "run.json").write_bytes((run / "run.json").read_bytes())
@@ -39,7 +39,7 @@ def test_what_a_node_plants_below_a_run_is_no_run(run: Path):
     assert find_runs([run.parent]) == (run.resolve(),)
 
 
-def test_runs_are_found_below_what_is_nested_very_deep(run: Path, tmp_path: Path):
+def test_runs_are_found_beside_very_deep_folders(run: Path, tmp_path: Path):
     name = "deep" * 50
     folder = os.open(tmp_path / "reports", os.O_DIRECTORY)
     for _ in range(30):  # its path is longer than any system call takes
@@ -51,7 +51,7 @@ def test_runs_are_found_below_what_is_nested_very_deep(run: Path, tmp_path: Path
     assert find_runs([run.parent]) == (run.resolve(),)
 
 
-def test_one_bit_of_a_table_is_found_by_its_hash(run: Path):
+def test_a_flipped_bit_in_a_table_is_found_by_its_hash(run: Path):
     manifest = read_current_manifest(run)
     assert manifest is not None
     assert set(manifest.tables) == {"cells", "verdicts", "events"}
@@ -65,7 +65,7 @@ def test_one_bit_of_a_table_is_found_by_its_hash(run: Path):
 
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "device", "socket"])
-def test_a_table_that_is_no_file_is_not_read(run: Path, what: str):
+def test_a_table_that_is_not_a_regular_file_is_not_read(run: Path, what: str):
     table = run / "parquet" / "events.parquet"
     table.unlink()
     if what == "fifo":
@@ -79,7 +79,7 @@ def test_a_table_that_is_no_file_is_not_read(run: Path, what: str):
     assert found.damage[0].startswith("parquet/events.parquet: ")
 
 
-def test_lines_are_read_from_the_cells_files_alone(run: Path):
+def test_only_regular_cell_files_are_read(run: Path):
     cells = run / "cells"
     os.mkfifo(cells / "pipe.jsonl")
     (cells / "device.jsonl").symlink_to("/dev/zero")
@@ -98,7 +98,7 @@ def test_lines_are_read_from_the_cells_files_alone(run: Path):
 
 
 @pytest.mark.parametrize("octets", [b"", b"{", b"[]", b'{"layout": 5}', b"\xff", b"[" * 100_000])
-def test_a_catalog_that_is_damaged_is_told_with_what_to_do(tmp_path: Path, octets: bytes):
+def test_the_error_about_a_damaged_catalog_says_what_to_do(tmp_path: Path, octets: bytes):
     warehouse = Warehouse(tmp_path / "warehouse")
     warehouse.path.mkdir()
     warehouse.catalog_file.write_bytes(octets)
@@ -121,7 +121,7 @@ def test_a_damaged_file_of_the_warehouse_is_named(tmp_path: Path):
         warehouse.check_files()
 
 
-def test_of_two_aggregations_into_one_place_the_second_waits_and_says_so(tmp_path: Path):
+def test_a_second_aggregation_into_one_folder_waits_and_says_so(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path; from conformance.spark.warehouse import Warehouse\n"
         "with Warehouse(Path(sys.argv[1])).locked(lambda text: print(text, flush=True)):\n    print('in', flush=True)"
@@ -157,7 +157,7 @@ EVIL = [
 ]
 
 
-def test_no_text_is_a_formula_in_a_spreadsheet_of_any_country(tmp_path: Path):
+def test_no_field_is_a_formula_with_any_delimiter(tmp_path: Path):
     texts = [*EVIL, "plain", "a-b", "x=1", 'say "=1"', "a,=1"]
     rows = export_table(pa.table({"text": texts, "number": list(range(len(texts)))}), tmp_path, "t")
     assert [row["text"] for row in rows] == texts

@@ -27,7 +27,7 @@ def java_that(text: str, folder: Path) -> Path:
     return java
 
 
-def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> None:
+def test_java_gets_options_to_record_or_to_use_the_cache(tmp_path: Path) -> None:
     found = AotCache(tmp_path / "kept.aot", tmp_path / "loaded.config")
     assert found.options(brief=True, record=False) == ()
     assert found.options(brief=True, record=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
@@ -39,7 +39,7 @@ def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> N
         assert ("-XX:-AOTReplayTraining" in options) is not brief
 
 
-def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path: Path) -> None:
+def test_the_cache_is_built_with_the_sessions_options_and_replaces_the_old_one(tmp_path: Path) -> None:
     found = aot_cache_for(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
     assert not found.build(tmp_path / "java", ["-Xmx2g"], "a.jar:b.jar")  # nothing was recorded
     found.record.touch()
@@ -53,7 +53,7 @@ def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path:
     assert words[-2:] == ["-cp", "a.jar:b.jar"]
 
 
-def test_a_java_that_cannot_make_it_leaves_what_there_was(tmp_path: Path) -> None:
+def test_a_java_that_cannot_build_the_cache_leaves_the_old_one(tmp_path: Path) -> None:
     found = aot_cache_for(java_that("#!/bin/sh\nexit 1\n", tmp_path), tmp_path / "cache", tmp_path)
     found.record.touch()
     found.file.parent.mkdir(parents=True)
@@ -64,7 +64,7 @@ def test_a_java_that_cannot_make_it_leaves_what_there_was(tmp_path: Path) -> Non
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_session_uses_the_cache_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     java = find_java_home({}, paths.cache()) / "bin" / "java"
     if (java_version(java) or 0) < MIN_JAVA:
@@ -89,7 +89,7 @@ def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkey
     assert "the cache for Java is not used: it was made of another Java or Spark" in told[-1]
 
 
-def test_what_java_refuses_is_told_and_what_it_only_warns_of_is_not(tmp_path: Path) -> None:
+def test_only_errors_of_java_are_reasons_for_a_mismatch(tmp_path: Path) -> None:
     found = AotCache(tmp_path / "spark-1" / "kept.aot", tmp_path / "loaded.config")
     assert found.mismatch_reason() == ""
     found.file.parent.mkdir()

@@ -40,7 +40,7 @@ def ordered(rows: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
     return sorted(rows.select(columns).to_pylist(), key=lambda row: (row["cell"], row["n"], row["kind"]))
 
 
-def test_what_is_gathered_is_what_queries_find(planted: Path, tmp_path: Path) -> None:
+def test_the_layers_equal_those_of_the_sql_queries(planted: Path, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     from benchmarks.in_duckdb import MACROS, translated
     from benchmarks.layers_in_sql import layers as in_sql
@@ -64,7 +64,7 @@ def test_what_is_gathered_is_what_queries_find(planted: Path, tmp_path: Path) ->
         assert len(set(made["kind"].to_pylist())) >= kinds
 
 
-def test_lines_and_parquet_give_the_same_rows(planted: Path) -> None:
+def test_lines_and_parquet_give_the_same_layers(planted: Path) -> None:
     (run,) = read_headers([planted]).runs.values()
     assert run.parquet
     stored = build_layers("r", read_tables(run, {})[1])
@@ -74,7 +74,7 @@ def test_lines_and_parquet_give_the_same_rows(planted: Path) -> None:
     }
 
 
-def test_an_answer_belongs_to_its_own_command() -> None:
+def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
     """Two transactions of one session, pipelined: one recipient is refused, and the second ends with a 5yz."""
     said: list[dict[str, Any]] = [
         {"kind": "connected", "client": "c", "server": "s", "listener": "door"},
@@ -107,14 +107,14 @@ def test_an_answer_belongs_to_its_own_command() -> None:
     ]
 
 
-def test_two_cells_of_one_number_are_refused() -> None:
+def test_two_cells_with_the_same_id_are_refused() -> None:
     rows = {"cell_id": [1, 2], "run": ["r", "r"], "cell": ["a", "b"]}
     reject_cell_id_collisions([pa.table(rows)])
     with pytest.raises(RunDirectoryError, match="r/a and r/b have the same id"):
         reject_cell_id_collisions([pa.table(rows | {"cell_id": [2, 2]})])
 
 
-def test_a_cells_bucket_is_the_one_that_spark_looks_in() -> None:
+def test_a_cells_bucket_is_that_of_sparks_hash() -> None:
     """Spark says: SELECT hash(1L), hash(-1L), hash(1234567890123456789L)."""
     said = np.array(SPARK_SAYS, np.int64)
     assert bucket_numbers(np.array([1, -1, 1234567890123456789]), 1 << 31).tolist() == np.mod(said, 1 << 31).tolist()
@@ -123,7 +123,7 @@ def test_a_cells_bucket_is_the_one_that_spark_looks_in() -> None:
 SPARK_SAYS = (-1712319331, -939490007, -2017768400)
 
 
-def test_rows_of_a_kind_are_a_group_of_their_own(tmp_path: Path) -> None:
+def test_each_kind_of_row_has_its_own_row_group(tmp_path: Path) -> None:
     rows = pa.table({"cell_id": [1, 1, 1], "kind": ["a", "a", "b"]})
     write_buckets(rows, tmp_path / "one", 0, 1)
     (path,) = (tmp_path / "one").iterdir()
@@ -134,7 +134,7 @@ def test_rows_of_a_kind_are_a_group_of_their_own(tmp_path: Path) -> None:
     assert pq.read_table(path, partitioning=None).num_rows == 0
 
 
-def test_a_damaged_run_is_made_and_its_damage_told(planted: Path, tmp_path: Path) -> None:
+def test_layers_of_a_damaged_run_are_written_and_its_damage_reported(planted: Path, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("torn", cut=True)], whole=False)
     (run / "cells" / "alien-000000000000.jsonl").write_text("garbage\n")
     found: dict[str, IngestedRun] = dict(read_headers([run]).runs)

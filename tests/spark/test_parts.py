@@ -24,7 +24,7 @@ from conformance.spark.warehouse import PARTITIONED_TABLES, VERSION, Catalog, Wa
 from tests.spark.synthetic import MadeCell, make_run
 
 
-def test_fields_of_one_name_have_one_type_in_every_line() -> None:
+def test_fields_of_one_name_have_one_type_in_every_record() -> None:
     types: dict[str, set[object]] = {}
     for group in (columns.HEADER, columns.FOOTER, columns.EVENT, columns.VERDICT):
         for column in group:
@@ -32,14 +32,14 @@ def test_fields_of_one_name_have_one_type_in_every_line() -> None:
     assert {name: kinds for name, kinds in types.items() if len(kinds) > 1} == {}
 
 
-def test_fail_on_takes_known_words_only() -> None:
+def test_fail_on_accepts_known_words_only() -> None:
     assert parse_fail_on(" flaky,regression") == {"flaky", "regression"}
     assert parse_fail_on("") == frozenset()
     with pytest.raises(ValueError, match="--fail-on losses: choose from regression, flaky, disagreement"):
         parse_fail_on("flaky,losses")
 
 
-def test_settings_are_key_and_value() -> None:
+def test_a_setting_is_a_spark_key_and_its_value() -> None:
     assert parse_settings(["spark.a=b=c", "spark.x="]) == {"spark.a": "b=c", "spark.x": ""}
     for bad in ("spark.a", "a=secret"):
         with pytest.raises(BadSetting, match=r"write spark\.something=value") as caught:
@@ -47,7 +47,7 @@ def test_settings_are_key_and_value() -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_runs_are_found_below_folders_each_once(tmp_path: Path) -> None:
+def test_each_run_below_the_folders_is_found_once(tmp_path: Path) -> None:
     one = make_run(tmp_path / "all" / "one", [MadeCell("fine")])
     two = make_run(tmp_path / "all" / "deep" / "two", [MadeCell("fine")])
     assert find_runs([tmp_path, one]) == tuple(sorted([one.resolve(), two.resolve()]))
@@ -65,7 +65,7 @@ def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path)
         read_headers([one, other])
 
 
-def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
+def test_a_warehouse_of_another_layout_is_deleted(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "warehouse")
     (warehouse.path / "cells" / "batch=b1").mkdir(parents=True)
     warehouse.save_catalog(warehouse.load_catalog("one"))
@@ -75,7 +75,7 @@ def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
     assert not warehouse.path.exists()
 
 
-def test_a_run_goes_from_its_batch_and_leftovers_go_whole(tmp_path: Path) -> None:
+def test_removing_a_run_rewrites_its_batch_and_deletes_unfinished_batches(tmp_path: Path) -> None:
     found = read_headers([make_run(tmp_path / name, [MadeCell("fine")]) for name in ("a:b", "a", "c")]).runs
     warehouse = Warehouse(tmp_path / "warehouse")
     held = {"one": ("a", "a:b"), "two": ("c",), "cut-short": ()}
@@ -98,7 +98,7 @@ def test_a_run_goes_from_its_batch_and_leftovers_go_whole(tmp_path: Path) -> Non
     assert not warehouse.batch_folder("cells", "one").exists()
 
 
-def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:
+def test_json_and_csv_hold_the_same_rows_and_no_formulas(tmp_path: Path) -> None:
     rows = [{"a": "=cmd()", "b": 1, "c": None}, {"a": 'x,"y"\n', "b": 2, "c": True}]
     export_table(pa.Table.from_pylist(rows), tmp_path, "t")
     assert json.loads((tmp_path / "t.json").read_text()) == rows
@@ -106,19 +106,19 @@ def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:
         assert list(csv.reader(file)) == [["a", "b", "c"], ["'=cmd()", "1", ""], ['x,"y"\n', "2", "True"]]
 
 
-def test_the_documentation_is_what_the_code_says() -> None:
+def test_the_generated_tables_of_the_data_page_are_up_to_date() -> None:
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text("utf-8")
     assert update_page(page) == page
 
 
-def test_a_table_takes_its_own_columns_only() -> None:
+def test_a_table_drops_unknown_columns_and_requires_its_own() -> None:
     rows = [{name.name: None for name in MATRIX.columns} | {"run": "r", "more": 1}]
     assert MATRIX.conform(pa.Table.from_pylist(rows)).schema == MATRIX.schema
     with pytest.raises(KeyError):
         MATRIX.conform(pa.table({"run": ["r"]}))
 
 
-def test_summaries_replace_a_run_and_leave_the_others(tmp_path: Path) -> None:
+def test_a_summary_replaces_the_rows_of_its_run_only(tmp_path: Path) -> None:
     def rows(run: str, cells: int) -> pa.Table:
         return MATRIX.conform(
             pa.Table.from_pylist([{column.name: None for column in MATRIX.columns} | {"run": run, "cells": cells}])
@@ -133,7 +133,7 @@ def test_summaries_replace_a_run_and_leave_the_others(tmp_path: Path) -> None:
     assert unknown["run"].to_pylist() == ["b"]
 
 
-def test_a_later_warehouse_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_warehouse_of_a_later_version_is_refused_and_kept(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "warehouse")
     warehouse.save_catalog(warehouse.load_catalog("one").model_copy(update={"version": VERSION + 1}))
     with pytest.raises(SchemaTooNew, match="use a later version"):
@@ -141,7 +141,7 @@ def test_a_later_warehouse_is_refused_and_kept(tmp_path: Path) -> None:
     assert warehouse.catalog_file.exists()
 
 
-def test_a_run_without_a_readable_header_is_told_and_left_out(tmp_path: Path) -> None:
+def test_a_run_without_a_readable_header_is_reported_and_left_out(tmp_path: Path) -> None:
     good = make_run(tmp_path / "good", [MadeCell("fine")])
     bad = make_run(tmp_path / "bad", [MadeCell("fine")])
     (bad / "run.json").write_text('{"run":')
@@ -152,7 +152,7 @@ def test_a_run_without_a_readable_header_is_told_and_left_out(tmp_path: Path) ->
         read_headers([bad])
 
 
-def test_damaged_parquet_is_told_and_its_lines_are_taken(tmp_path: Path) -> None:
+def test_damaged_parquet_is_reported_and_the_lines_are_read_instead(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [MadeCell(f"c{n}") for n in range(17)])
     assert read_headers([run]).runs["run"].parquet
     (run / "parquet" / "events.parquet").write_bytes(b"PAR1 torn")
@@ -175,7 +175,7 @@ def fake_java(home: Path, version: int, modules: str) -> Path:
     return java
 
 
-def test_the_users_own_java_is_left_alone_when_it_fits(tmp_path: Path) -> None:
+def test_a_suitable_java_of_the_user_is_used_as_it_is(tmp_path: Path) -> None:
     fake_java(tmp_path / "own", 21, "jdk.incubator.vector@21")
     assert find_java_home({"JAVA_HOME": str(tmp_path / "own")}, tmp_path / "cache") == tmp_path / "own"
     assert not (tmp_path / "cache").exists()
@@ -190,7 +190,7 @@ def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkey
     assert done.stdout.splitlines() == ["-x", *words[1:]]
 
 
-def test_without_a_java_it_is_said_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_a_java_says_how_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.spark.find_java._bundled_java", lambda: None)
     fake_java(tmp_path / "old", 11, "")
     with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is not suitable; pip install"):

@@ -48,7 +48,7 @@ def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
 
 
 @pytest.mark.slow
-def test_what_spark_says_outlives_its_jvm() -> None:
+def test_an_error_of_spark_is_readable_after_its_jvm_ended() -> None:
     with pytest.raises(SparkFailed, match="nowhere"), open_session("local[1]") as session:
         session.sql("SELECT * FROM nowhere").collect()
 

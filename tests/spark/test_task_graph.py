@@ -7,7 +7,7 @@ import pytest
 from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_tasks
 
 
-def test_a_step_begins_when_those_before_it_have_ended() -> None:
+def test_a_task_starts_after_its_prerequisites() -> None:
     told: list[str] = []
     steps = {
         "last": Task(lambda: told.append("last"), frozenset({"first", "second"})),
@@ -18,13 +18,13 @@ def test_a_step_begins_when_those_before_it_have_ended() -> None:
     assert told == ["first", "second", "last"]
 
 
-def test_steps_that_need_not_wait_are_under_way_together() -> None:
+def test_independent_tasks_run_at_the_same_time() -> None:
     meeting = threading.Barrier(MAX_RUNNING)  # broken where one would have to wait for the others' end
     given = run_tasks({str(n): Task(lambda: meeting.wait(timeout=20) >= 0) for n in range(MAX_RUNNING)})
     assert given == {str(n): True for n in range(MAX_RUNNING)}
 
 
-def test_of_several_that_may_begin_the_first_named_does() -> None:
+def test_of_several_ready_tasks_the_first_named_starts() -> None:
     told: list[str] = []
     gate = threading.Event()
 
@@ -42,7 +42,7 @@ def test_of_several_that_may_begin_the_first_named_does() -> None:
     assert told[:2] == ["begins", "needed"]
 
 
-def test_what_a_step_raises_is_raised_and_nothing_after_it_begins() -> None:
+def test_an_exception_of_a_task_is_raised_and_no_dependent_task_starts() -> None:
     told: list[str] = []
 
     def fails() -> None:
@@ -53,7 +53,7 @@ def test_what_a_step_raises_is_raised_and_nothing_after_it_begins() -> None:
     assert told == []
 
 
-def test_a_query_names_whole_words_only() -> None:
+def test_names_in_a_query_are_whole_words() -> None:
     assert names_in_query("SELECT n FROM mails m JOIN made USING (n)", {"mails", "made", "mail", "copies"}) == {
         "mails",
         "made",

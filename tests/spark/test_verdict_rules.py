@@ -76,7 +76,7 @@ def by_diff(before: CellState, after: CellState) -> ChangeKind | None:
     return next((change.kind for change in compare_runs(run(before), run(after)).changes), None)
 
 
-def test_every_transition_is_the_same_in_diff_and_in_the_table(session: SparkSession) -> None:
+def test_spark_classifies_every_transition_as_diff_does(session: SparkSession) -> None:
     rows = [row(run, "other", CellState.PASS) for run in (1, 2)]
     for before, after in product(CellState, CellState):
         rows += [row(1, f"{before}>{after}", before)] if before is not CellState.ABSENT else []
@@ -91,7 +91,7 @@ def test_every_transition_is_the_same_in_diff_and_in_the_table(session: SparkSes
     assert found == listed
 
 
-def test_causes_are_the_same(session: SparkSession) -> None:
+def test_spark_finds_the_same_causes(session: SparkSession) -> None:
     before = SETTINGS
     for cause, fields in CAUSES.items():
         for field in fields:
@@ -106,7 +106,7 @@ def test_causes_are_the_same(session: SparkSession) -> None:
     assert change["cause"] == "unexplained"
 
 
-def test_flaky_is_the_same(session: SparkSession) -> None:
+def test_spark_finds_the_same_flaky_cells(session: SparkSession) -> None:
     rows = []
     for one, other in product(Outcome, Outcome):
         rows += [row(1, f"{one}>{other}", CellState(one)), row(2, f"{one}>{other}", CellState(other))]
@@ -114,7 +114,7 @@ def test_flaky_is_the_same(session: SparkSession) -> None:
     assert found == {f"{one}>{other}" for one, other in product(Outcome, Outcome) if is_flaky((one, other))}
 
 
-def test_the_outcome_of_many_is_the_same(session: SparkSession) -> None:
+def test_spark_combines_outcomes_the_same_way(session: SparkSession) -> None:
     rows = [
         row(1, f"{'+'.join(group)}", CellState(one)) for group in product(Outcome, Outcome, Outcome) for one in group
     ]
@@ -124,7 +124,7 @@ def test_the_outcome_of_many_is_the_same(session: SparkSession) -> None:
         assert (line["over"], line["within"]) == (worst_over_cells(group), worst_in_cell(group))
 
 
-def test_the_share_of_a_row_is_the_same(session: SparkSession) -> None:
+def test_spark_computes_the_same_outcome_for_a_row(session: SparkSession) -> None:
     cases = list(product(Outcome, range(3), Outcome))
     session.createDataFrame(cases, "outcome STRING, rank INT, cell STRING").createOrReplaceTempView("shares")
     found = (

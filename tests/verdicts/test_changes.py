@@ -32,11 +32,11 @@ def written() -> dict[tuple[CellState, CellState], ChangeKind | None]:
     }
 
 
-def test_every_transition_is_of_the_kind_that_is_written_above() -> None:
+def test_every_transition_has_the_kind_in_the_table() -> None:
     assert {pair: change_kind(*pair) for pair in product(CellState, CellState)} == written()
 
 
-def test_a_remark_is_a_failure_only_where_should_is_to_fail() -> None:
+def test_a_remark_is_a_failure_only_with_should_fail() -> None:
     assert cell_state(Outcome.PASS, remark=True) is CellState.REMARK
     assert cell_state(Outcome.PASS, remark=True, should="fail") is CellState.FAIL
     assert cell_state(Outcome.ERROR, remark=True, should="fail") is CellState.ERROR
@@ -59,7 +59,7 @@ def test_only_a_pass_and_a_failure_make_a_cell_flaky(other: Outcome) -> None:
     assert not is_flaky([Outcome.FAIL, other])
 
 
-def test_an_error_comes_first_within_a_cell_and_a_failure_over_cells() -> None:
+def test_an_error_is_worst_within_a_cell_and_a_failure_over_cells() -> None:
     assert worst_in_cell([Outcome.FAIL, Outcome.ERROR, Outcome.PASS]) is Outcome.ERROR
     assert worst_over_cells([Outcome.PASS, Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
     assert worst_in_cell([]) is Outcome.INCONCLUSIVE
