@@ -19,14 +19,14 @@ from typing import Any
 
 import psutil
 
-from tests.reference.field import RECIPIENTS, Field
+from tests.reference.two_servers import RECIPIENTS, TwoServers
 
 SAMPLES = 20
 
 
-def program_of(field: Field, server: str) -> psutil.Process:
+def program_of(servers: TwoServers, server: str) -> psutil.Process:
     """Return the process of a server: the one that listens on its frontend."""
-    port = field.configurations[server]["listeners"]["frontend"]["port"]
+    port = servers.configurations[server]["listeners"]["frontend"]["port"]
     for process in psutil.Process().children(recursive=True):
         if any(at.laddr and at.laddr.port == port and at.status == "LISTEN" for at in process.net_connections("tcp")):
             return process
@@ -35,16 +35,16 @@ def program_of(field: Field, server: str) -> psutil.Process:
 
 async def carried(directory: Path, messages: int, senders: int, size: int) -> dict[str, Any]:
     """Send, and measure."""
-    field = Field(directory, {"ShadowHeartbeatFrequency": 5.0})
+    servers = TwoServers(directory, {"ShadowHeartbeatFrequency": 5.0})
     memory: dict[str, list[int]] = {"mbx1": [], "mbx2": []}
-    async with field.standing():
-        programs = {server: program_of(field, server) for server in memory}
+    async with servers.running():
+        programs = {server: program_of(servers, server) for server in memory}
         numbers = iter(range(messages))
 
         async def sender(numbers: Iterator[int]) -> None:
             for number in numbers:
                 server = ("mbx1", "mbx2")[number % 2]
-                if not await field.send(server, (RECIPIENTS[number % 3],), size=size, within=60.0):
+                if not await servers.send(server, (RECIPIENTS[number % 3],), size=size, within=60.0):
                     raise RuntimeError(f"message {number} was not acknowledged")
                 if (number + 1) % (messages // SAMPLES) == 0:
                     for name, program in programs.items():
@@ -53,7 +53,7 @@ async def carried(directory: Path, messages: int, senders: int, size: int) -> di
         began = time.perf_counter()
         await asyncio.gather(*(sender(numbers) for _ in range(senders)))
         acknowledged = time.perf_counter() - began
-        lost = await field.receivers.all_of(field.acknowledged, within=120.0)
+        lost = await servers.receivers.wait_for(servers.acknowledged, within=120.0)
         delivered = time.perf_counter() - began
         cpu = {name: sum(program.cpu_times()[:2]) for name, program in programs.items()}
     if lost:

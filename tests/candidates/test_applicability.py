@@ -47,13 +47,13 @@ TO_A_MAILBOX_BEHIND_THE_HUB = {"mail-to-a-2010-mailbox-is-shadowed-for-it", "not
 
 
 @pytest.mark.parametrize("scenario", INTEROPERATION)
-def test_a_hub_of_2010_is_asked_for_what_is_of_2010_alone(scenario: str):
+def test_a_2010_hub_needs_only_the_claims_of_2010(scenario: str):
     said = inapplicable_reason(corpus()[scenario], Assignment(REFERENCE, {"hub1": HUB}), SETTINGS)
     assert said == ("not claimed: mine: lmtp-delivery" if scenario in TO_A_MAILBOX_BEHIND_THE_HUB else "")
 
 
 @pytest.mark.parametrize("scenario", INTEROPERATION)
-def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
+def test_a_2016_server_does_not_need_the_claim_shadow_2010(scenario: str):
     """mbx1 is inspected, and told to resubmit; mbx2 is not."""
     assert (
         inapplicable_reason(
@@ -65,7 +65,7 @@ def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
     )
 
 
-def test_a_run_claims_what_all_claim_who_play_in_one_of_its_cells():
+def test_a_run_claims_what_all_candidates_in_its_cells_claim():
     mine = candidate("relay", "dsn", "shadow-2030")
     assignment = Assignment(REFERENCE, {"mta1": mine})
     assert candidate_record(assignment, [corpus()["each-message-once"]]).claims == ("dsn", "relay", "shadow-2030")
@@ -74,7 +74,7 @@ def test_a_run_claims_what_all_claim_who_play_in_one_of_its_cells():
 
 
 @pytest.mark.parametrize("claim", ["shadow-2013", "shadow-2010"])
-def test_parameters_of_exchange_are_for_servers_that_shadow(claim: str):
+def test_cells_with_parameters_of_exchange_need_a_claim_of_shadowing(claim: str):
     cell = corpus()["idle-session-is-closed"]
     assert unclaimed_needs(cell, Assignment(candidate("relay"))) == ("mine: shadow-2013 or shadow-2010",)
     assert unclaimed_needs(cell, Assignment(candidate("relay", claim))) == ()
@@ -91,7 +91,7 @@ def test_parameters_of_exchange_are_for_servers_that_shadow(claim: str):
         ("replies-keep-their-order", "routes"),
     ],
 )
-def test_what_a_description_lacks_makes_its_cells_not_applicable(scenario: str, lacks: str):
+def test_cells_that_need_what_a_description_lacks_are_not_applicable(scenario: str, lacks: str):
     cell = corpus()[scenario]
     assert unclaimed_needs(cell, Assignment(candidate("relay", "dsn"))) == ()
     (reason,) = (
@@ -112,7 +112,7 @@ def test_what_a_description_lacks_makes_its_cells_not_applicable(scenario: str, 
         ("none", 60, True),
     ],
 )
-def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: str, scale: float, applies: bool):
+def test_a_scaled_clock_cannot_show_a_real_wait_for_a_silent_next_hop(fault: str, scale: float, applies: bool):
     patient = Assignment(candidate("relay", waits_for_silence=300.0))
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
     scenario = next(
@@ -143,9 +143,7 @@ def cell_of(file: str, scenario: str) -> Cell:
         ("relay.scenario.yaml", "transient-failures-are-outlived", 60, True),
     ],
 )
-def test_no_clock_divides_how_long_a_server_leaves_alone_what_it_was_killed_over(
-    file: str, scenario: str, scale: float, applies: bool
-):
+def test_a_scaled_clock_cannot_show_a_real_wait_after_a_kill(file: str, scenario: str, scale: float, applies: bool):
     claims = ("relay", "dsn", "delayed-acknowledgement")
     slow = Assignment(candidate(*claims, waits_after_a_kill=465.0))
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
@@ -167,7 +165,7 @@ def test_no_clock_divides_how_long_a_server_leaves_alone_what_it_was_killed_over
         ("losses.scenario.yaml", "whatever-breaks-on-the-way-to-a-relay", 60, True),
     ],
 )
-def test_no_clock_divides_how_long_a_server_waits_between_two_attempts(
+def test_a_scaled_clock_cannot_show_a_real_wait_between_two_attempts(
     file: str, scenario: str, scale: float, applies: bool
 ):
     claims = ("relay", "dsn", "lmtp-delivery")
@@ -179,7 +177,7 @@ def test_no_clock_divides_how_long_a_server_waits_between_two_attempts(
 
 
 @pytest.mark.parametrize("path", sorted((paths.fixtures() / "candidates").glob("*.yaml")), ids=lambda path: path.stem)
-def test_where_a_server_is_killed_the_relay_suite_waits_as_long_as_it_may_leave_mail_alone(path: Path):
+def test_relay_cells_with_a_kill_wait_longer_than_any_shipped_server_does_after_a_kill(path: Path):
     wait = read_description(path).waits_after_a_kill or 0.0
     for file in ("relay.scenario.yaml", "losses.scenario.yaml"):
         for scenario in read_scenarios(paths.corpus() / "relay" / file, paths.fixtures()):
@@ -190,7 +188,7 @@ def test_where_a_server_is_killed_the_relay_suite_waits_as_long_as_it_may_leave_
                     assert min(bound for bound in bounds if bound is not None) > wait, (scenario.id, path.stem)
 
 
-def test_a_relay_without_queue_and_routes_is_asked_for_the_rest():
+def test_cells_that_need_neither_queue_nor_routes_apply_to_a_relay_without_them():
     bare = Assignment(candidate("relay", lacks=("queue", "routes")))
     assert unclaimed_needs(corpus()["content-passes-unchanged"], bare) == ()
     assert unclaimed_needs(corpus()["lost-before-the-final-dot"], bare) == ()
@@ -201,7 +199,7 @@ def test_a_server_without_2010_cannot_play_the_hub():
     assert inapplicable_reason(cell, Assignment(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"
 
 
-def test_what_no_server_of_the_topology_is_of_is_asked_of_all():
+def test_a_claim_that_fits_no_server_s_generation_is_needed_of_all_servers():
     cell = corpus()["no-xshadow-for-a-2010-hub"]
     alone = cell.model_copy(
         update={"topology": cell.topology.model_copy(update={"servers": cell.topology.servers[:2]})}
@@ -210,7 +208,7 @@ def test_what_no_server_of_the_topology_is_of_is_asked_of_all():
     assert unclaimed_needs(alone, Assignment(MAILBOX_SERVER)) == ("mine: shadow-2010",)
 
 
-def test_a_claim_of_a_mixed_cast_is_one_of_those_whom_it_is_asked_of():
+def test_a_mixed_assignment_claims_what_the_servers_that_need_a_claim_have():
     cell = corpus()["a-2010-hub-keeps-no-shadow-of-what-it-sends-to-2016"]
     mixed = claimed_capabilities(cell, Assignment(REFERENCE, {"hub1": HUB}))
     assert {"shadow-2013", "shadow-2010", "duplicate-detection", "safety-net"} <= mixed
@@ -218,7 +216,7 @@ def test_a_claim_of_a_mixed_cast_is_one_of_those_whom_it_is_asked_of():
     assert claimed_capabilities(cell, Assignment(HUB)) == {"relay", "shadow-2010"}
 
 
-def test_nothing_is_judged_of_a_server_that_a_topology_has_no_place_for():
+def test_a_cell_whose_topology_lacks_an_assigned_server_is_not_applicable():
     cell = next(cell for cell in corpus().values() if cell.topology.name == "two-servers-one-dag")
     hub = read_assignment("hub1=exec:reference", paths.fixtures() / "candidates")
     assert inapplicable_reason(cell, hub, SETTINGS) == "not in this topology: hub1 (reference)"
@@ -233,7 +231,7 @@ def test_nothing_is_judged_of_a_server_that_a_topology_has_no_place_for():
     assert inapplicable_reason(cell, Assignment(REFERENCE, {"hub1": REFERENCE, "mbx1": REFERENCE}), SETTINGS) == ""
 
 
-def test_a_server_is_not_started_as_what_it_is_not():
+def test_a_cell_with_another_generation_of_the_server_is_not_applicable():
     of_2016 = candidate(*REFERENCE.claims, generations=("ex2016",))
     cell = corpus()["no-xshadow-for-a-2010-hub"]
     assert (
@@ -247,7 +245,7 @@ def test_a_server_is_not_started_as_what_it_is_not():
     )
 
 
-def test_a_place_of_no_generation_in_particular_is_taken_by_any():
+def test_a_server_without_a_needed_generation_gets_that_of_its_candidate():
     of_2010 = Assignment(candidate("relay", "shadow-2010", generations=("ex2010",)))
     relayed = next(cell for cell in corpus().values() if cell.topology.name == "relay" and cell.needs == ("relay",))
     taken = with_described_generations(relayed, of_2010)
@@ -258,7 +256,7 @@ def test_a_place_of_no_generation_in_particular_is_taken_by_any():
     assert with_described_generations(shadowed, of_2010) is shadowed
 
 
-def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
+def test_a_probe_starts_a_server_as_the_first_described_generation_that_has_the_claim():
     probes = read_probes()
     of_2013 = candidate(*REFERENCE.claims, generations=("ex2013", "ex2010"))
 
@@ -270,7 +268,7 @@ def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
     assert generations("relay", REFERENCE) == {"ex2016"}
 
 
-def test_the_default_of_a_mixed_cast_is_a_program_where_programs_are_asked_for():
+def test_a_moved_clock_makes_the_default_candidate_of_a_mixed_assignment_a_program():
     assignment = Assignment(REFERENCE, {"hub1": HUB})
     assert {one.kind for one in assignment.with_feature("moved-clock").candidates} == {"exec"}
     assert assignment.with_feature("moved-clock").identity == assignment.identity
@@ -293,7 +291,7 @@ FOREIGN = Dialect.model_validate({"name": "foreign", "commands": [], "replies": 
         ("no-delay-for-who-keeps-a-shadow", {"tracks": "no"}, ""),
     ],
 )
-def test_what_the_harness_says_in_profile_1_asks_nothing_of_a_server_with_another_dialect(
+def test_cells_with_verbs_of_profile_1_do_not_apply_to_a_server_with_another_dialect(
     scenario: str, axes: dict[str, str], said: str
 ):
     path = paths.corpus() / corpus()[scenario].path
@@ -306,7 +304,7 @@ def test_what_the_harness_says_in_profile_1_asks_nothing_of_a_server_with_anothe
     assert inapplicable_reason(cell, Assignment(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
 
 
-def test_a_link_is_read_as_its_server_spells_it_and_else_as_its_client_does():
+def test_a_link_is_parsed_in_the_server_s_dialect_and_then_in_the_client_s():
     """A client that uses its own verbs at a server of another dialect is to be seen there."""
     command = {"operation": "track-shadow", "pattern": r"^FOLLOW (?P<server>\S+)$"}
     theirs = Dialect.model_validate({"name": "foreign", "commands": [command], "replies": []})

@@ -27,14 +27,14 @@ def described(tmp_path: Path, text: str) -> list[CheckLine]:
     return list(check(read_description(path)))
 
 
-def test_a_new_description_is_right_and_its_server_relays(tmp_path: Path):
+def test_a_new_description_is_valid_and_its_server_relays(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(command("new", cwd=tmp_path).stdout, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "ok         claim relay" in checked.stdout
 
 
-def test_a_server_that_takes_mail_and_passes_none_on_lacks_what_it_claims(tmp_path: Path):
+def test_the_claim_relay_is_missing_for_a_server_that_passes_no_mail_on(tmp_path: Path):
     sink = '[aiosmtpd, -n, -l, "127.0.0.1:{listen.frontend}", -c, aiosmtpd.handlers.Sink]'
     lines = described(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
     (relay,) = [line for line in lines if line.subject == "claim relay"]
@@ -42,7 +42,7 @@ def test_a_server_that_takes_mail_and_passes_none_on_lacks_what_it_claims(tmp_pa
     assert "0 copies reached victor@outside.test" in relay.detail
 
 
-def test_a_server_that_does_not_start_is_reported_in_its_own_words(tmp_path: Path):
+def test_a_server_that_does_not_start_is_reported_with_its_own_error_message(tmp_path: Path):
     program = programs.LEAVES_AT_ONCE.replace("'", "''")
     lines = described(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
     assert lines[-1].state == "missing"
@@ -76,7 +76,7 @@ FAILING = """commands:
 """
 
 
-def test_what_cannot_be_judged_is_neither_there_nor_missing(tmp_path: Path):
+def test_a_claim_that_cannot_be_judged_ends_the_check_with_code_3(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(MINE + DIES_AFTER_DELIVERY, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 3, checked.stdout
@@ -88,21 +88,21 @@ def test_a_missing_program_is_reported(tmp_path: Path):
     assert line == CheckLine("installed", "missing", "nothing-of-that-name is not installed")
 
 
-def test_a_description_that_is_wrong_is_input_that_is_wrong(tmp_path: Path):
+def test_an_invalid_description_ends_the_check_with_code_2(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(MINE, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 2
     assert "the kind exec needs 'argv'" in checked.stderr
 
 
-def test_every_claim_has_a_probe_and_the_reference_holds_all_of_its_own():
+def test_every_claim_has_a_probe_and_the_reference_passes_each():
     assert set(read_probes()) == set(get_args(Claim))
     lines = list(check(REFERENCE))
     assert {line.subject: line.state for line in lines if line.state != "ok"} == {"version": "information"}
     assert len(lines) == 1 + len(get_args(Claim))
 
 
-def test_a_claim_whose_effect_cannot_be_seen_is_not_judged():
+def test_a_claim_whose_probe_needs_an_unclaimed_command_is_not_judged():
     claims = ("relay", "safety-net")
     lines = {line.subject: line for line in check(REFERENCE.model_copy(update={"claims": claims}))}
     assert lines["claim relay"].state == "ok"

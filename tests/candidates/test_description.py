@@ -64,7 +64,7 @@ def test_the_published_schema_is_closed_and_takes_what_is_shipped():
         ("dialect: profile-2", ":6:10: expected 'profile-1' or a mapping, not 'profile-2' (did you mean 'profile-1'?)"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said: str):
+def test_an_error_in_a_description_is_reported_with_its_place(tmp_path: Path, change: str, said: str):
     key = change.partition(":")[0]
     kept = "\n".join(line for line in MINE.splitlines() if not line.startswith(f"{key}:"))
     with pytest.raises(CandidateError) as caught:
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said:
     assert "not a mapping" not in str(caught.value)
 
 
-def test_words_of_the_command_line(tmp_path: Path):
+def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     mine = str(written(tmp_path, MINE))
     assert find_candidate("reference", SHIPPED).kind == "python"
     assert find_candidate("exec:reference", SHIPPED).identity == find_candidate("reference", SHIPPED).identity
@@ -92,7 +92,7 @@ def test_words_of_the_command_line(tmp_path: Path):
     assert remote.addresses["frontend"].port == 2525
 
 
-def test_the_reference_is_of_the_harness_s_own_version_under_every_kind():
+def test_the_reference_has_the_harness_s_own_version_under_every_kind():
     assert (
         find_candidate("reference", SHIPPED).version
         == find_candidate("exec:reference", SHIPPED).version
@@ -114,19 +114,19 @@ def test_words_that_name_no_candidate_are_refused(word: str):
         find_candidate(word, SHIPPED)
 
 
-def test_a_mixed_cast(tmp_path: Path):
+def test_a_mixed_assignment_gives_each_server_its_candidate(tmp_path: Path):
     mine = written(tmp_path, MINE)
     assignment = read_assignment(f"mbx1={mine},mbx2=reference", SHIPPED)
     assert assignment.candidate_for("mbx1").name == "mine"
     assert assignment.candidate_for("mbx2").name == assignment.candidate_for("mbx3").name == "reference"
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path):
+def test_a_program_that_is_not_installed_is_named(tmp_path: Path):
     assignment = read_assignment(str(written(tmp_path, MINE + "programs: [no-such-program]\n")), SHIPPED)
     assert assignment.unavailable(("mta1",)) == ("mine: no-such-program is not installed",)
 
 
-def test_templates_fill_in_what_they_know_and_leave_the_rest():
+def test_templates_fill_in_known_placeholders_and_leave_unknown_ones():
     assert fill_argv(["{config}", "{other}", "{1}"], {"config": "/c"}, ["x"]) == ["/c", "{other}", "x"]
     text = "{% for r in node.routes %}{{ r.domain }} {% endfor %}{{ seconds(0.3) }} {{ data }}"
     assert render_file("f", text, {"routes": [{"domain": "a.test"}]}, {"data": "/d", "listen.frontend": "1"}) == (
@@ -135,7 +135,7 @@ def test_templates_fill_in_what_they_know_and_leave_the_rest():
     assert seconds(61.2) == 62
 
 
-def test_a_template_that_names_the_unknown_says_where():
+def test_an_error_in_a_file_template_is_reported_with_its_place():
     with pytest.raises(CandidateError, match=r"files: main\.cf: 'nonsense' is undefined"):
         render_file("main.cf", "{{ nonsense }}", {}, {})
     with pytest.raises(CandidateError, match=r"files: main\.cf:2: "):
@@ -151,7 +151,7 @@ files: {a.conf: "mode = {{ options.get('mode', 'plain') }}"}
 """
 
 
-def test_a_description_may_be_like_another_beside_it(tmp_path: Path):
+def test_a_description_inherits_from_the_one_that_like_names(tmp_path: Path):
     (tmp_path / "base.yaml").write_text(BASE, "utf-8")
     variant = tmp_path / "variant.yaml"
     variant.write_text("{like: base, name: variant, kind: exec, claims: [relay], options: {mode: slow}}", "utf-8")
@@ -165,14 +165,14 @@ def test_a_description_may_be_like_another_beside_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize("other", ["{like: third, name: base}", "[no description]"])
-def test_a_description_is_like_one_that_stands_by_itself(tmp_path: Path, other: str):
+def test_a_description_cannot_inherit_from_one_that_inherits_or_is_invalid(tmp_path: Path, other: str):
     (tmp_path / "base.yaml").write_text(other, "utf-8")
     (tmp_path / "variant.yaml").write_text("{like: base, name: variant, kind: exec, claims: [relay]}", "utf-8")
     with pytest.raises(CandidateError, match="like: base must be a description without a 'like' of its own"):
         read_description(tmp_path / "variant.yaml")
 
 
-def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path):
+def test_all_errors_of_a_description_are_reported_at_once(tmp_path: Path):
     with pytest.raises(CandidateError) as caught:
         read_description(written(tmp_path, MINE + "clams: [x]\nready-within: soon\n"))
     assert [line.partition("mine.yaml")[2].split(" ")[0] for line in str(caught.value).splitlines()] == [
@@ -202,7 +202,7 @@ def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_p
         ('argv: [x]\ncommands: {stop: ["{1}"]}', "commands.stop[0]: '{1}': unknown placeholder '1'"),
     ],
 )
-def test_an_unknown_placeholder_is_named_with_what_is_like_it(tmp_path: Path, text: str, said: str):
+def test_an_unknown_placeholder_is_reported_with_the_most_similar_one(tmp_path: Path, text: str, said: str):
     kept = "\n".join(line for line in MINE.splitlines() if not line.startswith("argv:"))
     (problem,) = unknown_placeholders(read_description(written(tmp_path, f"{kept}\n{text}\n")))
     assert said in problem

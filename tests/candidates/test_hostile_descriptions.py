@@ -71,7 +71,7 @@ def test_octets_that_are_not_utf_8_are_reported_with_their_line(tmp_path: Path):
     assert "mine.yaml:6:1: not valid UTF-8: octet 77 is 0xff" in said_of(tmp_path, b"title: x\n\xff\n")
 
 
-def test_of_very_many_problems_the_first_are_listed(tmp_path: Path):
+def test_only_the_first_50_problems_are_listed(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(MINE + "".join(f"key{n}: 1\n" for n in range(5000)), "utf-8")
     with pytest.raises(CandidateError) as caught:
@@ -82,7 +82,7 @@ def test_of_very_many_problems_the_first_are_listed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("what", ["fifo", "device", "directory", "loop", "huge"])
-def test_what_is_not_a_file_of_a_description_is_not_read(tmp_path: Path, what: str):
+def test_a_description_that_is_not_a_regular_file_of_limited_size_is_refused(tmp_path: Path, what: str):
     base = tmp_path / "base.yaml"
     if what == "fifo":
         os.mkfifo(base)
@@ -118,7 +118,7 @@ generations: [ex2016]
 """
 
 
-def test_aliases_merge_keys_tags_and_directives_are_read_as_before(tmp_path: Path):
+def test_aliases_merge_keys_tags_and_directives_are_supported(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(FULL, "utf-8")
     candidate = read_description(path)

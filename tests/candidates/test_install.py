@@ -15,7 +15,7 @@ SERVERS = {
 }  # fmt: skip
 
 
-def test_what_is_there_already_is_kept(
+def test_an_installed_server_is_left_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     (tmp_path / "postfix").mkdir()
@@ -29,7 +29,7 @@ def test_a_server_without_a_description_is_refused(capsys: pytest.CaptureFixture
     assert "no server 'postfx' (did you mean 'postfix'?)" in capsys.readouterr().err
 
 
-def test_the_script_knows_every_server_that_a_description_names():
+def test_the_script_can_install_every_server_that_a_shipped_description_needs():
     assert {one.name for one in installable_candidates(paths.fixtures() / "candidates")} == SERVERS
     script = (paths.fixtures() / "candidates/install").read_text("utf-8")
     assert all(f"install_{name}()" in script for name in SERVERS)

@@ -70,12 +70,12 @@ def workshop(tmp_path: Path, word: str, template: str = "") -> NodeDirectory:
     return made
 
 
-def test_the_table_has_those_that_are_tried_here(tmp_path: Path):
+def test_every_placeholder_of_the_table_is_tested_here(tmp_path: Path):
     assert {one.name for one in PLACEHOLDERS} == set(meant(tmp_path))
 
 
 @pytest.mark.parametrize("one", PLACEHOLDERS, ids=lambda one: one.name)
-def test_a_placeholder_of_a_command_is_filled_in(tmp_path: Path, one):
+def test_a_placeholder_in_a_command_gets_its_value(tmp_path: Path, one):
     word = "{" + one.name.replace("options.X", "options.mode").replace("X", "transport") + "}"
     shop = workshop(tmp_path, word)
     assert shop.fill([f"--x={word}"], ["mbx2"]) == [f"--x={meant(tmp_path)[one.name]}"]
@@ -83,7 +83,7 @@ def test_a_placeholder_of_a_command_is_filled_in(tmp_path: Path, one):
 
 
 @pytest.mark.parametrize("one", [one for one in PLACEHOLDERS if one.in_files], ids=lambda one: one.name)
-def test_what_a_file_has_for_it_is_filled_in(tmp_path: Path, one):
+def test_the_file_template_of_a_placeholder_gets_the_same_value(tmp_path: Path, one):
     template = IN_FILES.get(one.name, f"{{{{ {one.in_files} }}}}")
     assert one.in_files.partition(".X")[0] in template
     shop = workshop(tmp_path, "x", template)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_shipped_description_is_right_and_is_named_as_its_file(path: Path):
+def test_a_shipped_description_is_valid_and_named_after_its_file(path: Path):
     candidate = read_description(path)
     assert candidate.name == path.stem
     assert candidate.title

@@ -18,7 +18,7 @@ def defects(**options: Any) -> int:
     return print_defects([DEFECT], **usual | options)
 
 
-def test_a_page_is_held_against_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_page_that_differs_from_the_table_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page, stale = tmp_path / "defects.md", tmp_path / "stale.md"
     stale.write_text("# Another page\n", "utf-8")
     assert defects(write=page, check=stale) == 1
@@ -30,13 +30,13 @@ def test_a_page_is_held_against_the_table(tmp_path: Path, capsys: pytest.Capture
     assert "no gap" in capsys.readouterr().err
 
 
-def test_the_row_that_is_blamed_first_is_in_the_json(capsys: pytest.CaptureFixture[str]):
+def test_the_json_has_the_row_that_is_blamed_first(capsys: pytest.CaptureFixture[str]):
     assert defects(as_json=True) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CFG-02")
 
 
-def test_trials_are_kept_as_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     place = tmp_path / "trials"
     assert defects(as_json=True, run_dir=place) == 0
     (row,) = json.loads(capsys.readouterr().out)

@@ -75,7 +75,7 @@ def test_the_published_table_has_every_check():
 
 
 @pytest.mark.parametrize("check", ALL)
-def test_without_the_check_a_gate_is_red(check: str, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_check_the_gates_report_a_gap(check: str, monkeypatch: pytest.MonkeyPatch):
     row = published()[check]
     performed = [run_planned(planned, seed=1) for planned in trials()[row.witness]]
     assert told(row.witness, check, performed) == []

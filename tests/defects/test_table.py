@@ -26,7 +26,7 @@ def told(*trials: Trial, scenarios: tuple[str, ...] = ("s",), checks: tuple[str,
     return gaps(build_table((ONE, TWO), scenarios, trials), SMALL, checks)
 
 
-def test_nothing_is_told_when_nothing_is_missing():
+def test_a_table_without_a_gap_reports_none():
     assert told(SOUND, FIRST, SECOND) == ()
 
 
@@ -66,16 +66,16 @@ def test_nothing_is_told_when_nothing_is_missing():
         ),
     ],
 )
-def test_each_kind_of_gap_is_told(trials: tuple[Trial, ...], line: str):
+def test_each_kind_of_gap_is_reported(trials: tuple[Trial, ...], line: str):
     assert line in told(*trials)
 
 
-def test_a_scenario_and_a_check_that_catch_nothing_are_told():
+def test_a_scenario_and_a_check_that_catch_nothing_are_reported():
     assert "scenario idle: catches no defect" in told(SOUND, FIRST, SECOND, scenarios=("s", "idle"))
     assert "check expect.idle: catches no defect" in told(SOUND, FIRST, SECOND, checks=(*CHECKS, "expect.idle"))
 
 
-def test_a_scenario_that_cannot_be_tried_is_told_and_is_no_gap():
+def test_a_scenario_that_cannot_be_tried_is_listed_and_is_not_a_gap():
     disks = Trial("one", "disks", "disks", Outcome.NOT_APPLICABLE, (), "mbx1: no disk")
     assert told(SOUND, FIRST, SECOND, disks, scenarios=("s", "disks")) == ()
     found = build_table((ONE, TWO), ("s", "disks"), (SOUND, FIRST, SECOND, disks))
@@ -85,12 +85,12 @@ def test_a_scenario_that_cannot_be_tried_is_told_and_is_no_gap():
     )
 
 
-def test_a_check_is_alone_where_no_other_blames_what_is_broken():
+def test_a_check_catches_a_defect_alone_if_no_other_check_blames_the_broken_requirement():
     also = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-01")))
     assert build_table((ONE, TWO), ("s",), (SOUND, also, SECOND)).caught_alone == {"expect.shadow": ("two",)}
 
 
-def test_a_check_that_blames_another_requirement_is_no_help():
+def test_a_check_that_blames_another_requirement_does_not_count_as_a_catch():
     elsewhere = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-02")))
     assert build_table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).caught_alone == {"expect.shadow": ("one", "two")}
 
@@ -115,7 +115,7 @@ def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
     assert "| `two` | SR-CRE-02 | SR-CRE-01 |" in text
 
 
-def test_every_defect_of_the_reference_says_what_it_does_and_breaks_a_requirement_in_force():
+def test_every_defect_has_a_description_and_breaks_a_requirement_of_the_catalogue():
     known: Catalogue = catalogue()
     for defect in active_defects():
         assert defect.breaks in known.ids, defect.name

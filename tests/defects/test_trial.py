@@ -47,7 +47,9 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
         ("timeouts/sessions", "idle-limit-as-configured", "ends-an-idle-session-late", "SR-TMO-06"),
     ],
 )  # fmt: skip
-def test_what_the_reference_did_wrong_once_is_seen_and_is_right_now(file: str, scenario: str, defect: str, row: str):
+def test_a_former_error_of_the_reference_is_caught_and_the_reference_passes(
+    file: str, scenario: str, defect: str, row: str
+):
     found = read_scenarios(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
     cells = next(one for one in found if one.id == scenario).cells("smoke")
     (broken,) = [one for one in active_defects() if one.name == defect]
@@ -57,17 +59,17 @@ def test_what_the_reference_did_wrong_once_is_seen_and_is_right_now(file: str, s
     assert blamed == {row}
 
 
-def test_defects_are_tried_with_broken_should_rows_as_failures(cells: list[Cell]):
+def test_in_trials_broken_should_rows_are_failures(cells: list[Cell]):
     _, settings = trial._conditions(PlannedTrial(None, cells[0]), seed=1)
     assert settings.should == "fail"
 
 
-def test_the_same_trials_end_the_same(cells: list[Cell]):
+def test_trials_have_the_same_results_with_one_process_and_with_two(cells: list[Cell]):
     planned = plan_trials(active_defects()[:1], cells[:1])
     assert list(run_trials(planned, seed=1, jobs=1)) == list(run_trials(planned, seed=1, jobs=2))
 
 
-def test_what_the_kernel_kills_elsewhere_excuses_no_defect(cells: list[Cell], monkeypatch: pytest.MonkeyPatch):
+def test_an_out_of_memory_kill_elsewhere_does_not_excuse_a_defect(cells: list[Cell], monkeypatch: pytest.MonkeyPatch):
     kills = itertools.count()
     monkeypatch.setattr(shortage, "_count", lambda path: next(kills) if path.name == "vmstat" else 0)
     defects = [defect for defect in active_defects() if defect.name == DEFECT]
@@ -77,7 +79,7 @@ def test_what_the_kernel_kills_elsewhere_excuses_no_defect(cells: list[Cell], mo
 
 
 @pytest.mark.parametrize("ends", ["torn", "hushed", "raised"])
-def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
+def test_a_trial_over_its_cpu_limit_is_an_error_whatever_its_clean_up_raises(
     ends: str, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
 ):
     async def busy(*_: object) -> None:
@@ -98,7 +100,7 @@ def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
 
 
 @pytest.mark.integration
-def test_no_process_of_a_table_that_is_killed_outlives_it(tmp_path: Path):
+def test_worker_processes_end_when_the_command_is_killed(tmp_path: Path):
     with subprocess.Popen(command("defects"), cwd=tmp_path, env=environment()) as table:
         parent = psutil.Process(table.pid)
         while table.poll() is None and not (workers := parent.children()):

@@ -42,7 +42,7 @@ print(json.dumps({name: [row, changed[name]] for name, (row, _, _) in DEFECTS.it
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_it_imports_the_standard_library_and_itself_only(path: Path):
+def test_the_example_imports_only_the_standard_library_and_its_own_modules(path: Path):
     own = {module.stem for module in MODULES}
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -53,7 +53,7 @@ def test_it_imports_the_standard_library_and_itself_only(path: Path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_its_modules_are_short_and_know_nothing_of_its_mistakes(path: Path):
+def test_its_modules_are_short_and_only_node_imports_the_defects(path: Path):
     text = path.read_text("utf-8")
     assert text.count("\n") <= 300
     assert ("from defects" in text) is (path.stem == "node"), "a mistake replaces a piece from outside"
@@ -75,7 +75,7 @@ def test_lines_of_code_are_counted_without_blank_ones_comments_and_docstrings():
     assert code_lines(text) == {3, 4, 6, 9}
 
 
-def test_it_has_at_most_900_lines_of_code_as_the_tutorial_says():
+def test_it_has_at_most_the_lines_of_code_that_the_tutorial_states():
     (most,) = re.findall(r"at most (\d+) lines of code", (ROOT / "docs/build-a-shadow-node.md").read_text("utf-8"))
     counted = {path.stem: len(code_lines(path.read_text("utf-8"))) for path in MODULES if path.stem != "defects"}
     assert min(counted.values()) > 20
@@ -83,11 +83,11 @@ def test_it_has_at_most_900_lines_of_code_as_the_tutorial_says():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLE.glob("*.yaml")), ids=lambda path: path.stem)
-def test_its_descriptions_are_right(path: Path):
+def test_its_descriptions_have_no_unknown_placeholder(path: Path):
     assert list(unknown_placeholders(read_description(path))) == []
 
 
-def test_it_has_thirty_mistakes_each_of_a_row_and_each_replaces_a_piece():
+def test_each_of_its_defects_breaks_a_row_and_replaces_a_function():
     ran = subprocess.run([sys.executable, "-c", SWITCHED], cwd=EXAMPLE, capture_output=True, text=True, check=True)
     table = json.loads(ran.stdout)
     assert len(table) == 30
@@ -121,7 +121,9 @@ def test_its_schema_is_the_published_one():
         ({"role": None}, "role: None "),
     ],
 )
-def test_a_wrong_file_is_refused_by_name(tmp_path: Path, changes: dict[str, object], named: str):
+def test_an_invalid_configuration_is_refused_with_the_name_of_the_key(
+    tmp_path: Path, changes: dict[str, object], named: str
+):
     page = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
     document = json.loads(re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0])
     path = tmp_path / "node.json"
@@ -135,7 +137,7 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, changes: dict[str, obje
 @pytest.mark.integration
 @pytest.mark.skipif(shutil.which("cc") is None, reason="--clock shifted needs a C compiler")
 @pytest.mark.parametrize(("description", "code"), [("minimal", 0), ("acknowledges-first", 1)])
-def test_a_mistake_is_found_and_blamed_on_its_row(tmp_path: Path, description: str, code: int):
+def test_a_defect_is_caught_and_blamed_on_its_row(tmp_path: Path, description: str, code: int):
     words = ("run", "-k", "inbound-acknowledgement-waits", "--clock", "shifted", "--run-dir", str(tmp_path / "run"))
     ran = conformance_command(*words, "--candidate", str(EXAMPLE / f"{description}.yaml"), cwd=ROOT)
     assert ran.returncode == code, ran.stdout + ran.stderr

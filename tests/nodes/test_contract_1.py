@@ -50,7 +50,7 @@ def test_a_description_that_names_no_contract_has_contract_1(tmp_path: Path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("named", "code"), [("", 0), ("contract: 1\n", 0), ("contract: 2\n", 1)])
-def test_its_server_is_given_the_file_of_contract_1(tmp_path: Path, named: str, code: int):
+def test_a_server_of_contract_1_gets_a_configuration_of_contract_1(tmp_path: Path, named: str, code: int):
     (tmp_path / "mine.yaml").write_text(NEITHER + named, "utf-8")
     checked = conformance_command("candidate", "check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == code, checked.stdout + checked.stderr
@@ -69,7 +69,7 @@ def reloaded(words: str, directory: Path, configuration: dict[str, Any]) -> None
     argv = ("{python}", "-c", SAYS.replace("WORDS", words), "{config}")
     fields = {"name": "toy", "kind": "exec", "claims": ("relay",), "argv": argv, "ready-within": 3}
 
-    async def life() -> None:
+    async def steps() -> None:
         node = ExecNode("mbx1", Candidate.model_validate(fields), directory)
         await node.start(configuration)
         try:
@@ -77,11 +77,11 @@ def reloaded(words: str, directory: Path, configuration: dict[str, Any]) -> None
         finally:
             await node.close()
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
 @pytest.mark.integration
-def test_a_line_of_its_log_answers_a_reload(tmp_path: Path, configuration: dict[str, Any]):
+def test_a_line_of_the_log_answers_a_reload(tmp_path: Path, configuration: dict[str, Any]):
     reloaded("the new configuration is in force", tmp_path / "applied", configuration)
     with pytest.raises(ConfigurationRefused, match="Bogus: unknown"):
         reloaded("configuration refused: Bogus: unknown", tmp_path / "refused", configuration)

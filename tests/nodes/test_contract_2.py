@@ -46,7 +46,7 @@ def rendered(topology: Topology, contract_2: Contract2 | None) -> dict[str, Any]
     return render(topology, topology.servers[0], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2)
 
 
-def test_a_node_of_contract_1_gets_none_of_the_new_keys():
+def test_a_node_of_contract_1_gets_no_key_of_contract_2():
     document = rendered(load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml"), None)
     assert document["contract"] == 1
     assert not {"scale", "revision", "status_file"} & set(document)
@@ -54,14 +54,14 @@ def test_a_node_of_contract_1_gets_none_of_the_new_keys():
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "fixtures/topologies").glob("*.yaml")), ids=lambda path: path.stem)
-def test_what_is_rendered_under_contract_2_is_in_the_published_schema(path: Path):
+def test_a_configuration_of_contract_2_is_valid_under_the_published_schema(path: Path):
     document = rendered(load_topology(path), Contract2(60.0, 3, Path("/n/status/status.json")))
     schema = json.loads((ROOT / "docs/schema/node.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(json.loads(json.dumps(document)))
     assert (document["scale"], document["revision"], document["status_file"]) == (60.0, 3, "/n/status/status.json")
 
 
-def test_hub_sites_are_in_the_file():
+def test_a_configuration_of_contract_2_marks_hub_sites():
     topology = load_topology(ROOT / "fixtures/topologies/bifurcation.yaml").model_copy(
         update={"hub_sites": ("NewYork",)}
     )
@@ -69,7 +69,7 @@ def test_hub_sites_are_in_the_file():
     assert [site["name"] for site in sites if site["hub"]] == ["NewYork"]
 
 
-def test_the_examples_of_the_page_are_in_their_schemas():
+def test_the_examples_of_the_page_are_valid():
     NodeDocument.model_validate_json(json.dumps(EXAMPLES[0]))
     (inspected,) = [example for example in EXAMPLES if "queues" in example]
     InspectDocument.model_validate_json(json.dumps(inspected))
@@ -93,7 +93,7 @@ def candidate(program: str, **changes: object) -> Candidate:
 
 
 def reloaded(one: Candidate, directory: Path, configuration: dict[str, Any]) -> None:
-    async def life() -> None:
+    async def steps() -> None:
         node = ExecNode("mbx1", one, directory)
         await node.start(configuration)
         try:
@@ -101,7 +101,7 @@ def reloaded(one: Candidate, directory: Path, configuration: dict[str, Any]) -> 
         finally:
             await node.close()
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
 @pytest.mark.integration
@@ -113,7 +113,7 @@ def test_a_reload_is_answered_by_the_status_file(tmp_path: Path, configuration: 
 
 
 @pytest.mark.integration
-def test_an_answer_to_an_earlier_revision_is_not_waited_out_as_one(tmp_path: Path, configuration: dict[str, Any]):
+def test_an_answer_to_an_earlier_revision_does_not_answer_a_reload(tmp_path: Path, configuration: dict[str, Any]):
     stale = ANSWERS.replace("STATUS", APPLIED.replace('document["revision"]', "1"))
     with pytest.raises(NodeError, match=r"no answer in its status file within 3 s"):
         reloaded(candidate(stale, **{"ready-within": 3}), tmp_path, configuration)
@@ -121,7 +121,7 @@ def test_an_answer_to_an_earlier_revision_is_not_waited_out_as_one(tmp_path: Pat
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("code", "expected"), [(0, None), (2, ConfigurationRefused), (3, NodeError)])
-def test_a_reload_command_answers_by_its_exit_code(
+def test_the_exit_code_of_a_reload_command_answers_the_reload(
     tmp_path: Path, configuration: dict[str, Any], code: int, expected: type[NodeError] | None
 ):
     words = ["{python}", "-c", f"import sys; print('Bogus: unknown', file=sys.stderr); sys.exit({code})"]
@@ -136,13 +136,15 @@ def test_a_reload_command_answers_by_its_exit_code(
 
 
 @pytest.mark.integration
-def test_a_server_that_is_set_up_by_templates_is_not_waited_for(tmp_path: Path, configuration: dict[str, Any]):
+def test_a_reload_does_not_wait_for_a_server_that_is_configured_by_templates(
+    tmp_path: Path, configuration: dict[str, Any]
+):
     program = ANSWERS.replace("STATUS", "pass")
     one = candidate(program, argv=("{python}", "-c", program, "{directory}/node.json"))
     reloaded(one, tmp_path, configuration)
 
 
-def test_no_link_is_followed_and_no_more_than_4_kib_are_read(tmp_path: Path):
+def test_a_status_file_that_is_a_link_too_large_or_invalid_is_refused(tmp_path: Path):
     path = tmp_path / "status.json"
     assert read_status("mbx1", path) is None
     path.write_text('{"revision": 1, "applied": true}' + " " * MAX_STATUS_OCTETS)
@@ -174,7 +176,7 @@ def test_the_reference_as_a_program_answers_in_its_status_file(tmp_path: Path):
 
     argv = (sys.executable, "-m", "conformance.reference", "--config", "{config}")
 
-    async def life() -> None:
+    async def steps() -> None:
         node = ExecNode("mbx1", candidate("", argv=argv), tmp_path)
         await node.start(document(1))
         try:
@@ -185,7 +187,7 @@ def test_the_reference_as_a_program_answers_in_its_status_file(tmp_path: Path):
             await node.close()
 
     try:
-        asyncio.run(life())
+        asyncio.run(steps())
     finally:
         leases.release()
     assert json.loads((tmp_path / "status/status.json").read_text()) == {"revision": 3, "applied": True}

@@ -117,7 +117,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_power_cut_forgets_what_was_not_synced(tmp_path: Path) -> None:
+def test_a_power_cut_loses_what_was_not_synced(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "power-cut")
         await written(disk, tmp_path)
@@ -130,7 +130,7 @@ def test_a_power_cut_forgets_what_was_not_synced(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_kill_alone_forgets_nothing(tmp_path: Path) -> None:
+def test_a_kill_without_a_power_cut_loses_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "power-cut")
         await written(disk, tmp_path)
@@ -142,7 +142,7 @@ def test_a_kill_alone_forgets_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_was_there_before_the_first_start_counts_as_synced_and_a_wiped_disk_is_new(tmp_path: Path) -> None:
+def test_files_from_before_the_first_start_count_as_synced_and_a_wiped_disk_is_empty(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "power-cut")
         (tmp_path / "data" / "early").write_text("here")
@@ -164,7 +164,7 @@ TRIES = "import os, sys, errno\ntry:\n    with open(sys.argv[1] + '/new', 'w') a
 
 
 @on_loop
-def test_a_full_disk_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_writes_until_it_is_healed(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "full")
         await disk.mount()
@@ -179,7 +179,7 @@ def test_a_full_disk_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
 
 
 @on_loop
-def test_a_read_only_disk_is_well_when_it_is_mounted_again(tmp_path: Path) -> None:
+def test_a_healed_read_only_disk_is_writable_after_it_is_mounted_again(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "read-only")
         await disk.mount()
@@ -195,7 +195,7 @@ def test_a_read_only_disk_is_well_when_it_is_mounted_again(tmp_path: Path) -> No
 
 
 @layered
-def test_a_slow_disk_says_how_often_it_was_met(tmp_path: Path) -> None:
+def test_a_slow_disk_counts_its_slow_syncs(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
@@ -217,7 +217,7 @@ SYNCS = "import os, sys, time; f = open(sys.argv[1] + '/f', 'w'); t = time.monot
 
 
 @layered
-def test_a_slow_sync_takes_no_less_than_it_was_told(tmp_path: Path) -> None:
+def test_a_slow_sync_takes_at_least_the_configured_time(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
@@ -271,7 +271,7 @@ def devices() -> str:
     return "".join(file.read_text() for file in files)
 
 
-def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_be_made_is_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     in_process, program = find_candidate("reference", Path()), find_candidate("exec:reference", Path())
     other = program.model_copy(update={"name": "other"})
     assert unsupported_reason(in_process, ["power-cut"]).endswith("(kind exec)")
@@ -311,12 +311,12 @@ def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest
     assert unsupported_reason(other, ["power-cut"], "layer") == "needs cc"
 
 
-def test_a_layer_that_forgets_nothing_has_nothing_to_go_back_to(tmp_path: Path) -> None:
+def test_a_layer_without_a_log_of_syncs_cannot_cut_power(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="no log of what was synced"):
         Layer("n", tmp_path, tmp_path / "disk", logs_syncs=False).cut_power()
 
 
-def test_a_disk_that_is_not_mounted_obeys_nobody(tmp_path: Path) -> None:
+def test_a_disk_that_is_not_mounted_cannot_be_filled(tmp_path: Path) -> None:
     async def test() -> None:
         with pytest.raises(NodeError, match="not mounted"):
             await LoopDisk("n", tmp_path, tmp_path / "image").fill()
@@ -325,7 +325,7 @@ def test_a_disk_that_is_not_mounted_obeys_nobody(tmp_path: Path) -> None:
 
 
 @on_loop
-def test_a_command_on_a_disk_of_its_own_starts_where_it_would_without_one(
+def test_a_command_on_a_loop_disk_starts_in_the_same_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A description may name its program by a relative path, and not only in cells without disk troubles."""

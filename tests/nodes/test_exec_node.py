@@ -39,13 +39,13 @@ async def starting(node: ExecNode, configuration: dict) -> None:
         await node.close()
 
 
-def test_a_node_that_behaves_starts_stops_and_leaves_nothing(tmp_path: Path, configuration: dict):
-    async def life() -> int:
+def test_a_well_behaved_node_starts_stops_and_leaves_no_process(tmp_path: Path, configuration: dict):
+    async def steps() -> int:
         node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
         await node.start(configuration)
         return await node.stop()
 
-    assert asyncio.run(life()) == 0
+    assert asyncio.run(steps()) == 0
     assert psutil.Process().children() == []
 
 
@@ -56,38 +56,38 @@ def test_a_node_that_behaves_starts_stops_and_leaves_nothing(tmp_path: Path, con
         (programs.SPEAKS_HTTP, "in place of a 220 greeting"),
     ],
 )
-def test_a_node_that_does_not_start_is_told(tmp_path: Path, configuration: dict, program: str, said: str):
+def test_a_node_that_does_not_start_is_reported_and_ended(tmp_path: Path, configuration: dict, program: str, said: str):
     with pytest.raises(NodeError, match=said):
         asyncio.run(starting(ExecNode("mbx1", candidate(program), tmp_path), configuration))
     assert psutil.Process().children() == []
 
 
 @pytest.mark.parametrize("program", [programs.NEVER_LISTENS, programs.SAYS_NOTHING])
-def test_a_node_that_never_answers_is_told_within_the_bound(tmp_path: Path, configuration: dict, program: str):
+def test_a_node_that_never_answers_is_reported_after_the_time_limit(tmp_path: Path, configuration: dict, program: str):
     node = ExecNode("mbx1", candidate(program, **{"ready-within": 0.5}), tmp_path)
     with pytest.raises(NodeError, match=r"frontend on 127.0.0.1:\d+ gave no greeting within 0.5 s"):
         asyncio.run(starting(node, configuration))
     assert psutil.Process().children() == []
 
 
-def test_a_refused_configuration_is_another_error_and_names_the_parameter(tmp_path: Path, configuration: dict):
+def test_a_refused_configuration_has_its_own_error_that_names_the_parameter(tmp_path: Path, configuration: dict):
     with pytest.raises(ConfigurationRefused, match=r"transport\.Bogus: unknown parameter"):
         asyncio.run(starting(ExecNode("mbx1", candidate(programs.REFUSES), tmp_path), configuration))
 
 
-def test_a_node_that_ignores_sigterm_is_killed_and_told(tmp_path: Path, configuration: dict):
-    async def life() -> None:
+def test_a_node_that_ignores_sigterm_is_killed_and_reported(tmp_path: Path, configuration: dict):
+    async def steps() -> None:
         node = ExecNode("mbx1", candidate(programs.IGNORES_SIGTERM), tmp_path)
         await node.start(configuration)
         await node.stop()
 
     with pytest.raises(NodeError, match="did not exit within 1 s of SIGTERM"):
-        asyncio.run(life())
+        asyncio.run(steps())
     assert psutil.Process().children() == []
 
 
-def test_kill_reaches_what_has_daemonised_itself(tmp_path: Path, configuration: dict):
-    async def life() -> int:
+def test_kill_ends_a_process_that_has_daemonised_itself(tmp_path: Path, configuration: dict):
+    async def steps() -> int:
         node = ExecNode("mbx1", candidate(programs.DAEMONISES), tmp_path)
         await node.start(configuration)
         grandchild = int((tmp_path / "node.json.grandchild").read_text())
@@ -95,11 +95,11 @@ def test_kill_reaches_what_has_daemonised_itself(tmp_path: Path, configuration: 
         await node.kill()
         return grandchild
 
-    assert not psutil.pid_exists(asyncio.run(life()))
+    assert not psutil.pid_exists(asyncio.run(steps()))
 
 
-def test_a_node_that_dies_by_itself_has_failed(tmp_path: Path, configuration: dict):
-    async def life() -> str | None:
+def test_a_node_that_is_killed_by_others_has_failed(tmp_path: Path, configuration: dict):
+    async def steps() -> str | None:
         node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
         await node.start(configuration)
         victim = psutil.Process().children(recursive=True)[-1]
@@ -109,11 +109,11 @@ def test_a_node_that_dies_by_itself_has_failed(tmp_path: Path, configuration: di
         await node.close()
         return failure
 
-    assert "killed by SIGKILL, which the harness did not send" in (asyncio.run(life()) or "")
+    assert "killed by SIGKILL, which the harness did not send" in (asyncio.run(steps()) or "")
 
 
 def test_a_command_that_the_description_lacks_is_unsupported(tmp_path: Path, configuration: dict):
-    async def life() -> None:
+    async def steps() -> None:
         node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
         await node.start(configuration)
         try:
@@ -122,10 +122,10 @@ def test_a_command_that_the_description_lacks_is_unsupported(tmp_path: Path, con
             await node.close()
 
     with pytest.raises(Unsupported):
-        asyncio.run(life())
+        asyncio.run(steps())
 
 
-def test_the_tree_dies_with_the_harness_even_by_sigkill(tmp_path: Path):
+def test_guard_and_node_end_when_the_harness_is_killed(tmp_path: Path):
     pids = tmp_path / "pids"
     child = f"import os,time; open({str(pids)!r},'w').write(str(os.getpid())); time.sleep(3600)"
     harness = (
@@ -146,15 +146,15 @@ def test_the_tree_dies_with_the_harness_even_by_sigkill(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("codes", "returned"), [([0], 143), ([0, 143], 0), ([143], 0)])
-def test_an_orderly_stop_may_leave_with_any_code_that_the_description_lists(
+def test_a_stop_may_exit_with_any_code_that_the_description_lists(
     tmp_path: Path, configuration: dict, codes: list[int], returned: int
 ):
     program = programs.GREETS.replace("asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 0)", "")
     assert program != programs.GREETS
 
-    async def life() -> int:
+    async def steps() -> int:
         node = ExecNode("mbx1", candidate(program, **{"exit-codes": codes}), tmp_path)
         await node.start(configuration)
         return await node.stop()
 
-    assert asyncio.run(life()) == returned
+    assert asyncio.run(steps()) == returned

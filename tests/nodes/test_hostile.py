@@ -78,7 +78,7 @@ def test_the_hostile_relay_passes_when_it_does_nothing_wrong(cell: Cell, tmp_pat
 
 
 @pytest.mark.parametrize("phase", ["connect", *PHASES])
-def test_a_server_that_hangs_is_left_in_time_and_judged_by_what_it_did(cell: Cell, tmp_path: Path, phase: str):
+def test_a_session_with_a_hanging_server_is_ended_and_judged(cell: Cell, tmp_path: Path, phase: str):
     ran, verdicts = judged(cell, f"hangs-at-{phase}", tmp_path / "cell")
     assert ran.problem == ""
     (attempt,) = [event for event in ran.events if isinstance(event, Attempt)]
@@ -94,7 +94,7 @@ def test_a_server_that_hangs_is_left_in_time_and_judged_by_what_it_did(cell: Cel
 
 
 @pytest.mark.parametrize("misdeed", FLOODS)
-def test_a_server_that_answers_anything_but_a_reply_fails_and_the_cell_goes_on(
+def test_a_server_that_answers_with_no_valid_reply_fails_and_the_cell_completes(
     cell: Cell, tmp_path: Path, misdeed: str
 ):
     ran, verdicts = judged(cell, misdeed, tmp_path / "cell")
@@ -111,7 +111,7 @@ def test_a_flood_does_not_fill_the_history(cell: Cell, tmp_path: Path):
         assert sum(len(event_json_line(event)) for event in ran.events) < 100_000
 
 
-def test_a_server_that_never_closes_is_left_and_has_done_its_work(cell: Cell, tmp_path: Path):
+def test_a_server_that_never_closes_its_sessions_passes(cell: Cell, tmp_path: Path):
     ran, verdicts = judged(cell, "never-closes", tmp_path / "cell")
     assert ran.problem == ""
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
@@ -150,7 +150,7 @@ def describe(directory: Path, misdeed: str) -> str:
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_alone(tmp_path: Path):
+def test_misbehaving_programs_affect_neither_each_other_nor_the_machine(tmp_path: Path):
     (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")
     (tmp_path / "tmp").mkdir()
     words = [word for misdeed in PROGRAMS for word in ("--candidate", describe(tmp_path, misdeed))]

@@ -122,7 +122,7 @@ OUTLIVING["a chain of a hundred"] = "PARENT = os.getppid()\n" + OUTLIVING["a cha
 
 @pytest.mark.parametrize("deed", OUTLIVING)
 def test_nothing_outlives_its_node(tmp_path: Path, configuration: NodeConfiguration, group: str, deed: str):
-    async def life() -> float:
+    async def steps() -> float:
         node = node_that(tmp_path, OUTLIVING[deed])
         try:
             await node.start(configuration)
@@ -135,16 +135,16 @@ def test_nothing_outlives_its_node(tmp_path: Path, configuration: NodeConfigurat
             await node.close()
         return time.monotonic() - began
 
-    assert asyncio.run(life()) < 20
+    assert asyncio.run(steps()) < 20
 
 
 @pytest.mark.parametrize("which", ["the guard", "the one above it"])
-def test_who_kills_one_of_two_guards_is_killed_by_the_other(
+def test_if_one_of_two_guards_is_killed_the_other_kills_the_node(
     tmp_path: Path, configuration: NodeConfiguration, monkeypatch: pytest.MonkeyPatch, which: str
 ):
     monkeypatch.setattr(cgroups, "_parent", lambda: None)
 
-    async def life() -> None:
+    async def steps() -> None:
         node = node_that(tmp_path, "if os.fork() == 0:\n    os.setsid(); time.sleep(3600)\n")
         try:
             await node.start(configuration)
@@ -161,15 +161,15 @@ def test_who_kills_one_of_two_guards_is_killed_by_the_other(
         finally:
             await node.close()
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_a_guard_that_is_frozen_does_not_keep_the_harness_waiting(
+def test_closing_a_node_with_a_stopped_guard_does_not_hang(
     tmp_path: Path, configuration: NodeConfiguration, group: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("conformance.nodes.exec_node._MAX_GUARD_EXIT_S", 1.0)
 
-    async def life() -> None:
+    async def steps() -> None:
         node = node_that(tmp_path, "os.kill(os.getppid(), signal.SIGSTOP)")
         try:
             await node.start(configuration)
@@ -177,13 +177,13 @@ def test_a_guard_that_is_frozen_does_not_keep_the_harness_waiting(
             async with asyncio.timeout(20):
                 await node.close()
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_the_dead_are_reaped_while_the_node_runs(tmp_path: Path, configuration: NodeConfiguration, group: str):
+def test_zombies_are_reaped_while_the_node_runs(tmp_path: Path, configuration: NodeConfiguration, group: str):
     orphans = "\nfor _ in range(300):\n    if os.fork() == 0:\n        os.fork(); os._exit(0)\n    os.wait()\n"
 
-    async def life() -> int:
+    async def steps() -> int:
         node = node_that(tmp_path, orphans)
         try:
             await node.start(configuration)
@@ -196,7 +196,7 @@ def test_the_dead_are_reaped_while_the_node_runs(tmp_path: Path, configuration: 
         finally:
             await node.close()
 
-    assert asyncio.run(life()) == 0
+    assert asyncio.run(steps()) == 0
 
 
 BEYOND = {
@@ -230,13 +230,13 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("what", BEYOND)
-def test_a_node_beyond_a_limit_is_killed_and_told_and_it_is_its_own_fault(
+def test_a_node_over_a_limit_is_killed_and_the_error_is_its_own(
     tmp_path: Path, configuration: NodeConfiguration, group: str, what: str
 ):
     deed, limits, said = BEYOND[what]
     before = ResourceMonitor(tmp_path)
 
-    async def life() -> None:
+    async def steps() -> None:
         node = node_that(tmp_path, deed, **limits)
         try:
             await node.start(configuration)
@@ -244,17 +244,15 @@ def test_a_node_beyond_a_limit_is_killed_and_told_and_it_is_its_own_fault(
             await node.close()
 
     with pytest.raises(NodeError) as error:
-        asyncio.run(life())
+        asyncio.run(steps())
     assert error.value.reason == f"it exited with exit code 120: {said}"
     assert before.explanation_of(error.value.reason) == "", "nothing that the machine had run out of"
 
 
-def test_a_log_that_is_flooded_is_cut_and_the_node_goes_on(
-    tmp_path: Path, configuration: NodeConfiguration, group: str
-):
+def test_a_flooded_log_is_truncated_and_the_node_goes_on(tmp_path: Path, configuration: NodeConfiguration, group: str):
     flood = "\nfor _ in range(200):\n    os.write(1, b'x' * 65536)\n"
 
-    async def life() -> int:
+    async def steps() -> int:
         node = node_that(tmp_path, flood, **{"log-limit": 65536})
         try:
             await node.start(configuration)
@@ -262,11 +260,11 @@ def test_a_log_that_is_flooded_is_cut_and_the_node_goes_on(
         finally:
             await node.close()
 
-    assert asyncio.run(life()) == 0
+    assert asyncio.run(steps()) == 0
     assert (tmp_path / "mta1" / "node.log").stat().st_size < 66_000
 
 
-def test_groups_of_a_harness_that_was_killed_are_removed_by_the_next_one():
+def test_cgroups_of_a_killed_harness_are_removed_by_the_next_one():
     home = cgroups._parent()
     if home is None:
         pytest.skip("no cgroup with cgroup.kill can be made here")

@@ -40,7 +40,7 @@ def run_in(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, process.wait(timeout=20), said)
 
 
-def test_the_layer_is_seen_inside_and_nowhere_else(tmp_path: Path):
+def test_the_layer_is_visible_inside_only_and_stays_unchanged(tmp_path: Path):
     inside = run_in(tmp_path, "cat /etc/laid-over; touch /etc/written /usr/written; hostname; cat /etc/hosts")
     assert inside.stdout.startswith("from the layer")
     assert "mta1.test" in inside.stdout
@@ -49,12 +49,12 @@ def test_the_layer_is_seen_inside_and_nowhere_else(tmp_path: Path):
     assert not (tmp_path / "layer/etc/written").exists()
 
 
-def test_the_node_s_directory_is_the_real_one_at_both_its_places(tmp_path: Path):
+def test_the_node_s_directory_is_shared_at_both_of_its_paths(tmp_path: Path):
     assert run_in(tmp_path, f"echo a > /node/a; cat {tmp_path}/node/a").stdout == "a\n"
     assert (tmp_path / "node/a").read_text() == "a\n"
 
 
-def test_processes_of_others_are_not_seen(tmp_path: Path):
+def test_processes_outside_are_not_visible(tmp_path: Path):
     assert run_in(tmp_path, "ls /proc | grep -c '^[0-9]*$'").stdout.strip() in ("3", "4", "5")
 
 
@@ -67,14 +67,14 @@ def test_syslog_is_printed(tmp_path: Path):
     assert "I speak to syslog" in run_in(tmp_path, "logger I speak to syslog").stdout
 
 
-def test_sigterm_reaches_the_command_and_what_it_left_behind_dies(tmp_path: Path):
+def test_sigterm_reaches_the_command_and_its_remaining_processes_are_killed(tmp_path: Path):
     keep = tmp_path / "node"
     keep.mkdir()
     (tmp_path / "layer").mkdir()
     script = "trap 'echo told; exit 3' TERM; setsid sleep 3600 & echo ready; while :; do sleep 0.01; done"
     words = ["--namespaces", sys.executable, private_root.__file__, str(tmp_path / "layer"), str(keep), "mta1", "--"]
 
-    async def life() -> tuple[int, bytes, list[int]]:
+    async def steps() -> tuple[int, bytes, list[int]]:
         process = await asyncio.create_subprocess_exec(
             sys.executable, guard.__file__, *words, "sh", "-c", script,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -87,7 +87,7 @@ def test_sigterm_reaches_the_command_and_what_it_left_behind_dies(tmp_path: Path
         said, _ = await process.communicate()
         return await process.wait(), said, below
 
-    code, said, below = asyncio.run(asyncio.wait_for(life(), 30))
+    code, said, below = asyncio.run(asyncio.wait_for(steps(), 30))
     assert (code, said) == (3, b"told\n")
     assert below
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]

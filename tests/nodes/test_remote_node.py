@@ -131,7 +131,7 @@ def outside(port: int = 25025) -> dict[str, Any]:
         ("with-other-limits", {"commands": {"stop": ["x"], "start": ["y"]}}, ""),
     ],
 )
-def test_what_a_server_has_no_means_for_is_not_applicable(
+def test_a_cell_that_needs_means_the_server_lacks_is_not_applicable(
     cells: dict[str, Cell], scenario: str, changes: dict[str, Any], said: str
 ):
     found = unsupported_reasons(cells[scenario], Assignment(candidate(**changes)), 60.0)
@@ -153,7 +153,7 @@ SHADOWS = {"claims": ("shadow-2013", "lmtp-delivery"), "addresses": {"frontend":
         (("mbx1", "mbx1.delivery"), ""),
     ],
 )
-def test_one_part_of_a_topology_must_have_been_set_up_to_dial_the_others(known: tuple[str, ...], said: str):
+def test_a_remote_server_must_be_configured_to_dial_the_other_servers(known: tuple[str, ...], said: str):
     path = paths.corpus() / "creation" / "inbound.scenario.yaml"
     cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
     hops = {party: {"port": 30001 + number} for number, party in enumerate(known)}
@@ -162,7 +162,7 @@ def test_one_part_of_a_topology_must_have_been_set_up_to_dial_the_others(known: 
     assert [said in reason for reason in found] == [True] * bool(said), found
 
 
-def test_one_server_cannot_be_two():
+def test_one_remote_server_cannot_be_several_servers_of_a_topology():
     path = paths.corpus() / "creation" / "inbound.scenario.yaml"
     cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
     assert "cannot be several" in unsupported_reasons(cell, Assignment(candidate(claims=("shadow-2013",))), 60.0)[0]
@@ -172,7 +172,7 @@ def test_one_server_cannot_be_two():
     ("host", "here"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("mail.test", False)],
 )
-def test_only_this_machine_is_connected_to_unless_allowed(host: str, here: bool):
+def test_a_host_other_than_this_machine_needs_to_be_allowed(host: str, here: bool):
     assert is_loopback(host) is here
     there = candidate(addresses={"frontend": {"host": host, "port": 25}})
     check_hosts([there], [host])
@@ -181,7 +181,7 @@ def test_only_this_machine_is_connected_to_unless_allowed(host: str, here: bool)
             check_hosts([there], ["192.0.2.7"])
 
 
-def test_another_machine_is_refused_before_anything_is_done(tmp_path: Path):
+def test_another_machine_is_refused_before_a_run_begins(tmp_path: Path):
     ran = conformance_command("run", "--candidate", "tcp:192.0.2.7:25", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 2
     assert "192.0.2.7, which is not this machine" in ran.stdout + ran.stderr
@@ -198,14 +198,14 @@ def test_another_machine_is_refused_before_anything_is_done(tmp_path: Path):
         ({"next-hops": {"outside": {"port": 25}, "outside2": {"port": 25}}}, "two parties have the same address"),
     ],
 )
-def test_a_description_that_cannot_work_is_refused(changes: dict[str, Any], said: str):
+def test_a_description_with_contradicting_keys_is_refused(changes: dict[str, Any], said: str):
     with pytest.raises(ValueError, match=said):
         candidate(**changes)
 
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_a_server_that_runs_is_judged_by_its_address_and_left_as_it_was(tmp_path: Path, ports: PortLeases):
+def test_a_running_server_is_judged_by_its_address_and_left_running(tmp_path: Path, ports: PortLeases):
     port, hop = ports.lease(), ports.lease()
     (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")
     described = candidate(port, **{"next-hops": outside(hop)}).model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -243,7 +243,7 @@ KILLS = "import os, signal, sys; os.kill(int(open(sys.argv[1]).read()), signal.S
 
 @pytest.mark.timed
 @pytest.mark.integration
-def test_with_commands_of_the_user_s_own_it_can_be_killed_and_started(tmp_path: Path, ports: PortLeases):
+def test_the_description_s_commands_kill_and_start_a_remote_server(tmp_path: Path, ports: PortLeases):
     (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")
     pid = str(tmp_path / "pid")
     python = sys.executable
@@ -272,7 +272,7 @@ def test_with_commands_of_the_user_s_own_it_can_be_killed_and_started(tmp_path: 
         (("{python}", "-c", "import time; time.sleep(60)"), "had not ended after 0.5 s"),
     ],
 )
-def test_a_command_that_does_not_do_its_work_is_told(tmp_path: Path, command: tuple[str, ...], said: str):
+def test_a_command_that_fails_is_reported(tmp_path: Path, command: tuple[str, ...], said: str):
     node = RemoteNode(
         "mta1", candidate(commands={"start": command, "kill": ["x"]}, **{"command-within": 0.5}), tmp_path
     )
@@ -281,10 +281,10 @@ def test_a_command_that_does_not_do_its_work_is_told(tmp_path: Path, command: tu
     assert psutil.Process().children() == []
 
 
-def test_what_the_description_has_no_command_for_is_unsupported(tmp_path: Path):
+def test_an_action_without_a_command_in_the_description_is_unsupported(tmp_path: Path):
     node = RemoteNode("mta1", candidate(), tmp_path)
 
-    async def life() -> None:
+    async def steps() -> None:
         await node.start({"listeners": {}})
         for what in (node.stop, node.kill, node.pause, node.resume):
             with pytest.raises(Unsupported):
@@ -293,4 +293,4 @@ def test_what_the_description_has_no_command_for_is_unsupported(tmp_path: Path):
             await node.command("inspect")
         await node.close()
 
-    asyncio.run(life())
+    asyncio.run(steps())

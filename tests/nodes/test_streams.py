@@ -82,18 +82,18 @@ def pair() -> Iterator[tuple[Stream, socket.socket]]:
         yield Stream(here.makefile("rb"), here), there
 
 
-def test_what_comes_together_with_the_head_of_the_answer_is_read(tmp_path: Path):
+def test_output_that_arrives_with_the_response_head_is_read(tmp_path: Path):
     printed = chunk(1, b"at once") + chunk(2, b"and this") + b"cut"
     with engine(tmp_path / "sock", printed, 3) as client:
         assert run_inside(client, "it", ["true"], within=0.5, max_octets=5) == (3, b"at on", b"and t")
 
 
-def test_a_command_that_does_not_end_is_left_in_time(tmp_path: Path):
+def test_a_command_that_does_not_end_times_out(tmp_path: Path):
     with engine(tmp_path / "sock", chunk(1, b"going on"), None) as client, pytest.raises(TimeoutError):
         run_inside(client, "it", ["sleep"], within=0.1, max_octets=100)
 
 
-def test_a_stream_is_ended_from_here_in_the_middle_of_a_chunk():
+def test_a_stream_that_is_closed_in_the_middle_of_a_chunk_drops_that_chunk():
     with pair() as (stream, there):
         there.sendall(chunk(1, b"whole") + chunk(1, b"cut off")[:-1])
         with closing_after(stream, 0.1):
@@ -123,7 +123,7 @@ def test_a_container_has_ended_when_the_engine_says_so(
 
 
 @pytest.mark.parametrize("pieces", [[b"12345678"], [b"1234", b"5678"], [b"12", b"34", b"5", b"678"]])
-def test_a_log_that_was_cut_says_so_wherever_the_chunks_end(pieces: list[bytes], log: int, tmp_path: Path):
+def test_a_truncated_log_ends_with_a_notice_whatever_the_chunk_sizes(pieces: list[bytes], log: int, tmp_path: Path):
     container = Container()
     with pair() as (stream, there):
         there.sendall(b"".join(chunk(1, piece) for piece in pieces))
@@ -147,7 +147,7 @@ def test_a_container_that_closed_its_output_has_not_ended(log: int):
     assert code == [7]
 
 
-def test_an_engine_that_is_gone_is_told(log: int):
+def test_an_engine_that_is_gone_is_reported(log: int):
     class Lost(Container):
         def wait(self, timeout: float | None) -> dict[str, int]:
             raise docker.errors.DockerException("gone")

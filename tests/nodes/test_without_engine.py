@@ -13,7 +13,7 @@ from tests.suite.helpers import conformance_command
 
 
 @pytest.mark.integration
-def test_without_an_engine_it_is_not_applicable_and_says_where_it_looked(tmp_path: Path):
+def test_without_an_engine_a_cell_is_not_applicable_and_names_the_socket(tmp_path: Path):
     (tmp_path / "waits.scenario.yaml").write_text(WAITS, "utf-8")
     gone = f"unix://{tmp_path}/gone.sock"
     ran = conformance_command(

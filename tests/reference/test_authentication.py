@@ -33,7 +33,7 @@ def two_hubs(secret: str | None) -> Topology:
     )
 
 
-def with_hub2(tmp_path: Path, secret: str | None, life) -> None:
+def with_hub2(tmp_path: Path, secret: str | None, steps) -> None:
     """Run the hub that is to be convinced, and give its address to a test."""
 
     async def whole() -> None:
@@ -47,7 +47,7 @@ def with_hub2(tmp_path: Path, secret: str | None, life) -> None:
         node = create(path, SystemClock())
         await node.start()
         try:
-            await life(ports["transport"])
+            await steps(ports["transport"])
         finally:
             await node.kill()
             leases.release()
@@ -64,8 +64,8 @@ def plain(user: str, secret: str) -> str:
     return "AUTH PLAIN " + base64.b64encode(f"\0{user}\0{secret}".encode()).decode()
 
 
-def test_what_came_with_starttls_is_not_a_command_of_the_secured_session(tmp_path: Path):
-    async def life(address: tuple[str, int]) -> None:
+def test_commands_sent_along_with_starttls_are_discarded(tmp_path: Path):
+    async def steps(address: tuple[str, int]) -> None:
         reader, writer = await asyncio.open_connection(*address)
         await reader.readuntil(b"\r\n")
         writer.write(b"EHLO hub1\r\n")
@@ -81,11 +81,11 @@ def test_what_came_with_starttls_is_not_a_command_of_the_secured_session(tmp_pat
         assert [reply[:3] for reply in replies] == [b"250", b"221", b""]
         writer.close()
 
-    with_hub2(tmp_path, SECRET, life)
+    with_hub2(tmp_path, SECRET, steps)
 
 
-def test_a_talk_over_tls_keeps_its_secret_out_of_the_history(tmp_path: Path):
-    async def life(address: tuple[str, int]) -> None:
+def test_a_recorded_authentication_has_its_secret_redacted(tmp_path: Path):
+    async def steps(address: tuple[str, int]) -> None:
         said = await say(
             address,
             {"code": 220},
@@ -98,12 +98,12 @@ def test_a_talk_over_tls_keeps_its_secret_out_of_the_history(tmp_path: Path):
         assert said.problem == ""
         assert [exchange.sent for exchange in said.exchanges][4] == "AUTH PLAIN (redacted)"
 
-    with_hub2(tmp_path, SECRET, life)
+    with_hub2(tmp_path, SECRET, steps)
 
 
 @pytest.mark.parametrize("line", ["hub1:a guess", "hub2:between-one-and-two", "nobody:between-one-and-two", "hub1:"])
-def test_who_does_not_know_the_secret_stays_a_stranger(tmp_path: Path, line: str):
-    async def life(address: tuple[str, int]) -> None:
+def test_a_client_with_a_wrong_secret_stays_unauthenticated(tmp_path: Path, line: str):
+    async def steps(address: tuple[str, int]) -> None:
         user, _, secret = line.partition(":")
         said = await say(
             address,
@@ -116,11 +116,11 @@ def test_who_does_not_know_the_secret_stays_a_stranger(tmp_path: Path, line: str
         )
         assert said.problem == ""
 
-    with_hub2(tmp_path, SECRET, life)
+    with_hub2(tmp_path, SECRET, steps)
 
 
-def test_what_was_said_before_tls_is_forgotten(tmp_path: Path):
-    async def life(address: tuple[str, int]) -> None:
+def test_starttls_resets_the_session(tmp_path: Path):
+    async def steps(address: tuple[str, int]) -> None:
         said = await say(
             address,
             {"code": 220},
@@ -132,11 +132,11 @@ def test_what_was_said_before_tls_is_forgotten(tmp_path: Path):
         )
         assert said.problem == ""
 
-    with_hub2(tmp_path, SECRET, life)
+    with_hub2(tmp_path, SECRET, steps)
 
 
-def test_without_a_secret_there_is_nothing_to_prove(tmp_path: Path):
-    async def life(address: tuple[str, int]) -> None:
+def test_without_a_secret_neither_starttls_nor_auth_is_offered(tmp_path: Path):
+    async def steps(address: tuple[str, int]) -> None:
         said = await say(
             address,
             {"code": 220},
@@ -145,15 +145,15 @@ def test_without_a_secret_there_is_nothing_to_prove(tmp_path: Path):
         )
         assert said.problem == ""
 
-    with_hub2(tmp_path, None, life)
+    with_hub2(tmp_path, None, steps)
 
 
 @pytest.mark.parametrize(("secret", "known"), [(SECRET, True), ("a guess", False), (None, False)])
-def test_our_own_client_proves_who_we_are(tmp_path: Path, secret: str | None, known: bool):
-    async def life(address: tuple[str, int]) -> None:
+def test_the_smtp_client_authenticates_with_the_secret_of_the_pair(tmp_path: Path, secret: str | None, known: bool):
+    async def steps(address: tuple[str, int]) -> None:
         dialogue = SmtpDialogue(address, "hub1", 5.0, secret)
         await dialogue.open()
         assert ("XSHADOW" in dialogue.keywords) is known
         await dialogue.quit()
 
-    with_hub2(tmp_path, SECRET, life)
+    with_hub2(tmp_path, SECRET, steps)

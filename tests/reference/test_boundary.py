@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.reference.boundary import can_shadow, in_boundary
-from tests.reference.furnished import configured
+from tests.reference.hosts import configured
 
 
 def members(topology: str, server: str, rule=in_boundary) -> set[str]:
@@ -20,11 +20,11 @@ def members(topology: str, server: str, rule=in_boundary) -> set[str]:
         ("single-server", "mbx1", set()),
     ],
 )
-def test_the_boundary_is_the_whole_dag(topology: str, server: str, expected: set[str]):
+def test_a_dag_member_s_boundary_is_the_whole_dag(topology: str, server: str, expected: set[str]):
     assert members(topology, server) == expected
 
 
-def test_outside_a_dag_the_boundary_is_the_site_and_no_dag_member_in_it():
+def test_outside_a_dag_the_boundary_is_the_site_without_its_dag_members():
     config = configured("two-sites-no-dag")
     inside_it = {peer.name for peer in config.peers if in_boundary(config, peer) and peer.role == "mailbox"}
     assert inside_it == {peer.name for peer in config.peers if peer.site == config.site and peer.role == "mailbox"}

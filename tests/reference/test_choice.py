@@ -9,7 +9,7 @@ import pytest
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.shadow.choice import attempts
-from tests.reference.furnished import configured, furnished
+from tests.reference.hosts import configured, open_host
 
 
 def sites(config: NodeConfiguration, down: frozenset[str] = frozenset()) -> list[str]:
@@ -31,7 +31,7 @@ def test_prefer_remote_tries_four_remote_and_two_local_servers_all_different():
         ({"MaxRetriesForRemoteSiteShadow": 1, "MaxRetriesForLocalSiteShadow": 0}, ["remote"]),
     ],
 )
-def test_preference_and_limits_are_kept(changes: dict, expected: list[str]):
+def test_preference_and_limits_are_applied(changes: dict, expected: list[str]):
     assert sites(configured("cross-site-dag", **changes)) == expected
 
 
@@ -47,7 +47,7 @@ def test_a_server_known_to_be_down_is_tried_last():
         assert [peer.name for peer in attempts(config, frozenset({"mbx2"}), random.Random(seed))] == ["mbx3", "mbx2"]
 
 
-def test_alone_there_is_nobody_to_ask():
+def test_a_single_server_has_no_candidates():
     assert attempts(configured("single-server"), frozenset(), random.Random(7)) == []
 
 
@@ -64,8 +64,8 @@ def test_a_limit_above_the_number_of_servers_asks_them_in_turn():
 
 
 def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_passed(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path, configured("three-servers-one-dag")) as (host, clock):
+    async def steps() -> None:
+        async with open_host(tmp_path, configured("three-servers-one-dag")) as (host, clock):
             host.choice.record_failure("mbx2")
             assert [host.choice.attempts()[0].name for _ in range(10)] == ["mbx3"] * 10
             clock.advance(host.transport.ShadowHeartbeatFrequency + 1)
@@ -74,4 +74,4 @@ def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_
             host.manager.record_contact("mbx2")
             assert host.choice.unresponsive_servers() == frozenset()
 
-    asyncio.run(life())
+    asyncio.run(steps())

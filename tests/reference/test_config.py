@@ -18,7 +18,7 @@ def document() -> dict:
     return render(topology, topology.servers[0], wiring, data_dir=Path("/nowhere"), seed=1)
 
 
-def test_what_the_harness_renders_is_taken():
+def test_a_configuration_that_the_harness_renders_is_accepted():
     assert parse_configuration(json.dumps(document())).name == "mbx1"
 
 
@@ -48,7 +48,7 @@ def test_a_refusal_names_every_parameter(change: dict, named: list[str]):
 CONTRACT_2 = {"contract": 2, "scale": 60, "revision": 1, "status_file": "/nowhere/status.json"}
 
 
-def test_a_time_that_is_left_out_is_the_documented_one_divided_by_the_scale():
+def test_an_omitted_time_is_the_documented_default_divided_by_the_scale():
     told = document() | CONTRACT_2
     told["transport"] = {"MessageRetryInterval": 1}
     told["listeners"] = {"frontend": {"port": 25}}

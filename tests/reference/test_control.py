@@ -41,7 +41,7 @@ def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_pa
     directory = tmp_path / ("deep" * 20) / ("deeper" * 20)
     directory.mkdir(parents=True)
 
-    async def life() -> None:
+    async def steps() -> None:
         async with serve_commands(directory, echo):
             assert await send_command(directory, "inspect", ["a", "b"]) == {"name": "inspect", "arguments": ["a", "b"]}
             with pytest.raises(CommandFailed, match="no, because"):
@@ -52,11 +52,11 @@ def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_pa
         with pytest.raises(CommandFailed, match="no node is running"):
             await send_command(directory, "inspect", [])
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_what_is_no_command_is_answered_and_the_next_one_is_served(tmp_path: Path):
-    async def life() -> None:
+def test_an_invalid_command_gets_an_error_and_the_next_one_is_served(tmp_path: Path):
+    async def steps() -> None:
         async with serve_commands(tmp_path, echo):
             reader, writer = await asyncio.open_unix_connection(tmp_path / "control.sock")
             writer.write(b"[1, 2]\n")
@@ -64,7 +64,7 @@ def test_what_is_no_command_is_answered_and_the_next_one_is_served(tmp_path: Pat
             writer.close()
             assert await send_command(tmp_path, "inspect", [])
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def configuration(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_a_running_program_answers_its_administrator_reloads_and_leaves_with_0(tmp_path: Path, configuration: dict):
-    async def life() -> int:
+def test_a_running_program_answers_commands_reloads_and_exits_with_0(tmp_path: Path, configuration: dict):
+    async def steps() -> int:
         node = ExecNode("mbx1", PROGRAM, tmp_path / "mbx1")
         try:
             await node.start(configuration)
@@ -116,7 +116,7 @@ def test_a_running_program_answers_its_administrator_reloads_and_leaves_with_0(t
         finally:
             await node.close()
 
-    assert asyncio.run(life()) == 0
+    assert asyncio.run(steps()) == 0
 
 
 @pytest.mark.integration
@@ -130,7 +130,7 @@ def test_a_damaged_database_ends_the_program_with_1_and_can_be_wiped(tmp_path: P
     assert ended.returncode == 1
     assert "queue.db cannot be used" in ended.stderr
 
-    async def life() -> int:
+    async def steps() -> int:
         node = ExecNode("mbx1", PROGRAM, tmp_path / "mbx1")
         try:
             await node.wipe()
@@ -139,10 +139,10 @@ def test_a_damaged_database_ends_the_program_with_1_and_can_be_wiped(tmp_path: P
         finally:
             await node.close()
 
-    assert asyncio.run(life()) == 0
+    assert asyncio.run(steps()) == 0
 
 
-def test_the_queues_as_a_table():
+def test_queues_are_formatted_as_a_table():
     item = {"message_id": "m", "shadow_id": "s", "primary": None, "recipients": ["bob@corp.test"], "since": 0.0}
     state = {
         "database": "db-1",

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.reference.storage.database import COMMIT_DELAY, Database, DatabaseError
 from conformance.reference.storage.identity import Identity
-from tests.reference.furnished import furnished, places, shadow, stored
+from tests.reference.hosts import add_primary, open_host, places, shadow
 
 
 def opened(path: Path) -> Database:
@@ -17,41 +17,41 @@ def opened(path: Path) -> Database:
     return database
 
 
-def test_what_durable_returned_from_survives_a_kill_and_what_was_written_later_does_not(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
-            first = stored(host)
+def test_only_committed_messages_survive_a_kill(tmp_path: Path):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
+            first = add_primary(host)
             await host.db.commit()
-            stored(host)
+            add_primary(host)
             host.db.close()  # as a kill does: the loop has not come round to commit the second
             host.db.open()
             assert [message.id for message in host.messages.in_place("primary")] == [first.id]
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_one_commit_serves_all_who_wrote_in_the_same_turn_of_the_loop(tmp_path: Path):
-    async def life() -> int:
-        async with furnished(tmp_path) as (host, _):
+def test_writers_in_the_same_iteration_of_the_loop_share_one_commit(tmp_path: Path):
+    async def steps() -> int:
+        async with open_host(tmp_path) as (host, _):
             await host.db.commit()
             commits = []
             host.db._connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
 
             async def writer() -> None:
-                stored(host)
+                add_primary(host)
                 await host.db.commit()
 
             await asyncio.gather(*(writer() for _ in range(50)))
             host.db._connection.set_trace_callback(None)
             return len(commits)
 
-    assert asyncio.run(life()) == 1
+    assert asyncio.run(steps()) == 1
 
 
 def test_statements_without_an_await_between_them_are_committed_together_or_not_at_all(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
-            message = stored(host)
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
+            message = add_primary(host)
             await host.db.commit()
             host.messages.move(message.id, "safety-net", host.now())
             host.discards.queue("mbx2", message.shadow_id, host.now())
@@ -62,16 +62,16 @@ def test_statements_without_an_await_between_them_are_committed_together_or_not_
             database.close()
             host.db.open()
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_what_is_remembered_is_read_anew_once_its_table_was_written_to(
+def test_cached_rows_are_read_again_after_a_write_to_their_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             read = host.db.read
             monkeypatch.setattr(
                 host.db, "read", lambda query, given=(): (asked.append(given[0]), read(query, given))[1]
@@ -92,12 +92,12 @@ def test_what_is_remembered_is_read_anew_once_its_table_was_written_to(
             assert contact("mbx1") == [(5.0,)]
             assert asked == ["mbx1", "mbx2", "mbx1", "mbx2", "mbx1"]
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+def test_a_failed_commit_is_raised_to_every_waiter_and_refuses_later_writes(tmp_path: Path):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             await host.db.commit()
             other = sqlite3.connect(tmp_path / "queue.db", isolation_level=None)
             host.db.write("PRAGMA defer_foreign_keys = ON")
@@ -106,14 +106,14 @@ def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Pat
                 await host.db.commit()
             other.close()
             with pytest.raises(DatabaseError, match="could not commit"):  # nothing is promised any more
-                stored(host)
+                add_primary(host)
             host.db.close()
             host.db = opened(tmp_path / "queue.db")
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_a_database_is_one_node_s_alone_until_it_is_closed(tmp_path: Path):
+def test_an_open_database_is_locked_against_others(tmp_path: Path):
     first = opened(tmp_path / "queue.db")
     other = sqlite3.connect(tmp_path / "queue.db", timeout=0)
     with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -136,7 +136,7 @@ def test_a_database_is_one_node_s_alone_until_it_is_closed(tmp_path: Path):
     ],
     ids=["no-database", "somebody-else's", "another-version", "damaged"],
 )
-def test_a_database_that_is_not_ours_and_whole_is_refused_with_its_path(tmp_path: Path, spoil, said: str):
+def test_a_foreign_or_damaged_database_is_refused_with_its_path(tmp_path: Path, spoil, said: str):
     path = tmp_path / "queue.db"
     if said.startswith("schema") or spoil.__code__.co_names[:1] == ("zero_a_page",):
         opened(path).close()
@@ -160,7 +160,7 @@ def zero_a_page(path: Path) -> None:
     path.write_bytes(octets)
 
 
-def test_a_wiped_database_has_another_id_and_a_kept_one_the_same(tmp_path: Path):
+def test_a_wiped_database_gets_another_id_and_a_kept_one_keeps_its_id(tmp_path: Path):
     async def identities(times: int, *, wipe: bool) -> list[str]:
         found = []
         for _ in range(times):
@@ -179,22 +179,22 @@ def test_a_wiped_database_has_another_id_and_a_kept_one_the_same(tmp_path: Path)
     assert len(set(asyncio.run(identities(3, wipe=False)))) == 1
 
 
-def test_a_message_id_that_was_lost_in_a_kill_is_never_given_again(tmp_path: Path):
-    async def life() -> list[str]:
+def test_a_message_id_that_was_lost_in_a_kill_is_not_used_again(tmp_path: Path):
+    async def steps() -> list[str]:
         given = []
         for _ in range(3):
-            async with furnished(tmp_path) as (host, _):
+            async with open_host(tmp_path) as (host, _):
                 given += [host.identity.new_id(), host.identity.new_id()]
         return given
 
-    given = asyncio.run(life())
+    given = asyncio.run(steps())
     assert len(set(given)) == len(given)
 
 
-def test_content_and_recipients_go_when_their_message_goes(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
-            stored(host, "bob@corp.test", "eve@corp.test")
+def test_deleting_a_message_deletes_its_content_and_recipients(tmp_path: Path):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
+            add_primary(host, "bob@corp.test", "eve@corp.test")
             kept = shadow(host, "mbx2", "s-1")
             for message in tuple(host.messages.in_place("primary")):
                 host.messages.drop(message.id)
@@ -202,20 +202,20 @@ def test_content_and_recipients_go_when_their_message_goes(tmp_path: Path):
             assert [row[0] for row in host.db.read("SELECT message FROM content")] == [kept.id]
             assert [row[0] for row in host.db.read("SELECT DISTINCT message FROM recipient")] == [kept.id]
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_what_nobody_waits_for_is_committed_a_moment_later(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+def test_a_write_that_no_task_waits_for_is_committed_after_the_delay(tmp_path: Path):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             await host.db.commit()
-            stored(host)
+            add_primary(host)
             await asyncio.sleep(COMMIT_DELAY * 2)  # the moment is what is tried
             host.db.close()
             host.db.open()
             assert places(host) == ["primary"]
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
 def contact(path: Path) -> list[tuple[str, float]]:
@@ -225,15 +225,15 @@ def contact(path: Path) -> list[tuple[str, float]]:
     return found
 
 
-def test_what_is_written_alone_survives_a_kill_at_once_and_else_goes_with_the_rest(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+def test_an_autocommitted_write_survives_a_kill_unless_a_transaction_is_open(tmp_path: Path):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             await host.db.commit()
             host.shadows.set_contact("mbx2", 1.0, alone=True)
-            stored(host)
+            add_primary(host)
             host.shadows.set_contact("mbx2", 2.0, alone=True)
             host.db.close()
             assert contact(tmp_path) == [("mbx2", 1.0)]
             host.db.open()
 
-    asyncio.run(life())
+    asyncio.run(steps())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.host import Host
-from tests.reference.furnished import CONTENT, HandClock, furnished, live, settled
+from tests.reference.hosts import CONTENT, HandClock, open_host, run_ready_tasks, run_with_host
 
 BOB = "bob@corp.test"
 DAY = 86400.0
@@ -23,13 +23,13 @@ async def delivered(host: Host, content: bytes = CONTENT, mailbox: str = BOB) ->
 
 
 def test_the_same_message_is_delivered_once_to_each_mailbox(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         assert await delivered(host)
         assert not await delivered(host)
         assert not await delivered(host, mailbox="BOB@corp.test")
         assert await delivered(host, mailbox="eve@corp.test")
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
 @pytest.mark.parametrize(
@@ -46,49 +46,49 @@ def test_the_same_message_is_delivered_once_to_each_mailbox(tmp_path: Path):
     ],
     ids=["id", "id-in-capitals", "time", "zone", "brackets", "body", "no-id", "unreadable-time"],
 )
-def test_what_makes_two_messages_one(tmp_path: Path, change: tuple[bytes, bytes], again: bool):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_which_messages_are_duplicates(tmp_path: Path, change: tuple[bytes, bytes], again: bool):
+    async def steps(host: Host, clock: HandClock) -> None:
         assert await delivered(host)
         assert await delivered(host, CONTENT.replace(*change)) is again
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
 @pytest.mark.parametrize(
     ("window", "effective"), [(3600, 3600), (60, 60), (49 * DAY, 49 * DAY), (49 * DAY + 1, DAY), (366 * DAY, DAY)]
 )
-def test_after_the_window_it_is_delivered_again(tmp_path: Path, window: float, effective: float):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_duplicate_is_delivered_again_after_the_window(tmp_path: Path, window: float, effective: float):
+    async def steps(host: Host, clock: HandClock) -> None:
         assert await delivered(host)
         clock.advance(effective - 1)
         assert not await delivered(host)
         clock.advance(1)
         assert await delivered(host)
 
-    live(tmp_path, life, DuplicateTrackingWindow=window)
+    run_with_host(tmp_path, steps, DuplicateTrackingWindow=window)
 
 
 @pytest.mark.parametrize("first_succeeds", [True, False])
-def test_the_second_of_two_at_once_waits_for_the_first(tmp_path: Path, first_succeeds: bool):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_concurrent_duplicate_waits_for_the_first_delivery(tmp_path: Path, first_succeeds: bool):
+    async def steps(host: Host, clock: HandClock) -> None:
         key = host.duplicates.key_of(BOB, CONTENT)
         assert key is not None
         assert await host.duplicates.claim_delivery(key)
         others = [asyncio.create_task(host.duplicates.claim_delivery(key)) for _ in range(3)]
-        await settled()
+        await run_ready_tasks()
         assert not any(other.done() for other in others)
         host.duplicates.end_delivery(key, delivered=first_succeeds)
-        await settled()
+        await run_ready_tasks()
         if not first_succeeds:  # one takes its place, and the others wait for that one
             assert sum(other.done() for other in others) == 1
             host.duplicates.end_delivery(key, delivered=True)
         assert sorted(await asyncio.gather(*others)) == [False, False, not first_succeeds]
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
 def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         await delivered(host)
         clock.advance(3000)
         await delivered(host, CONTENT.replace(b"<one@test>", b"<two@test>"))
@@ -99,14 +99,14 @@ def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
         host.duplicates.clean_up()
         assert host.delivered.count() == 0
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
 def test_the_table_survives_a_kill(tmp_path: Path):
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             assert await delivered(host)
-        async with furnished(tmp_path) as (host, _):
+        async with open_host(tmp_path) as (host, _):
             assert not await delivered(host)
 
-    asyncio.run(life())
+    asyncio.run(steps())

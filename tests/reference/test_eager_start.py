@@ -8,7 +8,7 @@ from conformance.reference.receive.eager_start import run_eagerly
 from conformance.run.virtual.errors import describe_tasks
 
 
-def test_what_need_not_wait_is_done_at_once_and_without_a_task() -> None:
+def test_a_coroutine_that_never_waits_runs_at_once_and_without_a_task() -> None:
     async def main() -> None:
         done = []
 
@@ -21,7 +21,7 @@ def test_what_need_not_wait_is_done_at_once_and_without_a_task() -> None:
     asyncio.run(main())
 
 
-def test_a_task_does_the_rest_and_hears_what_it_waited_for() -> None:
+def test_a_task_runs_the_rest_with_results_and_exceptions_of_what_it_awaits() -> None:
     async def main() -> None:
         first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
         heard = []
@@ -46,7 +46,7 @@ def test_a_task_does_the_rest_and_hears_what_it_waited_for() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
-def test_a_cancellation_reaches_the_work_wherever_it_waits(turns: int) -> None:
+def test_a_cancellation_reaches_the_coroutine_wherever_it_waits(turns: int) -> None:
     async def main() -> None:
         ended = []
 
@@ -70,7 +70,7 @@ def test_a_cancellation_reaches_the_work_wherever_it_waits(turns: int) -> None:
     asyncio.run(main())
 
 
-def test_what_fails_at_once_is_raised_at_once_and_what_fails_later_by_the_task() -> None:
+def test_an_immediate_failure_is_raised_at_once_and_a_later_one_by_the_task() -> None:
     async def main() -> None:
         async def work(turns: int) -> None:
             for _ in range(turns):
@@ -87,7 +87,7 @@ def test_what_fails_at_once_is_raised_at_once_and_what_fails_later_by_the_task()
     asyncio.run(main())
 
 
-def test_one_is_told_where_the_rest_waits() -> None:
+def test_a_description_of_the_task_shows_where_the_coroutine_waits() -> None:
     async def main() -> None:
         event = asyncio.Event()
 

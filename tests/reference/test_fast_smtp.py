@@ -69,14 +69,14 @@ def _comparable(value: object) -> object:
     ids=["plain", "auth", "tls"],
 )  # fmt: skip
 @pytest.mark.parametrize(("fast", "own"), [(FastSMTP, SMTP), (FastLMTP, LMTP)], ids=["smtp", "lmtp"])
-def test_it_holds_what_its_model_holds(
+def test_a_fast_server_has_the_same_attributes_as_aiosmtpd_s(
     fast: type[SMTP], own: type[SMTP], handler: object, options: dict[str, Any]
 ) -> None:
     assert made_by(fast, handler, options) == made_by(own, handler, options)
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "its model"])
-def test_a_client_is_left_after_so_much_silence_whatever_it_said_before(fast: bool) -> None:
+def test_a_silent_client_times_out_after_its_last_command(fast: bool) -> None:
     """120 s, 200 s after the greeting, 300 s of patience: 620 s in all."""
 
     async def main(clock: Clock) -> float:
@@ -153,7 +153,7 @@ def heard_from(kind: Callable[..., SMTP], said: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("said", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
-def test_it_says_what_its_model_says(said: list[bytes]) -> None:
+def test_a_fast_server_sends_the_same_replies_as_aiosmtpd_s(said: list[bytes]) -> None:
     own = heard_from(SMTP, said)
     assert heard_from(FastSMTP, said) == own
     assert own.startswith(b"220 a.test i\r\n")

@@ -8,7 +8,7 @@ from conformance.reference.components import EXCHANGE_2010, EXCHANGE_2013, SLOTS
 
 
 @pytest.mark.parametrize("place", sorted(SLOTS))
-def test_a_part_is_put_in_one_generation_or_in_all_that_share_it(place: str):
+def test_a_component_is_replaced_in_one_generation_or_in_all_that_share_its_slot(place: str):
     field = place.removeprefix("ex2010.")
     other = type("Other", (ComponentSets().class_in(place),), {})
     made = ComponentSets().with_replaced({place: other})
@@ -20,7 +20,7 @@ def test_a_part_is_put_in_one_generation_or_in_all_that_share_it(place: str):
     assert back == ComponentSets()
 
 
-def test_each_generation_has_the_same_places():
+def test_each_generation_has_the_same_slots():
     assert ComponentClasses.__dataclass_fields__.keys() == {place for place in SLOTS if "." not in place}
     assert not [name for name in ComponentClasses.__dataclass_fields__ if name.startswith("hub")]
     assert (

@@ -9,7 +9,7 @@ from conformance.reference.host import Host
 from conformance.reference.hub2010.delayed_acknowledgement import SHADOW_ID_IN_USE, DelayedAcknowledgement
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.receive.acceptance import MessageOrigin
-from tests.reference.furnished import CONTENT, HandClock, live_as_hub, places, settled, stored
+from tests.reference.hosts import CONTENT, HandClock, add_primary, places, run_ready_tasks, run_with_hub
 
 ORIGIN = MessageOrigin("hub9", "127.0.0.1", True, float("inf"))
 
@@ -19,19 +19,19 @@ def acceptance_of(host: Host) -> DelayedAcknowledgement:
     return host.acceptance
 
 
-def test_a_tracked_message_names_its_sender_as_the_one_to_notify(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_the_sender_of_a_tracked_message_is_the_one_to_notify(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         envelope = Envelope("alice@outside.test", (Recipient("victor@single.test"),))
         reply = await acceptance_of(host).accept_with_shadow(envelope, CONTENT, ORIGIN, "hub3", "theirs-1")
         assert reply.positive
         (message,) = host.messages.in_place("primary")
         assert [(one.server, one.shadow_id) for one in host.discards.holders(message.id)] == [("hub3", "theirs-1")]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_the_same_shadow_id_is_not_taken_twice_nor_for_another_message(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_shadow_id_is_accepted_once_and_for_one_message(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         acceptance = acceptance_of(host)
         envelope = Envelope("alice@outside.test", (Recipient("victor@single.test"),))
         first = await acceptance.accept_with_shadow(envelope, CONTENT, ORIGIN, "hub3", "theirs-1")
@@ -41,28 +41,30 @@ def test_the_same_shadow_id_is_not_taken_twice_nor_for_another_message(tmp_path:
         assert await acceptance.accept_with_shadow(envelope, other, ORIGIN, "hub3", "theirs-1") == SHADOW_ID_IN_USE
         assert places(host) == ["primary"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
 def test_the_acknowledgement_is_withheld_until_the_last_next_hop_has_the_message(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = stored(host, "victor@direct.test", "wendy@second.test")
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = add_primary(host, "victor@direct.test", "wendy@second.test")
         withheld = asyncio.create_task(acceptance_of(host).wait_until_delivered(message, float("inf")))
         for recipient in message.envelope.recipients:
-            await settled()
+            await run_ready_tasks()
             assert not withheld.done()
             host.messages.set_fate(message.id, [recipient], "relayed")
             host.completion.release_if_processed(message.id)
         await withheld
         assert places(host) == []
 
-    live_as_hub(tmp_path, life, MaxAcknowledgementDelay=3600)
+    run_with_hub(tmp_path, steps, MaxAcknowledgementDelay=3600)
 
 
 @pytest.mark.parametrize("changes", [{"MaxAcknowledgementDelay": 0.0}, {"ShadowRedundancyEnabled": False}])
-def test_the_acknowledgement_is_given_though_delivery_is_pending(tmp_path: Path, changes: dict[str, object]):
-    async def life(host: Host, clock: HandClock) -> None:
-        await acceptance_of(host).wait_until_delivered(stored(host), float("inf"))
+def test_without_delay_or_shadow_redundancy_the_acknowledgement_is_given_at_once(
+    tmp_path: Path, changes: dict[str, object]
+):
+    async def steps(host: Host, clock: HandClock) -> None:
+        await acceptance_of(host).wait_until_delivered(add_primary(host), float("inf"))
         assert places(host) == ["primary"]
 
-    live_as_hub(tmp_path, life, **changes)
+    run_with_hub(tmp_path, steps, **changes)

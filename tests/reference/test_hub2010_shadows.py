@@ -6,7 +6,7 @@ from conformance.reference.host import Host
 from conformance.reference.hub2010.manager import HubManager, hub_manager_of
 from conformance.reference.hub2010.shadow_queues import shadow_queues_of
 from conformance.reference.message import Recipient
-from tests.reference.furnished import CONTENT, HandClock, live_as_hub, places, shadow, stored
+from tests.reference.hosts import CONTENT, HandClock, add_primary, places, run_with_hub, shadow
 
 INTERVAL, COUNT = 300.0, 3
 DAY = 86400.0
@@ -20,9 +20,9 @@ def miss(manager: HubManager, clock: HandClock, primary: str, times: int) -> Non
 
 
 def test_a_message_has_a_shadow_in_the_queue_of_each_next_hop(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         queues = shadow_queues_of(host)
-        message = stored(host, "victor@single.test", "xena@third.test")
+        message = add_primary(host, "victor@single.test", "xena@third.test")
         one, other = message.envelope.recipients
         queues.keep(message, CONTENT, [one], "hub2", "db-2", "id-1")
         queues.keep(message, CONTENT, [other], "hub3", "db-3", "id-2")
@@ -32,11 +32,11 @@ def test_a_message_has_a_shadow_in_the_queue_of_each_next_hop(tmp_path: Path):
         ]
         assert [held.shadow_id for held in queues.messages_held_for("hub3")] == ["id-2"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
 def test_a_discard_notification_removes_one_shadow_and_an_unknown_one_none(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         for number in range(2):
             shadow(host, "hub2", f"id-{number}")
         host.manager.discard_shadow("hub2", "db-1", "id-7")
@@ -46,11 +46,11 @@ def test_a_discard_notification_removes_one_shadow_and_an_unknown_one_none(tmp_p
         host.manager.discard_shadow("hub2", "db-1", "id-0")
         assert [held.shadow_id for held in shadow_queues_of(host).messages_held_for("hub2")] == ["id-1"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
 def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         manager, began = hub_manager_of(host), clock.at
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
@@ -60,11 +60,11 @@ def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
         assert clock.at == began + INTERVAL * COUNT
         assert places(host) == ["primary"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
 def test_a_session_starts_the_count_again(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         manager = hub_manager_of(host)
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
@@ -74,11 +74,11 @@ def test_a_session_starts_the_count_again(tmp_path: Path):
         miss(manager, clock, "hub2", COUNT - 1)
         assert places(host) == ["shadow"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_a_query_of_the_primary_is_no_session_of_ours(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_query_from_the_primary_does_not_postpone_the_heartbeat(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         manager, began = hub_manager_of(host), clock.at
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
@@ -86,11 +86,11 @@ def test_a_query_of_the_primary_is_no_session_of_ours(tmp_path: Path):
         manager.record_query_from("hub2")
         assert manager.next_session_at("hub2") == began + INTERVAL
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_what_has_no_alternative_route_stays_until_it_expires(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_shadow_without_an_alternative_route_stays_until_it_expires(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         manager = hub_manager_of(host)
         shadow(host, "hub2", "movable", "victor@outside.test")
         shadow(host, "hub2", "stuck", "victor@single.test")
@@ -104,11 +104,11 @@ def test_what_has_no_alternative_route_stays_until_it_expires(tmp_path: Path):
         manager.declare_failed("hub2")
         assert places(host) == ["primary"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_the_failed_primary_is_told_once_the_message_is_delivered(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_the_failed_primary_gets_a_discard_once_the_message_is_delivered(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         manager = hub_manager_of(host)
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
@@ -120,11 +120,11 @@ def test_the_failed_primary_is_told_once_the_message_is_delivered(tmp_path: Path
         events, _ = host.discards.pending("hub2", 10, set())
         assert [event.shadow_id for event in events] == ["id-1"]
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
 def test_a_failed_server_is_tried_last_for_a_while(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         recipient = Recipient("victor@outside.test")
         shadow(host, "hub2", "id-1")
         host.manager.watch("hub2")
@@ -138,11 +138,11 @@ def test_a_failed_server_is_tried_last_for_a_while(tmp_path: Path):
         clock.advance(INTERVAL * COUNT)
         assert servers() == ("hub2", "hub3")
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_a_new_database_gives_back_what_the_old_one_had(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_new_database_of_a_primary_promotes_the_shadows_of_its_old_one(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "hub2", "old", "victor@single.test", database="db-1")
         shadow(host, "hub2", "new", "victor@single.test", database="db-2")
         shadow(host, "hub3", "other", "xena@third.test", database="db-1")
@@ -151,15 +151,15 @@ def test_a_new_database_gives_back_what_the_old_one_had(tmp_path: Path):
         (message,) = host.messages.in_place("primary")
         assert message.shadow_id == "old"
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_time_in_which_it_was_down_itself_counts_against_nobody(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_hub_s_own_downtime_does_not_count_as_missed_heartbeats(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "hub2", "id-1")
         host.shadows.set_contact("hub2", clock.at)
         clock.advance(10 * INTERVAL)
         host.manager.start()
         assert host.manager.next_session_at("hub2") == clock.at + INTERVAL
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)

@@ -9,7 +9,7 @@ from conformance.reference.config import NodeConfiguration, Peer
 from conformance.reference.host import Host
 from conformance.reference.hub2010.verbs import HubVerbs
 from conformance.reference.receive.verbs import SessionState
-from tests.reference.furnished import HandClock, configured, live_as_hub
+from tests.reference.hosts import HandClock, configured, run_with_hub
 
 
 def hub(**changes: object) -> NodeConfiguration:
@@ -27,7 +27,7 @@ def greeted_by_hub2(host: Host) -> SessionState:
     return session_state
 
 
-def test_each_right_is_looked_at_in_its_own_direction():
+def test_each_right_counts_in_its_own_direction():
     config = hub()
     may_send_only = with_rights(config, accept_xshadow=False)
     may_accept_only = with_rights(config, send_xshadow=False)
@@ -41,7 +41,7 @@ def test_the_switch_overrides_the_rights():
     assert not sends_xshadow(config, with_rights(config))
 
 
-def test_neither_strangers_nor_the_submission_service_take_part():
+def test_unauthenticated_clients_and_the_submission_service_have_no_rights():
     config = hub()
     submission = config.peers_by_name["submission"].model_copy(update={"accept_xshadow": True, "send_xshadow": True})
     assert not accepts_xshadow(config, None)
@@ -63,16 +63,16 @@ def test_neither_strangers_nor_the_submission_service_take_part():
     ],
 )
 def test_verbs_are_answered_as_the_profile_says(tmp_path: Path, said: str, reply: str):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         verb, *words = said.split()
         lines = await HubVerbs(host, greeted_by_hub2(host)).dispatch(verb, words)
         assert lines[0].startswith(reply)
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)
 
 
-def test_xshadow_is_said_once_in_a_session_and_outside_of_transactions(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_xshadow_is_accepted_once_in_a_session_and_outside_of_transactions(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         session_state = greeted_by_hub2(host)
         verbs = HubVerbs(host, session_state)
         session_state.in_transaction = True
@@ -81,4 +81,4 @@ def test_xshadow_is_said_once_in_a_session_and_outside_of_transactions(tmp_path:
         assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("250 ")
         assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
 
-    live_as_hub(tmp_path, life)
+    run_with_hub(tmp_path, steps)

@@ -10,7 +10,7 @@ from conformance.reference.host import Host
 from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.manager import PAGE
-from tests.reference.furnished import HandClock, furnished, live, places, shadow
+from tests.reference.hosts import HandClock, open_host, places, run_with_host, shadow
 
 HOUR = 3600.0
 
@@ -41,11 +41,11 @@ def answer(database: str, *discards: str, left: int = 0) -> str:
     return "\n".join(f"2.0.0 {line}" for line in lines)
 
 
-run = partial(live, topology="three-servers-one-dag")
+run = partial(run_with_host, topology="three-servers-one-dag")
 
 
-def test_it_asks_until_nothing_is_left(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_primary_is_queried_until_no_discard_is_left(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         for number in range(3):
             shadow(host, "mbx2", f"s-{number}")
         primary = Primary(answer("db-1", "s-0", left=2), answer("db-1", "s-1", "s-2"))
@@ -53,52 +53,52 @@ def test_it_asks_until_nothing_is_left(tmp_path: Path):
         assert primary.said == [f"XQDISCARD mbx1 {PAGE}"] * 2
         assert places(host) == ["shadow-safety-net"] * 3
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
 def test_an_unknown_id_or_one_of_another_primary_is_ignored(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         shadow(host, "mbx3", "s-2", database="db-3")
         await host.manager.query_in_session("mbx2", Primary(answer("db-1", "s-2", "never-heard-of")))
         assert places(host) == ["shadow", "shadow"]
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
-def test_a_primary_that_says_there_is_more_and_tells_nothing_is_not_asked_for_ever(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_primary_that_announces_more_discards_and_sends_none_is_queried_once(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         primary = Primary(answer("db-1", left=5))
         await host.manager.query_in_session("mbx2", primary)
         assert len(primary.said) == 1
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
-def test_who_holds_no_shadow_of_a_primary_does_not_ask_it(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_primary_without_shadows_here_is_not_queried(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx3", "s-1")
         primary = Primary()
         await host.manager.query_in_session("mbx2", primary)
         assert primary.said == []
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
-def test_nobody_is_asked_while_shadow_redundancy_is_disabled(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_no_primary_is_queried_while_shadow_redundancy_is_disabled(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         primary = Primary()
         await host.manager.query_in_session("mbx2", primary)
         assert primary.said == []
         assert await host.manager.query_in_new_session("mbx2") is None
 
-    run(tmp_path, life, ShadowRedundancyEnabled=False)
+    run(tmp_path, steps, ShadowRedundancyEnabled=False)
 
 
-def test_a_new_database_means_that_only_what_came_from_the_old_one_is_taken_over(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_new_database_promotes_only_the_shadows_of_the_old_one(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         old, new = shadow(host, "mbx2", "s-1"), shadow(host, "mbx2", "s-1", database="db-2")
         other = shadow(host, "mbx3", "s-1", database="db-9")
         await host.manager.query_in_session("mbx2", Primary(answer("db-2")))
@@ -108,12 +108,12 @@ def test_a_new_database_means_that_only_what_came_from_the_old_one_is_taken_over
         assert taken.shadow_id != "s-1"
         assert [host.messages.get(one.id).place for one in (new, other)] == ["shadow", "shadow"]
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
 @pytest.mark.parametrize("span", [3 * HOUR, HOUR / 2])
-def test_shadows_are_taken_over_after_the_span_without_a_session_and_not_before(tmp_path: Path, span: float):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_shadows_are_promoted_after_the_resubmit_span_and_not_before(tmp_path: Path, span: float):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
         clock.advance(span - 1)
@@ -123,11 +123,11 @@ def test_shadows_are_taken_over_after_the_span_without_a_session_and_not_before(
         host.manager.heartbeat_failed("mbx2")
         assert places(host) == ["primary"]
 
-    run(tmp_path, life, ShadowResubmitTimeSpan=span)
+    run(tmp_path, steps, ShadowResubmitTimeSpan=span)
 
 
-def test_any_session_starts_the_span_again(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_any_session_restarts_the_span(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
         clock.advance(3 * HOUR - 1)
@@ -136,11 +136,11 @@ def test_any_session_starts_the_span_again(tmp_path: Path):
         host.manager.heartbeat_failed("mbx2")
         assert places(host) == ["shadow"]
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
-def test_the_loss_of_one_primary_takes_nothing_of_another_over(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_failed_primary_does_not_promote_shadows_of_another(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         kept = shadow(host, "mbx3", "s-2")
         for primary in ("mbx2", "mbx3"):
@@ -149,12 +149,12 @@ def test_the_loss_of_one_primary_takes_nothing_of_another_over(tmp_path: Path):
         host.manager.heartbeat_failed("mbx2")
         assert host.messages.get(kept.id).place == "shadow"
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
 @pytest.mark.parametrize("frequency", [120.0, 30.0])
 def test_the_next_heartbeat_is_due_a_frequency_after_the_last_query(tmp_path: Path, frequency: float):
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
         assert host.manager.next_session_at("mbx2") == clock.now() + frequency
@@ -162,19 +162,19 @@ def test_the_next_heartbeat_is_due_a_frequency_after_the_last_query(tmp_path: Pa
         await host.manager.query_in_session("mbx2", Primary(answer("db-1")))
         assert host.manager.next_session_at("mbx2") == clock.now() + frequency
 
-    run(tmp_path, life, ShadowHeartbeatFrequency=frequency)
+    run(tmp_path, steps, ShadowHeartbeatFrequency=frequency)
 
 
-def test_the_span_goes_on_over_a_restart_of_the_shadow_server(tmp_path: Path):
-    async def life() -> None:
+def test_a_restart_of_the_shadow_server_does_not_restart_the_span(tmp_path: Path):
+    async def steps() -> None:
         clock = HandClock()
-        async with furnished(tmp_path, clock=clock) as (host, _):
+        async with open_host(tmp_path, clock=clock) as (host, _):
             shadow(host, "mbx2", "s-1")
             host.manager.watch("mbx2")
             began = clock.now()
         clock.advance(HOUR)
-        async with furnished(tmp_path, clock=clock) as (host, _):
+        async with open_host(tmp_path, clock=clock) as (host, _):
             host.manager.start()
             assert host.manager.promotion_at("mbx2") == began + 3 * HOUR
 
-    asyncio.run(life())
+    asyncio.run(steps())

@@ -51,7 +51,7 @@ def test_every_method_overrides_one_or_is_called_in_its_module(module: ModuleTyp
     assert orphans(module) == []
 
 
-def test_a_method_of_an_old_name_is_found(monkeypatch: pytest.MonkeyPatch):
+def test_a_method_with_an_outdated_name_is_found(monkeypatch: pytest.MonkeyPatch):
     module = importlib.import_module("conformance.reference.defects.choice")
     source = inspect.getsource(module).replace("def may_shadow(", "def may_keep_shadow(")
     monkeypatch.setattr(inspect, "getsource", lambda module: source)

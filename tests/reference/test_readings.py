@@ -25,10 +25,10 @@ from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
 from tests.docs.pages import ROOT
-from tests.reference.furnished import HandClock, live
+from tests.reference.hosts import HandClock, run_with_host
 
 
-def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
+def test_every_reading_cites_its_source_and_has_no_defect_s_name():
     assert len(READINGS) >= 16
     assert READINGS.keys().isdisjoint(DEFECTS)
     assert EVERY not in READINGS
@@ -37,19 +37,19 @@ def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
         assert re.search(r"ruling|wire-profile\.md|RFC|SR-", one.allowed_by), one.name
 
 
-def test_readings_of_one_slot_are_put_in_front_of_each_other():
+def test_readings_of_one_slot_inherit_from_each_other():
     classes = apply_by_name(ComponentSets(), "keeps-shadow-sessions+opens-shadow-sessions-early")
     names = [one.__name__ for one in classes.class_in("creation").__mro__]
     assert names.index("OpensShadowSessionsEarly") < names.index("KeepsShadowSessions") < names.index("ShadowCreation")
 
 
-def test_a_reading_goes_with_a_defect_and_hides_nothing_of_it():
+def test_a_reading_does_not_change_the_slot_of_a_defect():
     classes = apply_by_name(ComponentSets(), "heartbeats-whatever-the-mail+never-shadows")
     assert classes.class_in("creation") is apply_by_name(ComponentSets(), "never-shadows").class_in("creation")
     assert classes.class_in("manager").__name__ == "HeartbeatsWhateverTheMail"
 
 
-def test_all_at_once_is_every_one():
+def test_every_reading_applies_all_readings():
     classes = apply_by_name(ComponentSets(), EVERY)
     for one in READINGS.values():
         for name, mixin in one.classes.items():
@@ -59,10 +59,12 @@ def test_all_at_once_is_every_one():
 @pytest.mark.parametrize(
     ("name", "repeated"), [("checks-the-order-first", OUT_OF_ORDER), ("checks-arguments-first", MALFORMED)]
 )
-def test_a_repeated_request_with_malformed_arguments(tmp_path: Path, name: str, repeated: str):
+def test_a_repeated_request_with_malformed_arguments_is_refused_as_the_reading_says(
+    tmp_path: Path, name: str, repeated: str
+):
     verbs_class = apply_by_name(ComponentSets(), name).class_in("verbs")
 
-    async def life(host: Host, clock: HandClock) -> None:
+    async def steps(host: Host, clock: HandClock) -> None:
         state = SessionState("transport")
         state.greeted, state.peer = True, host.config.peers[0]
         verbs = verbs_class(host, state)
@@ -71,10 +73,10 @@ def test_a_repeated_request_with_malformed_arguments(tmp_path: Path, name: str, 
         assert await verbs.dispatch("XSHADOWREQUEST", [state.peer.name]) == [repeated]
         assert await verbs.dispatch("XQDISCARD", [state.peer.name]) == [MALFORMED]
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
-def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: Path):
+def test_the_command_line_accepts_readings_and_suggests_similar_names(tmp_path: Path):
     assert find_candidate(f"reference+{EVERY}", tmp_path).identity == f"reference+{EVERY}"
     assert (
         find_candidate("reference+longer-shadow-ids+never-shadows", tmp_path).defect
@@ -85,12 +87,12 @@ def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: P
 
 
 @pytest.mark.parametrize(("name", "slot"), [("longer-shadow-ids", "verbs"), (EVERY, "verbs"), ("new", "no-slot")])
-def test_a_name_is_taken_once_and_a_slot_must_be_there(name: str, slot: str):
+def test_a_reading_needs_a_new_name_and_an_existing_slot(name: str, slot: str):
     with pytest.raises(ValueError, match="the name is taken, or there is no slot"):
         reading(name, allowed_by="nothing", slots=(slot,))(ShadowVerbs)
 
 
-def test_the_page_and_the_tox_environment_name_every_one():
+def test_the_page_and_the_tox_environments_name_every_reading():
     page = (ROOT / "docs" / "reference-transport.md").read_text("utf-8")
     published = re.findall(r"^\| `([a-z0-9-]+)` \| .+ \| .+ \|$", page, re.MULTILINE)
     tox = configparser.ConfigParser(interpolation=None)
@@ -106,7 +108,7 @@ def test_the_page_and_the_tox_environment_name_every_one():
 
 
 @pytest.mark.parametrize("name", sorted(READINGS))
-def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
+def test_each_reading_alone_passes_a_cell_with_shadowing(name: str, tmp_path: Path):
     (scenario, *_) = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
     assignment, settings = Assignment(find_candidate(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
@@ -131,7 +133,7 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
         ("exchange-2010/delayed-acknowledgement", "refused-while-it-is-withheld[refused=all]"),
     ],
 )
-def test_where_a_check_expected_more_than_the_contract(file: str, id_: str, tmp_path: Path):
+def test_cells_that_once_required_more_than_the_contract_pass_with_every_reading(file: str, id_: str, tmp_path: Path):
     passed_events(paths.corpus() / f"{file}.scenario.yaml", id_, EVERY, tmp_path)
 
 
@@ -204,14 +206,16 @@ ASKS, DROPS = "hub-asks-its-senders-after-a-restart", "hub-drops-what-was-taken-
 
 
 @pytest.mark.parametrize(("names", "asks", "copies"), [("", 0, 2), (ASKS, 1, 2), (f"{ASKS}+{DROPS}", 1, 1)])
-def test_a_server_that_is_back_asks_and_drops(names: str, asks: int, copies: int, tmp_path: Path):
+def test_a_restarted_hub_queries_its_senders_and_drops_promoted_mail(
+    names: str, asks: int, copies: int, tmp_path: Path
+):
     (tmp_path / "one.scenario.yaml").write_text(BACK_AFTER_A_TAKEOVER, "utf-8")
     events = passed_events(tmp_path / "one.scenario.yaml", "back-after-a-takeover", names, tmp_path)
     assert len(sessions(events, "hub2", "hub1")) == asks
     assert sum(isinstance(event, Delivered) for event in events) == copies
 
 
-def test_what_fails_amid_a_withheld_reply_is_refused(tmp_path: Path):
+def test_the_reading_refuses_what_fails_during_a_withheld_reply(tmp_path: Path):
     file = paths.corpus() / "exchange-2010" / "delayed-acknowledgement.scenario.yaml"
     name = "hub-refuses-what-fails-amid-a-withheld-reply"
     codes = [
@@ -223,7 +227,7 @@ def test_what_fails_amid_a_withheld_reply_is_refused(tmp_path: Path):
     assert codes == [[250], [550], [250], [250]]
 
 
-def test_mail_is_deferred_after_535(tmp_path: Path):
+def test_the_reading_defers_mail_after_535(tmp_path: Path):
     file = paths.corpus() / "exchange-2010" / "rights.scenario.yaml"
     id_ = "shadowed-over-an-authenticated-session"
     subjects = [

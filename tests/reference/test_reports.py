@@ -15,7 +15,7 @@ from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
-from tests.reference.furnished import CONTENT, HandClock, configured, furnished, stored
+from tests.reference.hosts import CONTENT, HandClock, add_primary, configured, open_host
 
 HOP = NextHop("outside", "outside", (("127.0.0.1", 9),), ("outside",))
 NEVER = Reply(550, "5.7.1", "never")
@@ -59,7 +59,7 @@ def test_the_message_is_returned_whole_only_with_a_failure_and_on_request(action
     assert b"one@test" in returned.as_bytes()
 
 
-def test_what_others_wrote_cannot_begin_a_line_of_the_report():
+def test_untrusted_text_cannot_inject_a_line_into_a_report():
     to = Recipient("w@second.test", orcpt="rfc822;x\r\nInjected: yes")
     octets = format_report(
         "failed", [RecipientStatus(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
@@ -68,17 +68,17 @@ def test_what_others_wrote_cannot_begin_a_line_of_the_report():
     assert b"\r\nInjected" not in octets
 
 
-def test_an_eight_bit_message_is_returned_as_such():
+def test_an_eight_bit_message_is_returned_unchanged():
     parsed = written(content=CONTENT.replace(b"hello", "grüße".encode()), ret="FULL")
     assert parsed["Content-Transfer-Encoding"] == "8bit"
 
 
-def run(tmp_path: Path, life, journal: str | None = None) -> None:
+def run(tmp_path: Path, steps, journal: str | None = None) -> None:
     async def whole() -> None:
         config = configured("two-servers-one-dag")
         config = config.model_copy(update={"journal": Journal(recipient=journal) if journal else None})
-        async with furnished(tmp_path, config) as (host, clock):
-            await life(host, clock)
+        async with open_host(tmp_path, config) as (host, clock):
+            await steps(host, clock)
 
     asyncio.run(whole())
 
@@ -97,20 +97,20 @@ def reports(host: Host, cause: Message) -> list[Message]:
         ("", "", 0),
     ],
 )
-def test_a_failure_is_reported_once_to_whom_it_concerns(tmp_path: Path, sender: str, notify: str, expected: int):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = stored(host, sender=sender)
+def test_a_failure_is_reported_once_unless_not_requested(tmp_path: Path, sender: str, notify: str, expected: int):
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = add_primary(host, sender=sender)
         host.reports.report_failed(message, [(Recipient("victor@outside.test", notify), NEVER)], HOP)
         found = reports(host, message)
         assert len(found) == expected
         assert all(one.envelope.reverse_path == "" and one.redundancy_pending for one in found)
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
 def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = stored(host)
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = add_primary(host)
         host.discards.add_holder(message.id, "mbx2", message.shadow_id, acknowledged=True)
         host.messages.set_fate(message.id, message.envelope.recipients, "failed")
         host.reports.report_failed(message, [(message.envelope.recipients[0], NEVER)], HOP)
@@ -121,24 +121,24 @@ def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path:
         host.completion.release_if_processed(one.id)
         assert [event.shadow_id for event in host.discards.all_events()] == [message.shadow_id]
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
 def test_a_delay_is_reported_once_and_only_on_request(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = stored(host)
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = add_primary(host)
         patient, eager = Recipient("victor@outside.test"), Recipient("victor@outside.test", "DELAY")
         for waited in (3 * 3600, 3600, 3600):
             clock.advance(waited)
             host.reports.report_delayed(message, [patient, eager])
         assert len(reports(host, message)) == 1
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
-def test_success_is_reported_by_the_server_that_ends_the_way(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = stored(host)
+def test_success_is_reported_by_the_last_server_only(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = add_primary(host)
         wanted = [Recipient("victor@outside.test", "SUCCESS")]
         for fate in ("passed-on", "redirected"):
             host.reports.report_succeeded(message, wanted, fate, HOP)
@@ -147,12 +147,12 @@ def test_success_is_reported_by_the_server_that_ends_the_way(tmp_path: Path):
             host.reports.report_succeeded(message, wanted, fate, HOP)
         assert len(reports(host, message)) == 2
 
-    run(tmp_path, life)
+    run(tmp_path, steps)
 
 
-def test_a_message_is_journaled_once_however_often_it_is_begun(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = replace(stored(host), journal_due=True)
+def test_a_message_is_journaled_once(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = replace(add_primary(host), journal_due=True)
         host.journaling.send_report_if_due(message)
         assert host.messages.get(message.id).journal_due is False
         host.journaling.send_report_if_due(host.messages.get(message.id))
@@ -164,7 +164,7 @@ def test_a_message_is_journaled_once_however_often_it_is_begun(tmp_path: Path):
         assert "Recipient: victor@outside.test" in envelope.get_content()
         assert attached.get_payload()[0]["Message-ID"] == "<one@test>"
 
-    run(tmp_path, life, journal="audit@archive.test")
+    run(tmp_path, steps, journal="audit@archive.test")
 
 
 def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_other(tmp_path: Path):
@@ -172,9 +172,9 @@ def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_oth
         found: list[Message] = []
         config = configured("two-servers-one-dag").model_copy(update={"journal": Journal(recipient="a@archive.test")})
         directory.mkdir()  # noqa: ASYNC240  # nothing else runs
-        async with furnished(directory, config) as (host, clock):
+        async with open_host(directory, config) as (host, clock):
             clock.advance(len(directory.name))
-            message = replace(stored(host), journal_due=True)
+            message = replace(add_primary(host), journal_due=True)
             host.journaling.send_report_if_due(message)
             found = reports(host, message)
         return found[0]
@@ -184,9 +184,9 @@ def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_oth
 
 
 def test_without_a_journal_nothing_is_reported(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
-        message = replace(stored(host), journal_due=True)
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = replace(add_primary(host), journal_due=True)
         host.journaling.send_report_if_due(message)
         assert reports(host, message) == []
 
-    run(tmp_path, life)
+    run(tmp_path, steps)

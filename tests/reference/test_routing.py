@@ -72,7 +72,7 @@ def every_route(known: tuple[SiteLink, ...], path: tuple[str, ...], end: str, co
 
 
 @given(NETWORKS)
-def test_no_route_that_there_is_sorts_below_the_chosen_one(network: list[tuple[str, str, int]]):
+def test_the_chosen_route_is_the_best_of_all_routes(network: list[tuple[str, str, int]]):
     known = links(*network)
     best = min(every_route(known, ("A",), "F"), default=(0, 0, None))
     assert least_cost_path(known, "A", "F") == best[2]

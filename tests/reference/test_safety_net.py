@@ -7,13 +7,13 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message, Place
-from tests.reference.furnished import HandClock, configured, live, places, shadow, stored
+from tests.reference.hosts import HandClock, add_primary, configured, places, run_with_host, shadow
 
 DAY = 86400.0
 
 
 def processed(host: Host, *recipients: str, crossed: bool = False) -> Message:
-    message = stored(host, *recipients)
+    message = add_primary(host, *recipients)
     host.messages.set_fate(message.id, message.envelope.recipients, "delivered", crossed=crossed)
     host.completion.release_if_processed(message.id)
     return message
@@ -25,8 +25,10 @@ def again(host: Host) -> list[Message]:
 
 @pytest.mark.parametrize(("hold", "expiration"), [(2 * DAY, 2 * DAY), (3600.0, 7200.0)])
 @pytest.mark.parametrize("place", ["safety-net", "shadow-safety-net", "shadow"])
-def test_each_place_has_its_time(tmp_path: Path, place: Place, hold: float, expiration: float):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_messages_are_dropped_after_the_hold_time_of_their_place(
+    tmp_path: Path, place: Place, hold: float, expiration: float
+):
+    async def steps(host: Host, clock: HandClock) -> None:
         if place == "safety-net":
             processed(host)
         else:
@@ -40,50 +42,50 @@ def test_each_place_has_its_time(tmp_path: Path, place: Place, hold: float, expi
         host.safety_net.drop_expired()
         assert places(host) == []
 
-    live(tmp_path, life, SafetyNetHoldTime=hold, MessageExpirationTimeout=expiration)
+    run_with_host(tmp_path, steps, SafetyNetHoldTime=hold, MessageExpirationTimeout=expiration)
 
 
-def test_a_changed_hold_time_counts_for_what_is_held_already(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_changed_hold_time_applies_to_held_messages(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         processed(host)
         clock.advance(3601)
         before, host.config = host.config, configured("two-servers-one-dag", SafetyNetHoldTime=3600)
         host.safety_net.reconfigured(before)
         assert places(host) == []
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
-def test_a_database_s_messages_are_sent_again_for_its_mailboxes_only(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_messages_are_resubmitted_to_the_mailboxes_of_the_database_only(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         processed(host, "bob@corp.test", "dave@corp.test")
         processed(host, "dave@corp.test")
         assert host.safety_net.resubmit("DB1") == 1
         assert [r.address for message in again(host) for r in message.envelope.recipients] == ["bob@corp.test"]
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
-def test_nothing_that_crossed_the_boundary_is_sent_again(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_messages_that_crossed_the_boundary_are_not_resubmitted(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         processed(host, "bob@corp.test", crossed=True)
         processed(host, "victor@outside.test", crossed=True)
         assert host.safety_net.resubmit("DB1") == 0
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
-def test_nothing_is_sent_to_a_mailbox_that_is_now_beyond_the_boundary(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_messages_for_a_mailbox_outside_the_boundary_are_not_resubmitted(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         processed(host, "erin@corp.test")  # when it was processed, her database was in this site
         assert host.routing.next_hop("erin@corp.test").crosses_boundary
         assert host.safety_net.resubmit("DB3") == 0
 
-    live(tmp_path, life, "two-sites-no-dag")
+    run_with_host(tmp_path, steps, "two-sites-no-dag")
 
 
-def test_what_was_sent_again_is_not_sent_again_a_second_time_besides_its_original(tmp_path: Path):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_a_resubmitted_copy_is_not_resubmitted_besides_its_original(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
         processed(host, "bob@corp.test")
         for _ in range(3):
             assert host.safety_net.resubmit("DB1") == 1
@@ -92,11 +94,11 @@ def test_what_was_sent_again_is_not_sent_again_a_second_time_besides_its_origina
                 host.completion.release_if_processed(message.id)
         assert places(host) == ["safety-net"] * 4
 
-    live(tmp_path, life)
+    run_with_host(tmp_path, steps)
 
 
-def test_the_shadow_safety_net_stands_in_only_where_the_primary_does_not_answer(tmp_path: Path, monkeypatch):
-    async def life(host: Host, clock: HandClock) -> None:
+def test_the_shadow_safety_net_resubmits_only_for_an_unreachable_primary(tmp_path: Path, monkeypatch):
+    async def steps(host: Host, clock: HandClock) -> None:
         for primary in ("mbx2", "mbx3"):
             held = shadow(host, primary, "s-1", "bob@corp.test")
             host.safety_net.hold(held.id, "shadow-safety-net")
@@ -109,7 +111,7 @@ def test_the_shadow_safety_net_stands_in_only_where_the_primary_does_not_answer(
         await asyncio.wait_for(sent_again(host), 5)
         assert len(again(host)) == 1
 
-    live(tmp_path, life, "three-servers-one-dag")
+    run_with_host(tmp_path, steps, "three-servers-one-dag")
 
 
 async def sent_again(host: Host) -> None:

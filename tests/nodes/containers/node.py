@@ -47,12 +47,12 @@ async def node_of(what: Candidate, directory: Path) -> AsyncIterator[tuple[Docke
 def run(what: Candidate, directory: Path, test: Callable[[DockerNode], Awaitable[Any]]) -> Any:
     """Start a node, do something with it, and take it down."""
 
-    async def life() -> Any:
+    async def steps() -> Any:
         async with node_of(what, directory) as (node, _):
             await node.start(CONFIGURATION)
             return await test(node)
 
-    return asyncio.run(life())
+    return asyncio.run(steps())
 
 
 async def failure(node: DockerNode) -> str | None:

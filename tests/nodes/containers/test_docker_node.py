@@ -32,7 +32,7 @@ async def main():
 )
 
 
-def test_a_container_can_reach_nobody_and_write_nothing_but_its_data(tmp_path: Path, base: str):
+def test_a_container_can_neither_dial_out_nor_write_outside_its_data(tmp_path: Path, base: str):
     async def look(node: DockerNode) -> None:
         assert await node.stop() == 0
 
@@ -62,8 +62,8 @@ async def main():
 )
 
 
-def test_what_was_killed_comes_back_with_its_data_unless_it_was_wiped(tmp_path: Path, base: str):
-    async def life() -> list[str | None]:
+def test_a_killed_container_restarts_with_its_data_unless_wiped(tmp_path: Path, base: str):
+    async def steps() -> list[str | None]:
         async with node_of(candidate(base, REMEMBERS), tmp_path) as (node, moves):
             await node.start(CONFIGURATION)
             await node.pause()
@@ -74,7 +74,7 @@ def test_what_was_killed_comes_back_with_its_data_unless_it_was_wiped(tmp_path: 
             await node.start(CONFIGURATION)
             return list(moves)
 
-    moves = asyncio.run(life())
+    moves = asyncio.run(steps())
     assert (tmp_path / "node.log").read_text("utf-8").split("\n")[:3] == ["start 1", "start 2", "start 1"]
     assert [move is None for move in moves] == [False, True, False, True, False], "nobody dials a dead container"
 
@@ -86,37 +86,37 @@ def test_what_was_killed_comes_back_with_its_data_unless_it_was_wiped(tmp_path: 
         (programs.SPEAKS_HTTP, "in place of a 220 greeting"),
     ],
 )
-def test_a_container_that_does_not_start_is_told(tmp_path: Path, base: str, program: str, said: str):
+def test_a_container_that_does_not_start_is_reported(tmp_path: Path, base: str, program: str, said: str):
     with pytest.raises(NodeError, match=said):
         run(candidate(base, program), tmp_path, DockerNode.stop)
 
 
-def test_a_container_that_never_answers_is_told_within_the_bound(tmp_path: Path, base: str):
+def test_a_container_that_never_answers_is_reported_after_the_time_limit(tmp_path: Path, base: str):
     with pytest.raises(NodeError, match=r"gave no greeting within 0.5 s"):
         run(candidate(base, programs.NEVER_LISTENS, **{"ready-within": 0.5}), tmp_path, DockerNode.stop)
 
 
-def test_a_refused_configuration_is_another_error(tmp_path: Path, base: str):
+def test_a_refused_configuration_has_its_own_error(tmp_path: Path, base: str):
     with pytest.raises(ConfigurationRefused, match=r"transport\.Bogus: unknown parameter"):
         run(candidate(base, programs.REFUSES), tmp_path, DockerNode.stop)
 
 
-def test_a_command_that_the_image_lacks_is_told_in_the_engine_s_words(tmp_path: Path, base: str):
+def test_a_command_that_the_image_lacks_is_reported(tmp_path: Path, base: str):
     with pytest.raises(NodeError, match="no-such-program"):
         run(candidate(base, argv=("no-such-program",)), tmp_path, DockerNode.stop)
 
 
-def test_an_image_that_is_not_there_is_not_pulled(tmp_path: Path, client: Any):
+def test_a_missing_image_is_reported_with_the_command_that_builds_it(tmp_path: Path, client: Any):
     with pytest.raises(NodeError, match=r"has no image nobody/nothing:1 \(docker build -t nobody/nothing:1"):
         run(candidate("nobody/nothing:1"), tmp_path, DockerNode.stop)
 
 
-def test_what_ignores_sigterm_is_killed_and_told(tmp_path: Path, base: str):
+def test_a_container_that_ignores_sigterm_is_reported(tmp_path: Path, base: str):
     with pytest.raises(NodeError, match="did not exit within 0.5 s of SIGTERM"):
         run(candidate(base, programs.IGNORES_SIGTERM, **{"stop-within": 0.5}), tmp_path, DockerNode.stop)
 
 
-def test_a_server_that_dies_takes_its_children_with_it_and_has_failed(tmp_path: Path, base: str):
+def test_a_server_that_exits_and_leaves_a_child_has_failed(tmp_path: Path, base: str):
     dies = programs.DAEMONISES.replace(
         "asyncio.get_running_loop().add",
         "asyncio.get_running_loop().call_later(0.2, sys.exit, 7)\n    asyncio.get_running_loop().add",
@@ -124,7 +124,7 @@ def test_a_server_that_dies_takes_its_children_with_it_and_has_failed(tmp_path: 
     assert "exited on its own with exit code 7" in run(candidate(base, dies), tmp_path, failure)
 
 
-def test_a_log_has_a_limit_and_so_has_the_data(tmp_path: Path, base: str):
+def test_log_and_data_of_a_container_are_limited(tmp_path: Path, base: str):
     floods = programs.GREETS.replace(
         "async def main():",
         """
@@ -148,23 +148,23 @@ async def main():
     assert len(log) < 5000
 
 
-def test_a_command_is_run_in_the_container_and_bounded(tmp_path: Path, base: str):
+def test_commands_run_in_the_container_with_a_time_limit(tmp_path: Path, base: str):
     sleeps = {
         "inspect": ("{python}", "-c", "print('{\"queues\": []}')"),
         "list-queue": ("{python}", "-c", "import time; time.sleep(60)"),
         "flush": ("{python}", "-c", "import sys; sys.exit('no queue')"),
     }
 
-    async def life(node: DockerNode) -> Any:
+    async def steps(node: DockerNode) -> Any:
         with pytest.raises(NodeError, match="exit code 1: no queue"):
             await node.command("flush")
         with pytest.raises(NodeError, match="had not ended after 2 s"):
             await node.command("list-queue")
         return await node.command("inspect")
 
-    assert run(candidate(base, commands=sleeps, **{"command-within": 2}), tmp_path, life) == {"queues": []}
+    assert run(candidate(base, commands=sleeps, **{"command-within": 2}), tmp_path, steps) == {"queues": []}
 
 
-def test_the_version_is_the_image_s_own(base: str):
+def test_the_version_is_the_image_s_digest_unless_described(base: str):
     assert asyncio.run(DockerNode.version(candidate(base))).startswith("sha256:")
     assert asyncio.run(DockerNode.version(candidate(base, version="7.1"))) == "7.1"

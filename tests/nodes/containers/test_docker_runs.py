@@ -30,7 +30,7 @@ def described(tmp_path: Path, image: str) -> None:
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
 
 
-def test_the_reference_in_containers_keeps_its_promises(tmp_path: Path, reference: str):
+def test_the_reference_in_containers_passes(tmp_path: Path, reference: str):
     described(tmp_path, reference)
     ran = conformance_command(
         "run", str(paths.corpus() / "creation"), str(paths.corpus() / "timeouts"), "-k", FEW,
@@ -65,7 +65,7 @@ def test_the_commands_of_the_documentation_do_what_it_says(tmp_path: Path, clien
         client.images.remove("conformance-reference", force=True)
 
 
-def test_containers_and_servers_in_this_process_play_together(tmp_path: Path, reference: str):
+def test_a_container_and_a_program_run_in_one_cell(tmp_path: Path, reference: str):
     described(tmp_path, reference)
     ran = conformance_command(
         "run", str(paths.corpus() / "creation" / "inbound.scenario.yaml"), "-k", "inbound-acknowledgement-waits",
@@ -75,7 +75,7 @@ def test_containers_and_servers_in_this_process_play_together(tmp_path: Path, re
     assert "1 pass" in ran.stdout
 
 
-def test_the_queue_of_a_failed_cell_stays(tmp_path: Path, reference: str):
+def test_the_queue_of_a_failed_cell_is_kept(tmp_path: Path, reference: str):
     """`--keep failed`: the files of a container belong to whom it runs as."""
     described(tmp_path, reference)
     text = (tmp_path / "mine.yaml").read_text("utf-8")

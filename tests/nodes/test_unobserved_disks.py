@@ -38,13 +38,13 @@ def built(directory: Path, text: str, *flags: str) -> Path:
 WRITES = '#include <stdio.h>\nint main(void) { FILE *f = fopen("f", "w"); fputs("x", f); return fclose(f); }\n'
 
 
-def test_a_static_program_is_told_before_it_is_started(tmp_path: Path) -> None:
+def test_a_static_program_is_refused_before_it_is_started(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
     with pytest.raises(UnobservedDisk, match=r"does not see what .*program does: it is linked statically"):
         mounted(tmp_path).check_program(str(program))
 
 
-def test_a_layer_that_forgets_nothing_takes_any_program(tmp_path: Path) -> None:
+def test_a_layer_without_a_log_of_syncs_accepts_a_static_program(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
     Layer("n", tmp_path, tmp_path / "disk", logs_syncs=False).check_program(str(program))
 
@@ -54,7 +54,7 @@ def test_a_layer_that_forgets_nothing_takes_any_program(tmp_path: Path) -> None:
     "import ctypes; ctypes.CDLL(None).execl(P.encode(), b'p', None)",
     "import ctypes; ctypes.CDLL(None).execlp(b'program', b'p', None)",
     "import subprocess; subprocess.run([P])", "os.execv('./script', ['./script'])"])  # fmt: skip
-def test_a_static_program_that_a_program_starts_is_noted(tmp_path: Path, way: str) -> None:
+def test_a_static_child_program_makes_a_disk_unobserved(tmp_path: Path, way: str) -> None:
     program, disk = built(tmp_path, WRITES, "-static"), mounted(tmp_path)
     script = tmp_path / "data" / "script"
     script.write_text(f"#!{program}\n")
@@ -67,14 +67,14 @@ def test_a_static_program_that_a_program_starts_is_noted(tmp_path: Path, way: st
         disk.cut_power()
 
 
-def test_a_program_without_the_layer_is_noted(tmp_path: Path) -> None:
+def test_a_cleaned_environment_makes_a_disk_unobserved(tmp_path: Path) -> None:
     program, disk = built(tmp_path, WRITES), mounted(tmp_path)
     run(disk, f"os.execve({str(program)!r}, ['p'], {{}})", tmp_path / "data")
     with pytest.raises(UnobservedDisk, match="program is started with a cleaned environment"):
         disk.cut_power()
 
 
-def test_a_go_program_is_noted(tmp_path: Path) -> None:
+def test_a_go_program_makes_a_disk_unobserved(tmp_path: Path) -> None:
     """Go's own mark of what it builds, in a program that is linked dynamically."""
     mark = '__attribute__((used)) static char go[] = "\\xff Go buildinf:";\n'
     program, disk = built(tmp_path, mark + WRITES), mounted(tmp_path)
@@ -84,7 +84,7 @@ def test_a_go_program_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file away")
-def test_a_setuid_program_is_noted(tmp_path: Path) -> None:
+def test_a_setuid_program_makes_a_disk_unobserved(tmp_path: Path) -> None:
     program, disk = built(tmp_path, WRITES), mounted(tmp_path)
     (tmp_path / "data").chmod(0o777)
     os.chown(program, 65534, 65534)
@@ -94,14 +94,14 @@ def test_a_setuid_program_is_noted(tmp_path: Path) -> None:
         disk.cut_power()
 
 
-def test_a_file_that_is_opened_with_o_direct_is_noted(tmp_path: Path) -> None:
+def test_opening_with_o_direct_makes_a_disk_unobserved(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     run(disk, "open('f', 'w').close(); os.open('f', os.O_WRONLY | os.O_DIRECT)", tmp_path / "data")
     with pytest.raises(UnobservedDisk, match="f is opened with O_DIRECT"):
         disk.cut_power()
 
 
-def test_io_uring_is_noted(tmp_path: Path) -> None:
+def test_io_uring_makes_a_disk_unobserved(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     ring = "import ctypes; C = ctypes.CDLL(None, use_errno=True); print(C.syscall(425, 4, ctypes.create_string_buffer(256)))"
     run(disk, ring, tmp_path / "data")
@@ -109,7 +109,7 @@ def test_io_uring_is_noted(tmp_path: Path) -> None:
         disk.cut_power()
 
 
-def test_system_calls_by_their_number_are_seen(tmp_path: Path) -> None:
+def test_system_calls_by_number_are_observed(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     run(
         disk,
@@ -129,7 +129,7 @@ def test_system_calls_by_their_number_are_seen(tmp_path: Path) -> None:
         ("os.rename('g', 'f')", "f was replaced"),
     ],
 )
-def test_what_was_done_by_no_call_that_the_layer_knows_is_noted(tmp_path: Path, done: str, told: str) -> None:
+def test_a_change_by_an_unobserved_call_makes_a_disk_unobserved(tmp_path: Path, done: str, told: str) -> None:
     disk = mounted(tmp_path)
     run(disk, "open('f', 'w').close(); open('g', 'w').close()", tmp_path / "data")
     subprocess.run([sys.executable, "-c", f"import os; {done}"], cwd=tmp_path / "data", check=True)
@@ -139,7 +139,7 @@ def test_what_was_done_by_no_call_that_the_layer_knows_is_noted(tmp_path: Path, 
         asyncio.run(disk.mount())
 
 
-def test_sockets_are_no_matter(tmp_path: Path) -> None:
+def test_sockets_do_not_make_a_disk_unobserved(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     run(
         disk,
@@ -151,7 +151,7 @@ def test_sockets_are_no_matter(tmp_path: Path) -> None:
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_what_a_program_in_a_chroot_does_is_seen(tmp_path: Path) -> None:
+def test_a_program_in_a_chroot_is_observed(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, for chroot")
     disk = mounted(tmp_path)
@@ -165,7 +165,7 @@ def test_what_a_program_in_a_chroot_does_is_seen(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "jail" / "g").read_text() == "x"
 
 
-def test_a_program_that_gives_up_its_rights_and_closes_all_is_seen(tmp_path: Path) -> None:
+def test_a_program_that_drops_privileges_and_closes_all_files_is_observed(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give up rights")
     disk = mounted(tmp_path)
@@ -192,7 +192,7 @@ def test_a_program_that_gives_up_its_rights_and_closes_all_is_seen(tmp_path: Pat
         ("open('f', 'w').close(); os.link('f', 'g')", Operation.LINK, "g", {"f"}, {"f"}),
     ],
 )
-def test_a_call_that_a_kill_interrupts_was_done_or_not(
+def test_the_disk_shows_whether_an_interrupted_call_was_done(
     tmp_path: Path, does: str, operation: Operation, undone: str | None, before: set[str], after: set[str]
 ) -> None:
     """Its record is begun only; whether it was done is seen on the disk."""
@@ -213,7 +213,7 @@ def test_a_call_that_a_kill_interrupts_was_done_or_not(
     assert {path.name for path in data.iterdir()} == after
 
 
-def test_a_file_that_is_there_stays_the_same_inode(tmp_path: Path) -> None:
+def test_a_surviving_file_keeps_its_inode(tmp_path: Path) -> None:
     """Postfix names its files by it."""
     disk = mounted(tmp_path)
     data = tmp_path / "data"
@@ -231,7 +231,7 @@ def test_the_layer_compiles_without_a_warning(tmp_path: Path) -> None:
     subprocess.run(["cc", *strict, "-o", tmp_path / "layer.so", *sources], check=True)
 
 
-def test_processes_and_threads_do_not_get_in_each_other_s_way(tmp_path: Path) -> None:
+def test_concurrent_processes_and_threads_are_all_observed(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     work = (
         "import threading\n"
@@ -253,7 +253,7 @@ def test_processes_and_threads_do_not_get_in_each_other_s_way(tmp_path: Path) ->
     assert {path.stat().st_size for path in (tmp_path / "data").iterdir()} == {5000}
 
 
-def test_programs_that_are_killed_in_the_middle_leave_no_lock_behind(tmp_path: Path) -> None:
+def test_programs_that_are_killed_in_a_call_leave_no_lock(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     work = "for n in range(200):\n    open('f', 'w').close(); os.rename('f', 'g'); os.unlink('g'); print(flush=True)"
     words = [sys.executable, "-ISB", "-c", f"import os, sys; os.chdir(sys.argv[1])\n{work}", str(tmp_path / "data")]

@@ -18,7 +18,7 @@ from conformance.reference.timers import Alarms, Tasks
 from conformance.scenarios.fixtures import load_topology
 
 TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
-NOBODY = ("127.0.0.1", 9)
+NO_LISTENER = ("127.0.0.1", 9)
 """Where nothing listens: these tests are about what happens before and after a session."""
 
 CONTENT = (
@@ -29,7 +29,7 @@ CONTENT = (
 def configured(topology: str, server: str | None = None, **changes: object) -> NodeConfiguration:
     """Return the configuration of a topology's first server, or another one, with changed transport parameters."""
     read = load_topology(TOPOLOGIES / f"{topology}.yaml")
-    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: NOBODY)
+    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: NO_LISTENER)
     one = next(each for each in read.servers if server in (None, each.name))
     return parse_configuration(
         json.dumps(render(read, one, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes))
@@ -50,7 +50,7 @@ class HandClock:
 
 
 @asynccontextmanager
-async def furnished(
+async def open_host(
     directory: Path,
     config: NodeConfiguration | None = None,
     clock: HandClock | None = None,
@@ -77,13 +77,13 @@ async def furnished(
     assert failures == []
 
 
-Life = Callable[[Host, HandClock], Awaitable[None]]
+Steps = Callable[[Host, HandClock], Awaitable[None]]
 """What a test does with the parts of a server."""
 
 
-def live(
+def run_with_host(
     directory: Path,
-    life: Life,
+    steps: Steps,
     topology: str = "two-servers-one-dag",
     *,
     parts: ComponentClasses | None = None,
@@ -92,18 +92,18 @@ def live(
     """Do it, with a topology's first server and changed transport parameters, in a loop of its own."""
 
     async def whole() -> None:
-        async with furnished(directory, configured(topology, **changes), parts=parts) as (host, clock):
-            await life(host, clock)
+        async with open_host(directory, configured(topology, **changes), parts=parts) as (host, clock):
+            await steps(host, clock)
 
     asyncio.run(whole())
 
 
-def live_as_hub(directory: Path, life: Life, **changes: object) -> None:
+def run_with_hub(directory: Path, steps: Steps, **changes: object) -> None:
     """Do it with one of three hubs of Exchange 2010."""
-    live(directory, life, "hubs-one-site", parts=ComponentSets().for_generation("ex2010"), **changes)
+    run_with_host(directory, steps, "hubs-one-site", parts=ComponentSets().for_generation("ex2010"), **changes)
 
 
-def stored(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:
+def add_primary(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:
     """Put a primary message into the database, for victor@outside.test where nobody is named."""
     to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
     draft = new_message(content, Envelope(sender, to), message_id=host.identity.new_id(), since=host.now())
@@ -126,7 +126,7 @@ def places(host: Host) -> list[str]:
     return [message.place for message in host.messages.in_place(*everywhere)]
 
 
-async def settled() -> None:
+async def run_ready_tasks() -> None:
     """Let everything that is ready run."""
     for _ in range(5):
         await asyncio.sleep(0)

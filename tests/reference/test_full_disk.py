@@ -13,7 +13,7 @@ from conformance.reference.storage import database as module
 from conformance.reference.storage import schema
 from conformance.reference.storage.database import RESERVE, Database
 from conformance.reference.storage.identity import Identity
-from tests.reference.furnished import furnished, stored
+from tests.reference.hosts import add_primary, open_host
 
 
 class FullDisk:
@@ -39,24 +39,22 @@ class FullDisk:
         return getattr(self._connection, name)
 
 
-def test_who_waits_for_a_commit_without_room_waits_until_there_is_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_on_a_full_disk_waits_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FULL_DISK_RETRY", 0.001)
 
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
-            before = stored(host)
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
+            before = add_primary(host)
             await host.db.commit()
             disk = host.db._connection = FullDisk(host.db._connection)
             host.messages.drop(before.id)
-            one = stored(host, content=b"Message-ID: <full@test>\r\n\r\nfull\r\n")
+            one = add_primary(host, content=b"Message-ID: <full@test>\r\n\r\nfull\r\n")
             waiting = asyncio.create_task(host.db.commit())
             while disk.refused < 2:
                 await asyncio.sleep(0.001)
             assert not waiting.done()
             assert not host.db.has_room(0)
-            two = stored(host)
+            two = add_primary(host)
             late = asyncio.create_task(host.db.commit())
             assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id], "it is seen all the same"
             disk.full = False
@@ -67,15 +65,15 @@ def test_who_waits_for_a_commit_without_room_waits_until_there_is_some(
             assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id]
             assert host.messages.content(one.id).endswith(b"full\r\n")
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_what_found_no_room_is_gone_when_the_node_is_killed(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+def test_a_write_to_a_full_disk_is_lost_when_the_node_is_killed(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             await host.db.commit()
             disk = host.db._connection = FullDisk(host.db._connection)
-            stored(host)
+            add_primary(host)
             waiting = asyncio.create_task(host.db.commit())
             while not disk.refused:
                 await asyncio.sleep(0)
@@ -86,10 +84,10 @@ def test_what_found_no_room_is_gone_when_the_node_is_killed(tmp_path: Path) -> N
             assert list(host.messages.in_place("primary")) == []
             assert host.db.has_room(0)
 
-    asyncio.run(life())
+    asyncio.run(steps())
 
 
-def test_room_is_for_a_message_its_log_and_what_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_for_a_message_includes_its_log_and_the_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = RESERVE + 2000
 
     class Disk:
@@ -102,7 +100,7 @@ def test_room_is_for_a_message_its_log_and_what_follows(tmp_path: Path, monkeypa
     database.close()
 
 
-def test_a_database_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+def test_an_empty_database_file_is_initialised_once(tmp_path: Path) -> None:
     """The file is there, and nothing in it: whoever made it was killed before it was whole."""
     (tmp_path / "queue.db").touch()
     database = Database(tmp_path / "queue.db")
@@ -112,7 +110,7 @@ def test_a_database_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> N
     database.close()
 
 
-def test_a_database_without_a_name_gets_one(tmp_path: Path) -> None:
+def test_a_database_without_an_id_gets_one(tmp_path: Path) -> None:
     """The tables are there, and the node was killed before it had named the database."""
 
     async def named() -> tuple[str, str]:
@@ -131,13 +129,11 @@ def test_a_database_without_a_name_gets_one(tmp_path: Path) -> None:
     assert first[1] != second[1]
 
 
-def test_what_is_written_alone_waits_for_room_like_all_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_autocommitted_write_on_a_full_disk_waits_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FULL_DISK_RETRY", 0.001)
 
-    async def life() -> None:
-        async with furnished(tmp_path) as (host, _):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
             await host.db.commit()
             disk = host.db._connection = FullDisk(host.db._connection)
             host.shadows.set_contact("mbx2", 1.0, alone=True)
@@ -150,4 +146,4 @@ def test_what_is_written_alone_waits_for_room_like_all_the_rest(
             host.db.open()
             assert [tuple(row) for row in host.db.read("SELECT server, at FROM contact")] == [("mbx2", 1.0)]
 
-    asyncio.run(life())
+    asyncio.run(steps())

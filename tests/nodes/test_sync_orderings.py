@@ -16,7 +16,7 @@ from conformance.nodes.disks.node_disk import DiskKind, NodeDisk
 from conformance.scenarios.steps.nodes import SurvivingNames
 from tests.nodes import file_systems
 from tests.nodes.file_systems import LISTS, after_cut
-from tests.nodes.orderings import HELPERS, ORDERINGS, Ordering
+from tests.nodes.sync_orderings import HELPERS, ORDERINGS, Ordering
 
 on_loop = pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
 layered = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
@@ -65,7 +65,7 @@ def test_the_layer_keeps_what_all_file_systems_keep(tmp_path: Path, ordering: Or
 
 @layered
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
-def test_in_the_stricter_reading_only_the_directory_keeps_names(tmp_path: Path, ordering: Ordering) -> None:
+def test_under_posix_promises_only_a_directory_sync_keeps_names(tmp_path: Path, ordering: Ordering) -> None:
     promised = ordering.left if ordering.promised is None else ordering.promised
     assert left(tmp_path, ordering, "layer", "what-posix-promises") == promised
 

@@ -57,6 +57,6 @@ def heard(kind: type[SMTPProtocol], parts: list[bytes]) -> list[SMTPResponse | s
 
 
 @pytest.mark.parametrize("said", SAID, ids=[repr(said[:40]) for said in SAID])
-def test_a_reply_means_the_same_as_to_aiosmtplib(said: bytes) -> None:
+def test_a_reply_is_parsed_as_aiosmtplib_parses_it(said: bytes) -> None:
     for parts in [[said], [said[:5], said[5:]], [said, b"250 late\r\n"]]:
         assert heard(_FastProtocol, parts) == heard(SMTPProtocol, parts)

@@ -28,14 +28,14 @@ from conformance.nodes.kinds import node_class
         ('{"queues": [], "delivered_to": {}}', "what it printed cannot be read: delivered_to"),
     ],
 )
-def test_an_inspection_that_no_check_can_read_is_the_node_s_error(text: str, said: str):
+def test_an_unreadable_inspection_is_an_error_of_the_node(text: str, said: str):
     with pytest.raises(NodeError) as caught:
         parse_output("mbx1", "inspect", text)
     assert str(caught.value).startswith(f"mbx1: inspect: {said}")
     assert len(str(caught.value)) < 1200
 
 
-def test_an_inspection_may_say_less_and_more_than_the_contract():
+def test_an_inspection_may_have_fewer_and_more_fields_than_the_contract():
     said = {
         "queues": [{"kind": "shadow", "items": [{"message_id": "<a@b>", "age": 3}], "x": 1}],
         "delivered_to": [1, 2],
@@ -47,7 +47,7 @@ def test_an_inspection_may_say_less_and_more_than_the_contract():
     ("printed", "pattern", "version"),
     [("x" * 100_000, "(x+)", "x" * 200), ("1.2.3", "(y)?1.2", "1.2"), ("1.2.3", "(y+)", "0.9"), ("", "()", "0.9")],
 )
-def test_a_version_is_short_and_never_nothing(printed: str, pattern: str, version: str):
+def test_a_version_is_short_and_never_empty(printed: str, pattern: str, version: str):
     candidate = Candidate.model_validate(
         {
             "name": "mine",

@@ -32,7 +32,7 @@ class Receivers:
         self._wanted: set[tuple[str, str]] = set()
         self._complete = asyncio.Event()
 
-    async def all_of(self, wanted: set[tuple[str, str]], within: float) -> set[tuple[str, str]]:
+    async def wait_for(self, wanted: set[tuple[str, str]], within: float) -> set[tuple[str, str]]:
         """Wait until every (message id, recipient) has arrived; return those that have not within so many seconds."""
         self._wanted = {one for one in wanted if one not in self.copies}
         self._complete.clear()
@@ -85,7 +85,7 @@ class Receivers:
 
 
 @dataclass
-class Tap:
+class SessionTap:
     """What passes between two servers: which message each shadow is of, and whether a discard came before its time."""
 
     receivers: Receivers
@@ -147,7 +147,7 @@ class Tap:
     """The shadows of both directions: a discard is told in the session that goes the other way."""
 
 
-class Field:
+class TwoServers:
     """The two servers, and how to send to them."""
 
     def __init__(self, directory: Path, transport: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ class Field:
         self.receivers = Receivers()
         self.nodes: dict[str, ExecNode] = {}
         self.configurations: dict[str, dict[str, Any]] = {}
-        self.taps: dict[str, Tap] = {}
+        self.taps: dict[str, SessionTap] = {}
         self.acknowledged: set[tuple[str, str]] = set()
         self.sent = 0
 
@@ -192,7 +192,7 @@ class Field:
         await self.nodes[server].start(self.configurations[server])
 
     @asynccontextmanager
-    async def standing(self) -> AsyncIterator["Field"]:
+    async def running(self) -> AsyncIterator["TwoServers"]:
         """Open everything, and leave nothing behind."""
         servers = []
         try:
@@ -203,7 +203,7 @@ class Field:
             shadows: dict[str, set[tuple[str, str]]] = {}
             dials = {}
             for name in ("mbx1", "mbx2"):
-                tap = Tap(self.receivers, ("127.0.0.1", listen[name, "transport"]), shadows, all_shadows=shadows)
+                tap = SessionTap(self.receivers, ("127.0.0.1", listen[name, "transport"]), shadows, all_shadows=shadows)
                 self.taps[name] = tap
                 servers.append(await asyncio.start_server(tap.session, "127.0.0.1", 0, limit=_LIMIT))
                 dials[name] = servers[-1].sockets[0].getsockname()[1]

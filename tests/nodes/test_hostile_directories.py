@@ -108,13 +108,13 @@ async def twice(node: ExecNode, configuration: NodeConfiguration) -> None:
         await node.close()
 
 
-def lived(life: Callable[[ExecNode, NodeConfiguration], Awaitable[object]], *args: object) -> str:
+def lived(steps: Callable[[ExecNode, NodeConfiguration], Awaitable[object]], *args: object) -> str:
     """Let a node live; return what the harness says of it, '' where it had nothing to say."""
 
     async def bounded() -> str:
         try:
             async with asyncio.timeout(60):
-                await life(*args)  # type: ignore[arg-type]
+                await steps(*args)  # type: ignore[arg-type]
         except NodeError as error:
             return str(error)
         return ""
@@ -140,9 +140,7 @@ ATTACKS["the document is a link"] = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_link_in_a_node_s_directory_leads_the_harness_nowhere(
-    place: Place, configuration: NodeConfiguration, attack: str
-):
+def test_the_harness_follows_no_link_in_a_node_s_directory(place: Place, configuration: NodeConfiguration, attack: str):
     if attack == "a second name of a file":  # many a kernel lets nobody but root give it
         place.node.mkdir()
         (place.node / "x").hardlink_to(place.secret)
@@ -163,18 +161,18 @@ INSTEAD_OF_THE_LOG = {
 
 
 @pytest.mark.parametrize("instead", INSTEAD_OF_THE_LOG)
-def test_a_node_that_takes_its_log_away_and_dies_is_told_by_its_exit_code_and_its_last_words(
+def test_a_node_that_deletes_its_log_and_exits_is_reported_with_exit_code_and_output(
     place: Place, configuration: NodeConfiguration, instead: str
 ):
     attack = f"os.unlink('node.log')\n{INSTEAD_OF_THE_LOG[instead]}\nprint('my last words', flush=True); os._exit(7)"
 
-    async def life(node: ExecNode, configuration: NodeConfiguration) -> None:
+    async def steps(node: ExecNode, configuration: NodeConfiguration) -> None:
         try:
             await node.start(configuration)
         finally:
             await node.close()
 
-    assert "it exited with exit code 7: my last words" in lived(life, node_that(place, attack), configuration)
+    assert "it exited with exit code 7: my last words" in lived(steps, node_that(place, attack), configuration)
     assert (place.node / "node.log").read_text() == "my last words\n"
     assert stat.S_ISREG((place.node / "node.log").lstat().st_mode)
     place.hold_as_before()
@@ -203,7 +201,7 @@ def fill(place: Place) -> None:
     os.close(handle)
 
 
-def test_what_is_packed_holds_no_file_of_another_no_holes_and_ends(place: Place):
+def test_an_archive_has_no_file_of_another_user_no_sparse_file_and_no_deep_path(place: Place):
     fill(place)
     archive_attachments(place.cell)
     place.hold_as_before()
@@ -216,7 +214,7 @@ def test_what_is_packed_holds_no_file_of_another_no_holes_and_ends(place: Place)
     assert {"mta1/holes", "mta1/second"} < set(left_out)
 
 
-def test_what_is_kept_holds_no_file_of_another_no_holes_and_ends(place: Place):
+def test_kept_directories_have_no_file_of_another_user_and_no_sparse_file(place: Place):
     fill(place)
     keep_node_directories(place.cell.with_name("one.jsonl"), place.cell)
     delete_node_data(place.cell)
@@ -228,7 +226,7 @@ def test_what_is_kept_holds_no_file_of_another_no_holes_and_ends(place: Place):
     tree.delete_tree(kept)
 
 
-def test_a_directory_deeper_than_a_path_can_be_is_measured_and_deleted(tmp_path: Path):
+def test_a_directory_deeper_than_the_longest_path_is_measured_and_deleted(tmp_path: Path):
     (tmp_path / "cells").mkdir()
     place = Place(tmp_path)
     place.folder.mkdir()
@@ -239,7 +237,7 @@ def test_a_directory_deeper_than_a_path_can_be_is_measured_and_deleted(tmp_path:
     assert not place.node.exists()
 
 
-def test_no_mount_is_entered(place: Place):
+def test_deletion_does_not_enter_a_mount(place: Place):
     (place.node / "data" / "mounted").mkdir(parents=True)
     inside = place.node / "data" / "mounted"
     os.system(f"mount -t tmpfs none {inside}")  # noqa: S605  # our own path

@@ -13,7 +13,7 @@ from conformance.shortage import ResourceMonitor
 GREEDY = "a = bytearray(1 << 30); a[::4096] = b'x' * len(a[::4096])"
 
 
-def test_a_kill_elsewhere_on_the_machine_matters_only_to_who_may_have_lost_a_process(
+def test_a_kill_elsewhere_is_ignored_if_own_processes_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = 0
@@ -27,7 +27,7 @@ def test_a_kill_elsewhere_on_the_machine_matters_only_to_who_may_have_lost_a_pro
 
 
 @pytest.mark.integration
-def test_a_group_counts_its_own_processes_only() -> None:
+def test_a_cgroup_counts_the_kills_of_its_own_processes_only() -> None:
     greedy, modest = (cgroups.make_cgroup(cgroups.Limits(processes=50, memory=64 << 20)) for _ in range(2))
     if greedy is None or modest is None or greedy.oom_kills() is None:
         pytest.skip("no cgroup that counts can be had here")

@@ -26,9 +26,7 @@ CELLS = (
         ("shadows-outside-mail-only", "SR-CRE-07"),
     ],
 )
-def test_terminal_page_and_allure_lead_with_the_case_in_which_a_server_does_not_shadow(
-    defect: str, row: str, tmp_path: Path
-):
+def test_terminal_run_page_and_allure_lead_with_the_row_that_the_defect_breaks(defect: str, row: str, tmp_path: Path):
     run = tmp_path / "run"
     options = ("--should", "fail", "--run-dir", str(run), "--fresh")
     ended = conformance_command("run", *CELLS, "--candidate", f"reference+{defect}", *options, cwd=ROOT)

@@ -21,7 +21,7 @@ def one_port(monkeypatch: pytest.MonkeyPatch) -> int:
     return port
 
 
-def test_a_port_has_one_holder_until_he_gives_it_back(one_port: int):
+def test_a_port_has_one_holder_until_it_is_released(one_port: int):
     first, second = PortLeases(), PortLeases()
     assert first.lease() == one_port
     with pytest.raises(OSError, match="no loopback port"):
@@ -31,7 +31,7 @@ def test_a_port_has_one_holder_until_he_gives_it_back(one_port: int):
     second.release()
 
 
-def test_a_process_with_a_temporary_directory_of_its_own_is_kept_away_too(one_port: int, tmp_path: object):
+def test_a_lease_holds_against_a_process_with_another_temporary_directory(one_port: int, tmp_path: object):
     leases = PortLeases()
     assert leases.lease() == one_port
     script = f"from conformance.nodes import places; places.FIRST, places.LAST = {one_port}, {one_port + 1}; "
@@ -46,7 +46,7 @@ def test_a_process_with_a_temporary_directory_of_its_own_is_kept_away_too(one_po
     assert other.stdout == ""
 
 
-def test_what_somebody_listens_on_is_not_leased(one_port: int):
+def test_a_port_with_a_listener_is_not_leased(one_port: int):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", one_port))
         listener.listen()
