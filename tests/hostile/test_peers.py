@@ -1,4 +1,4 @@
-"""Each hostile peer is judged, in bounded time and space, and the cell beside it is not touched by it."""
+"""Each hostile peer is judged in bounded time and space, and leaves no process, socket, file or thread."""
 
 import threading
 import time
@@ -30,10 +30,6 @@ PASSES = frozenset(
     )
 )  # fmt: skip
 """Peers that pass on the message and acknowledge it as they should, whatever else they say."""
-
-
-def test_there_are_at_least_forty():
-    assert len(PEERS) >= 40
 
 
 @pytest.mark.parametrize("peer", PEERS)

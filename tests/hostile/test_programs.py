@@ -30,10 +30,6 @@ def describe(directory: Path, name: str) -> str:
     return f"{word}.yaml"
 
 
-def test_there_are_at_least_forty():
-    assert len(programs.BEFORE) > 40
-
-
 @pytest.mark.timed
 @pytest.mark.integration
 def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tmp_path: Path):

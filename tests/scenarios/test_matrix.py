@@ -1,5 +1,7 @@
 """From a scenario to its cells: axes, `${axis}`, `when`, `exclude`, and ids that stay as they are."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from conformance.scenarios.steps.nodes import Configure
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.timing import Advance
 from conformance.suite.selection import read_id
-from tests.scenarios.documents import HEAD, SEND, cells
+from tests.scenarios.documents import HEAD, SEND, cells, written
 
 
 def test_a_scenario_without_axes_is_one_cell(tmp_path: Path) -> None:
@@ -119,18 +121,22 @@ def test_the_parameters_of_a_configure_step_are_parsed(tmp_path: Path) -> None:
 
 
 def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Path) -> None:
-    def sha256(text: str) -> str:
-        return cells(tmp_path, text)[0].sha256
+    def sha256(text: str, fixtures: Path) -> str:
+        (scenario,) = read_scenarios(written(tmp_path, text), fixtures)
+        return scenario.cells()[0].sha256
 
     whole = HEAD + "steps:\n" + SEND
-    assert sha256(whole) == sha256(whole + "# a comment\n")
-    different = [
-        whole.replace("for the tests", "for these tests"),
-        whole.replace("two-servers", "three-servers"),
-        whole.replace("via: mbx1", "via: mbx1, message: dots"),
-        whole.replace("via: mbx1", "via: mbx2"),
-    ]
-    assert len({sha256(text) for text in (whole, *different)}) == 5
+    usual = sha256(whole, paths.fixtures())
+    assert sha256(whole + "# a comment\n", paths.fixtures()) == usual
+    assert sha256(whole.replace("for the tests", "for these tests"), paths.fixtures()) != usual
+    for changed in (None, "topologies/two-servers-one-dag.yaml", "messages/plain.yaml", "messages/dots.yaml"):
+        fixtures = tmp_path / str(changed).replace("/", "-")
+        shutil.copytree(paths.fixtures(), fixtures)
+        if changed:
+            text = (fixtures / changed).read_text("utf-8")
+            (fixtures / changed).write_text(re.sub("title: .*", "title: Another", text, count=1), "utf-8")
+        same = changed in (None, "messages/dots.yaml")  # the scenario does not send `dots`
+        assert (sha256(whole, fixtures) == usual) is same, changed
 
 
 def test_a_scenario_with_problems_has_no_cells(tmp_path: Path) -> None:
