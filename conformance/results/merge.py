@@ -21,7 +21,7 @@ from conformance.results.layout import (
 )
 from conformance.results.reader import StoredRun, parse_lines, read_cell_end, read_cell_ends, read_run
 from conformance.results.schema import SCHEMA, CandidateRecord, CellHeader, RunFooter, RunHeader
-from conformance.results.writer import begin_run, finish_run, json_line
+from conformance.results.writer import begin_run, delete_run, finish_run, json_line
 
 _SHARED = ("seed", "clock", "scale", "grid", "environment_sha256")
 """The fields of `run.json` in which the shards of one run agree."""
@@ -32,7 +32,8 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
 
     The order of the sources does not matter. A cell that two sources hold must be equal in both, octet by octet except for
     the run's name. The wall time is that of the longest source, since shards run at the same time. Raises
-    RunDirectoryError where the sources are not parts of one run, two cells differ, or `out` holds a run already.
+    RunDirectoryError where the sources are not parts of one run, two cells differ, or `out` holds a run already. After an
+    error, a directory `out` that did not exist before is deleted.
     """
     if not sources:
         raise RunDirectoryError("nothing to merge: name at least one run directory")
@@ -43,11 +44,17 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
                 raise RunDirectoryError(
                     f"{runs[0].path} and {run.path} differ in {name}: they are not parts of one run"
                 )
+    existed = out.exists()
     begin_run(out, _merged_header(runs, out.name))
-    for run in runs:
-        for folder in (CELLS_FOLDER, LATE_FOLDER):
-            for path in cell_files(run.path, folder):
-                _copy_cell(path, out, folder)
+    try:
+        for run in runs:
+            for folder in (CELLS_FOLDER, LATE_FOLDER):
+                for path in cell_files(run.path, folder):
+                    _copy_cell(path, out, folder)
+    except Exception:
+        if not existed:  # half of a merged run would look like a run that was killed
+            delete_run(out)
+        raise
     footers = [run.footer for run in runs]
     return finish_run(
         out,

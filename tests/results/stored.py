@@ -13,12 +13,12 @@ def plain(path: Path) -> bytes:
 
 
 def rewrite(path: Path, octets: bytes) -> None:
-    """Give a cell's file other lines, in the form that it has."""
+    """Replace the lines of a cell's file, which stays compressed or plain as it is."""
     path.write_bytes(gzip.compress(octets) if path.suffix == ".gz" else octets)
 
 
 def as_schema_1(run_dir: Path) -> None:
-    """Make a run directory what 0.1.0 left: every cell's file plain, and schema 1 wherever a schema is named."""
+    """Convert a run directory to the form of 0.1.0: every cell's file plain, and every schema number 1."""
     for path in (run_dir / "cells").glob("*.gz"):
         octets = plain(path).replace(b'"schema":2', b'"schema":1', 1)
         (path.parent / f"{slug_of(path)}{PLAIN_SUFFIX}").write_bytes(octets)

@@ -1,4 +1,4 @@
-"""Run directories in which files are none, never end or hold more than they seem to: told, in bounded time and memory."""
+"""Run directories with entries that are not regular files, or hold more than they seem to: reported, in bounded time and memory."""
 
 import gzip
 import os
@@ -17,12 +17,12 @@ from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.verdicts import Outcome
 from tests.results.samples import EVENTS, cell_header, run_header
 
-NO_FILES = ("fifo", "directory", "loop", "device", "nowhere", "socket")
+NOT_REGULAR = ("fifo", "directory", "loop", "device", "nowhere", "socket")
 
 
-def put(what: str, path: Path) -> None:
-    """Put what is no file where one is expected."""
-    match what:
+def make_entry(kind: str, path: Path) -> None:
+    """Make an entry of this kind, which is not a regular file, where a file is expected."""
+    match kind:
         case "fifo":
             os.mkfifo(path)
         case "directory":
@@ -34,8 +34,8 @@ def put(what: str, path: Path) -> None:
         case "nowhere":
             path.symlink_to("nothing")
         case _:
-            with socket.socket(socket.AF_UNIX) as one:
-                one.bind(str(path))
+            with socket.socket(socket.AF_UNIX) as endpoint:
+                endpoint.bind(str(path))
 
 
 @pytest.fixture
@@ -49,20 +49,20 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "r"
 
 
-@pytest.mark.parametrize("what", NO_FILES)
+@pytest.mark.parametrize("kind", NOT_REGULAR)
 @pytest.mark.parametrize("name", ["run.json", "footer.json"])
-def test_a_document_that_is_no_file_is_told(run: Path, name: str, what: str):
+def test_a_run_whose_document_is_not_a_regular_file_is_refused(run: Path, name: str, kind: str):
     (run / name).unlink(missing_ok=True)
-    put(what, run / name)
+    make_entry(kind, run / name)
     with pytest.raises(RunDirectoryError, match=name):
         read_run(run)
 
 
-@pytest.mark.parametrize("what", NO_FILES)
+@pytest.mark.parametrize("kind", NOT_REGULAR)
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
-def test_a_cell_that_is_no_file_hides_no_other(run: Path, suffix: str, what: str):
+def test_a_cell_that_is_not_a_regular_file_hides_no_other_cell(run: Path, suffix: str, kind: str):
     path = run / "cells" / f"other{suffix}"
-    put(what, path)
+    make_entry(kind, path)
     with pytest.raises(CellUnreadable, match="cannot be read"):
         read_cell(path)
     with pytest.raises(CellUnreadable, match="cannot be read"):
@@ -78,14 +78,14 @@ def test_a_cell_that_is_no_file_hides_no_other(run: Path, suffix: str, what: str
     assert len(footer.damage) == 1
 
 
-@pytest.mark.parametrize("what", NO_FILES)
-def test_a_manifest_that_is_no_file_is_none(run: Path, what: str):
+@pytest.mark.parametrize("kind", NOT_REGULAR)
+def test_a_manifest_that_is_not_a_regular_file_counts_as_missing(run: Path, kind: str):
     (run / "parquet").mkdir()
-    put(what, run / "parquet" / "manifest.json")
+    make_entry(kind, run / "parquet" / "manifest.json")
     assert read_current_manifest(run) is None
 
 
-def test_what_unpacks_to_more_than_is_read_is_cut_and_told(run: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_history_that_unpacks_to_more_than_the_limit_is_cut_and_reported(run: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compression, "MAX_OCTETS", 10_000)
     path = next((run / "cells").glob("*.gz"))
     whole = gzip.decompress(path.read_bytes())
@@ -97,19 +97,19 @@ def test_what_unpacks_to_more_than_is_read_is_cut_and_told(run: Path, monkeypatc
     assert read_cell(path).damage[-1].why == trouble
 
 
-def test_very_many_members_are_read_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_history_of_many_gzip_members_is_unpacked_in_linear_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "x.jsonl.gz"
     member, count = gzip.compress(b"{}\n", mtime=0), 40_000
     path.write_bytes(member * count)
-    looked = []
+    unpacked_sizes = []
     real = compression.zlib.decompressobj
 
     class Counting:
-        def __init__(self, how: int) -> None:
-            self._real = real(how)
+        def __init__(self, window_bits: int) -> None:
+            self._real = real(window_bits)
 
         def decompress(self, octets: bytes) -> bytes:
-            looked.append(len(octets))
+            unpacked_sizes.append(len(octets))
             return self._real.decompress(octets)
 
         def __getattr__(self, name: str) -> object:
@@ -118,10 +118,11 @@ def test_very_many_members_are_read_in_one_pass(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(compression.zlib, "decompressobj", Counting)
     octets, trouble = compression.read_history(path)
     assert (octets, trouble) == (b"{}\n" * count, "")
-    assert sum(looked) < 30 * path.stat().st_size  # 64 KiB for each member would be 2,000 times its size
+    size = path.stat().st_size
+    assert size <= sum(unpacked_sizes) < 30 * size  # 64 KiB for each member would be 2,000 times its size
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path):
     path = tmp_path / "large"
     path.write_bytes(b"x" * 11)
     assert regular_files.read_regular(path, 11) == b"x" * 11
@@ -132,7 +133,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
 @pytest.mark.parametrize(
     "evil", [b"NaN", b"Infinity", b"-Infinity", b"[" * 100_000, b'"\\ud800"', b"9" * 5000, b"1e999", b"1e308"]
 )
-def test_a_line_that_is_json_nowhere_else_is_damage(run: Path, evil: bytes):
+def test_a_value_that_strict_json_does_not_allow_is_damage(run: Path, evil: bytes):
     path = next((run / "cells").glob("*.gz"))
     lines = gzip.decompress(path.read_bytes()).split(b"\n")
     lines[2] = lines[2].replace(b'"t":0.001', b'"t":' + evil)
@@ -142,7 +143,7 @@ def test_a_line_that_is_json_nowhere_else_is_damage(run: Path, evil: bytes):
     assert len(str(cell.damage[0])) < 500
 
 
-def test_a_number_that_no_column_holds_is_damage_and_harms_no_other_row(run: Path):
+def test_a_number_too_large_for_its_column_is_damage_and_other_rows_are_written(run: Path):
     path = next((run / "cells").glob("*.gz"))
     lines = gzip.decompress(path.read_bytes()).split(b"\n")
     lines[3] = lines[3].replace(b'"code":250', b'"code":' + b"9" * 30)

@@ -13,7 +13,7 @@ from tests.suite.helpers import conformance_command
 CELL = "inbound-acknowledgement-waits-for-the-shadow"
 
 
-def test_secrets_are_replaced_and_nobody_else_may_read(tmp_path: Path):
+def test_kept_directories_have_no_secrets_and_only_their_owner_may_read_them(tmp_path: Path):
     node = tmp_path / "cells" / "a-cell" / "mta1"
     (node / "data" / "spool").mkdir(parents=True)
     (node / "data" / "spool" / "1.msg").write_bytes(b"AUTH PLAIN is a word of this message")
@@ -37,7 +37,7 @@ def test_secrets_are_replaced_and_nobody_else_may_read(tmp_path: Path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", ["", "exec:"], ids=["in this process", "as a program"])
-def test_the_queue_of_a_failed_cell_stays_and_is_named(tmp_path: Path, kind: str):
+def test_node_directories_of_a_failed_cell_are_kept_and_linked_in_every_report(tmp_path: Path, kind: str):
     wrong = f"{kind}reference+acknowledges-before-shadow"
     words = ("--candidate", f"{kind}reference", "--candidate", wrong, "--run-dir", "run")
     ran = conformance_command("run", CELL, *words, "--keep", "failed", cwd=tmp_path)
@@ -56,6 +56,6 @@ def test_the_queue_of_a_failed_cell_stays_and_is_named(tmp_path: Path, kind: str
     results = [json.loads(one.read_bytes()) for one in (tmp_path / "run/allure-results").glob("*-result.json")]
     links = {one["name"]: [link["url"] for link in one["links"] if link["type"] == "kept"] for one in results}
     assert sorted(links.values()) == [[], [f"cell-kept:{kept.name}"]]
-    gone = conformance_command("run", CELL, *words, "--fresh", cwd=tmp_path)
-    assert gone.returncode == 1
-    assert not (tmp_path / "run" / "kept").exists()
+    again = conformance_command("run", CELL, *words, "--fresh", cwd=tmp_path)
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert not (tmp_path / "run" / "kept").exists(), "without --keep nothing is kept"

@@ -1,4 +1,4 @@
-"""What a run that was killed leaves is no obstacle to the next one into the same place, and nothing else is deleted."""
+"""A run may start where a killed run left its first files; no other directory is deleted or written into."""
 
 import fcntl
 import os
@@ -16,16 +16,16 @@ from tests.suite.helpers import command, conformance_command, environment
 SCENARIO = "scenarios/creation/inbound.scenario.yaml"
 
 
-def beginning(run: Path) -> Path:
-    """Make what a run has made before its `run.json` is there."""
+def make_unstarted_run(run: Path) -> Path:
+    """Make the entries that a run makes before its `run.json`, and return the directory."""
     (run / "cells").mkdir(parents=True)
     (run / "allure-results").mkdir()
     (run / ".run.json.4711").write_bytes(b'{"sch')
     return run
 
 
-def test_what_a_run_makes_first_is_told_from_other_folders(tmp_path: Path):
-    run = beginning(tmp_path / "run")
+def test_an_unstarted_run_is_distinguished_from_other_folders_which_are_not_deleted(tmp_path: Path):
+    run = make_unstarted_run(tmp_path / "run")
     assert is_unstarted_run(run)
     (run / "cells" / "x.jsonl").touch()
     assert not is_unstarted_run(run)
@@ -37,24 +37,26 @@ def test_what_a_run_makes_first_is_told_from_other_folders(tmp_path: Path):
     assert not is_unstarted_run(tmp_path / "nothing")
 
 
-def test_a_deletion_that_is_interrupted_leaves_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_interrupted_deletion_leaves_a_directory_that_still_counts_as_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     run = tmp_path / "run"
     begin_run(run, run_header())
     (run / "cells" / "x.jsonl").touch()
     (run / "zzz").touch()
-    gone: list[str] = []
+    deleted: list[str] = []
 
-    def dies(path: Path) -> bool:
-        if gone:
+    def interrupted_delete(path: Path) -> bool:
+        if deleted:
             raise KeyboardInterrupt
-        gone.append(path.name)
+        deleted.append(path.name)
         return real(path)
 
     real = writer.delete_tree
-    monkeypatch.setattr(writer, "delete_tree", dies)
+    monkeypatch.setattr(writer, "delete_tree", interrupted_delete)
     with pytest.raises(KeyboardInterrupt):
         delete_run(run)
-    assert gone
+    assert deleted
     assert holds_run(run)
     monkeypatch.undo()
     delete_run(run)
@@ -62,16 +64,19 @@ def test_a_deletion_that_is_interrupted_leaves_a_run(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.integration
-def test_a_run_goes_into_what_one_that_was_killed_at_its_start_has_left(tmp_path: Path):
-    run = beginning(tmp_path / "run")
+def test_a_run_can_use_the_directory_of_one_that_was_killed_at_its_start(tmp_path: Path):
+    run = make_unstarted_run(tmp_path / "run")
     root = Path(__file__).parents[2]
     ran = conformance_command("run", SCENARIO, "-k", "waits", "-q", "--run-dir", str(run), cwd=root)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    footer = read_run(run).footer
+    assert footer is not None
+    assert footer.cells > 0
     assert not list(run.glob(".run.json.*"))
 
 
 @pytest.mark.integration
-def test_of_two_runs_into_one_place_the_second_is_refused(tmp_path: Path):
+def test_a_run_into_a_directory_that_another_run_has_locked_is_refused(tmp_path: Path):
     (tmp_path / "run").mkdir()
     handle = os.open(tmp_path / "run", os.O_DIRECTORY)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -86,17 +91,18 @@ def test_of_two_runs_into_one_place_the_second_is_refused(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_two_runs_that_begin_at_once_do_not_mix(tmp_path: Path):
+def test_of_two_runs_that_start_at_once_in_one_directory_only_one_writes(tmp_path: Path):
     root = Path(__file__).parents[2]
     words = command("run", SCENARIO, "-q", "--run-dir", str(tmp_path / "run"))
-    both = [
+    runs = [
         subprocess.Popen(
             words, cwd=root, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         for _ in range(2)
     ]
-    said = [one.communicate()[0] for one in both]
-    assert sorted(one.returncode for one in both) == [0, 2], said
-    footer = read_run(tmp_path / "run").footer
-    assert footer is not None
-    assert (footer.missing, footer.cut_short) == (0, 0)
+    outputs = [run.communicate()[0] for run in runs]
+    assert sorted(run.returncode for run in runs) == [0, 2], outputs
+    stored = read_run(tmp_path / "run")
+    assert stored.footer is not None
+    assert (stored.footer.missing, stored.footer.cut_short) == (0, 0)
+    assert {cell.header.run for cell in stored.cells()} == {stored.header.run}

@@ -1,4 +1,4 @@
-"""Shards become one run, and a finished run's tables hold what its files do."""
+"""Shards are merged into one run; a run's Parquet tables and manifest agree with its files."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def make_run(run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Out
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_shards_become_one_run_in_whatever_order(tmp_path: Path, order: int) -> None:
+def test_shards_are_merged_into_one_run_in_any_order(tmp_path: Path, order: int) -> None:
     shards = [make_run(tmp_path / "s1", "a::1", "a::2"), make_run(tmp_path / "s2", "a::3")][::order]
     footer = merge_runs(shards, tmp_path / "all")
     run = read_run(tmp_path / "all")
@@ -49,7 +49,7 @@ def test_shards_become_one_run_in_whatever_order(tmp_path: Path, order: int) -> 
     assert {archive.read("mbx1.log") for archive in archives} == {b"a::1", b"a::2", b"a::3"}
 
 
-def test_what_is_no_part_of_one_run_is_not_merged(tmp_path: Path) -> None:
+def test_runs_that_are_not_shards_of_one_run_are_not_merged(tmp_path: Path) -> None:
     one = make_run(tmp_path / "s1", "a::1")
     with pytest.raises(RunDirectoryError, match="differ in seed"):
         merge_runs([one, make_run(tmp_path / "s2", "a::2", seed=2)], tmp_path / "all")
@@ -57,6 +57,7 @@ def test_what_is_no_part_of_one_run_is_not_merged(tmp_path: Path) -> None:
         merge_runs([one, make_run(tmp_path / "s3", "a::1", outcome=Outcome.FAIL)], tmp_path / "all3")
     with pytest.raises(RunDirectoryError, match="nothing to merge"):
         merge_runs([], tmp_path / "none")
+    assert not [name for name in ("all", "all3", "none") if (tmp_path / name).exists()]
 
 
 def test_the_same_cell_in_two_shards_counts_once(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_the_same_cell_in_two_shards_counts_once(tmp_path: Path) -> None:
     assert footer.cells == 1
 
 
-def test_parquet_holds_what_the_files_do(tmp_path: Path) -> None:
+def test_parquet_tables_hold_the_values_of_the_histories(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1", "a::2")
     manifest = write_parquet(run_dir)
     assert manifest.rows == {"cells": 2, "verdicts": 4, "events": 10}
@@ -86,9 +87,11 @@ def test_parquet_holds_what_the_files_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sound", "damaged"),
     [(b'"line":"MAIL', b'"line":7,"spoilt":"MAIL'), (b'"session":"s1","verb"', b'"session":["s1"],"verb"')],
-    ids=["a-field-that-nobody-knows", "a-field-of-another-type"],
+    ids=["an-unknown-field", "a-field-of-another-type"],
 )
-def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, damaged: bytes) -> None:
+def test_a_damaged_event_is_left_out_of_the_tables_and_listed_as_damage(
+    tmp_path: Path, sound: bytes, damaged: bytes
+) -> None:
     run_dir = make_run(tmp_path / "r", "a::1", "a::2")
     write_parquet(run_dir)
     before = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
@@ -103,7 +106,7 @@ def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, dam
     assert after == [row for row in before if (row["cell"], row["n"]) != (slug_of(path), line - 2)]
 
 
-def test_a_cell_without_a_header_leaves_its_events_to_nobody(tmp_path: Path) -> None:
+def test_events_of_a_cell_without_a_header_are_left_out(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1", "a::2")
     first, second = sorted((run_dir / "cells").glob("*.jsonl.gz"))
     rewrite(first, b"no header\n" + plain(first).partition(b"\n")[2])
@@ -112,7 +115,7 @@ def test_a_cell_without_a_header_leaves_its_events_to_nobody(tmp_path: Path) -> 
     assert events["cell"].to_pylist() == [slug_of(second)] * 5
 
 
-def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
+def test_a_manifest_of_tables_older_than_the_histories_is_not_used(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1")
     assert read_current_manifest(run_dir) is None
     manifest = write_parquet(run_dir)
@@ -124,7 +127,7 @@ def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
     assert manifest.content_sha256 != compute_manifest(run_dir).content_sha256
 
 
-def test_shards_of_schema_1_are_merged_with_those_of_today(tmp_path: Path) -> None:
+def test_shards_of_schema_1_are_merged_with_shards_of_schema_2(tmp_path: Path) -> None:
     old, new = make_run(tmp_path / "s1", "a::1", "a::2"), make_run(tmp_path / "s2", "a::2", "a::3")
     as_schema_1(old)
     merge_runs([old, new], tmp_path / "all")
@@ -134,7 +137,7 @@ def test_shards_of_schema_1_are_merged_with_those_of_today(tmp_path: Path) -> No
     assert all(cell.events == EVENTS for cell in run.cells())
 
 
-def test_the_content_of_a_run_is_the_same_compressed_or_not(tmp_path: Path) -> None:
+def test_the_content_hash_of_a_run_does_not_depend_on_compression(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1")
     before = compute_manifest(run_dir)
     (path,) = (run_dir / "cells").glob("*.jsonl.gz")
@@ -145,7 +148,7 @@ def test_the_content_of_a_run_is_the_same_compressed_or_not(tmp_path: Path) -> N
     assert after.sizes != before.sizes
 
 
-def test_a_field_has_the_type_of_its_annotation_and_text_where_records_differ() -> None:
+def test_a_column_has_the_type_of_its_annotation_and_json_where_records_differ() -> None:
     types = {column.name: column.type for column in (*columns.CELL, *columns.VERDICT, *columns.EVENT)}
     expected = {
         "n": "whole", "t": "number", "quiet": "flag", "outcome": "text", "listener": "text", "recipients": "texts",
@@ -156,7 +159,7 @@ def test_a_field_has_the_type_of_its_annotation_and_text_where_records_differ() 
     assert (digest["size"], digest["sha256"], digest["failed"]) == ("whole", "text", "texts")
 
 
-def test_every_field_of_every_event_has_its_column() -> None:
+def test_every_field_of_every_event_has_a_column() -> None:
     kinds = get_args(get_args(AnyEvent)[0])
     fields = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert fields == {column.name for column in columns.EVENT}

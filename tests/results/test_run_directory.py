@@ -1,4 +1,4 @@
-"""What is written can be read; what is damaged is told; what was written before a kill stays."""
+"""Cells and runs are read as they were written; damage is reported; lines written before a kill are kept."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ def test_a_cell_without_a_footer_was_cut_short(tmp_path: Path) -> None:
     assert cell.events == EVENTS
 
 
-def test_a_cell_is_never_written_over(tmp_path: Path) -> None:
+def test_a_stored_cell_is_never_overwritten(tmp_path: Path) -> None:
     path = write_cell(tmp_path)
     before = path.read_bytes()
     with pytest.raises(RunDirectoryError, match="run before"):
@@ -55,14 +55,14 @@ def test_a_cell_is_never_written_over(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_attachments_have_a_folder_only_when_there_are_any(tmp_path: Path) -> None:
+def test_a_cell_has_an_attachment_folder_only_if_it_has_attachments(tmp_path: Path) -> None:
     with CellWriter(tmp_path, cell_header("none")) as none, CellWriter(tmp_path, cell_header("some")) as some:
         (some.attachments / "mbx1.log").write_text("started")
     assert not none.attachments.exists()
     assert read_cell(some.path).attachments == some.attachments
 
 
-def test_damaged_lines_are_told_with_their_place_and_skipped(tmp_path: Path) -> None:
+def test_damaged_lines_are_reported_with_their_line_number_and_skipped(tmp_path: Path) -> None:
     path = write_cell(tmp_path)
     lines = plain(path).splitlines(keepends=True)
     lines[2] = b'{"record":"event","kind":"command","n":1,\xff\n'
@@ -78,7 +78,7 @@ def test_damaged_lines_are_told_with_their_place_and_skipped(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("octets", [1, 40, 400])
-def test_a_torn_last_line_is_told_and_the_rest_read(tmp_path: Path, octets: int) -> None:
+def test_an_incomplete_last_line_is_reported_and_the_others_are_read(tmp_path: Path, octets: int) -> None:
     path = write_cell(tmp_path)
     rewrite(path, plain(path)[:-octets])
     cell = read_cell(path)
@@ -119,7 +119,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path, file: str) -> None:
         list(read_run(tmp_path).cells())
 
 
-def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="is not a run directory"):
         read_run(tmp_path)
     (tmp_path / "run.json").write_text("{}")
@@ -127,7 +127,7 @@ def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
-def test_the_footer_sums_the_cells_up(tmp_path: Path) -> None:
+def test_the_footer_of_a_run_summarizes_its_cells(tmp_path: Path) -> None:
     begin_run(tmp_path, run_header(cells=4))
     write_cell(tmp_path, "a::one")
     write_cell(tmp_path, "a::two")
@@ -151,7 +151,7 @@ def test_workers_of_one_run_share_a_header_and_another_run_is_refused(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cells", "footer.json", "run.json"]
 
 
-def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
+def test_flushed_events_survive_a_kill(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib\n"
         "from conformance.results.writer import CellWriter\n"
@@ -173,16 +173,16 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     assert not cell.damage
 
 
-def test_a_finished_cell_is_compressed_and_the_one_in_hand_is_plain(tmp_path: Path) -> None:
+def test_a_finished_cell_is_compressed_and_an_unfinished_one_is_plain(tmp_path: Path) -> None:
     with CellWriter(tmp_path, cell_header()) as writer:
         for event in EVENTS:
             writer.add_event(event)
         writer.flush()
-        in_hand = writer.path
-        assert in_hand.name.endswith(".jsonl")
-        assert read_cell(in_hand).events == EVENTS
+        unfinished = writer.path
+        assert unfinished.name.endswith(".jsonl")
+        assert read_cell(unfinished).events == EVENTS
         writer.finish(Outcome.PASS, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
-    assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{in_hand.name}.gz"]
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{unfinished.name}.gz"]
     assert read_cell(writer.path).events == EVENTS
     lines = subprocess.run(["gzip", "-dc", writer.path], capture_output=True, check=True).stdout.splitlines()
     assert json.loads(lines[0])["schema"] == 2
@@ -201,7 +201,7 @@ def test_a_run_of_schema_1_is_read(tmp_path: Path) -> None:
     assert read_cell_ends(tmp_path).ends[0][1] == cell.footer
 
 
-def test_a_run_that_was_killed_while_it_compressed_a_cell_has_it_once(tmp_path: Path) -> None:
+def test_a_cell_whose_compression_was_interrupted_is_read_once(tmp_path: Path) -> None:
     begin_run(tmp_path, run_header())
     path = write_cell(tmp_path)
     path.with_suffix("").write_bytes(plain(path)[:-10])
@@ -211,7 +211,7 @@ def test_a_run_that_was_killed_while_it_compressed_a_cell_has_it_once(tmp_path: 
     assert read_cell_ends(tmp_path).files == 1
 
 
-def test_of_a_torn_compressed_file_what_stands_before_is_read(tmp_path: Path) -> None:
+def test_the_events_before_the_cut_in_a_compressed_file_are_read(tmp_path: Path) -> None:
     begin_run(tmp_path, run_header())
     path = write_cell(tmp_path)
     octets = path.read_bytes()
@@ -225,7 +225,7 @@ def test_of_a_torn_compressed_file_what_stands_before_is_read(tmp_path: Path) ->
     assert finish_run(tmp_path, wall_seconds=1).cut_short == 1
 
 
-def test_octets_that_are_no_compressed_file_are_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_gzip_is_reported_as_damaged(tmp_path: Path) -> None:
     path = write_cell(tmp_path)
     path.write_bytes(b"no gzip")
     with pytest.raises(CellUnreadable, match="the compressed file is damaged"):
@@ -233,7 +233,9 @@ def test_octets_that_are_no_compressed_file_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_directories_of_nodes_are_compressed_where_all_went_well(tmp_path: Path, outcome: Outcome) -> None:
+def test_node_directories_are_archived_unless_the_cell_failed_or_was_not_judged(
+    tmp_path: Path, outcome: Outcome
+) -> None:
     with CellWriter(tmp_path, cell_header()) as writer:
         (writer.attachments / "mbx1").mkdir()
         (writer.attachments / "mbx1" / "node.log").write_text("started")
@@ -247,7 +249,7 @@ def test_directories_of_nodes_are_compressed_where_all_went_well(tmp_path: Path,
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_slugs_are_safe_bounded_and_told_apart(one: str, other: str) -> None:
+def test_slugs_are_safe_bounded_and_different_for_different_cells(one: str, other: str) -> None:
     name = slug(one)
     assert len(name) <= 93
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789=_+-")
@@ -255,5 +257,5 @@ def test_slugs_are_safe_bounded_and_told_apart(one: str, other: str) -> None:
     assert (one == other) == (name == slug(other))
 
 
-def test_a_slug_can_be_read() -> None:
+def test_a_slug_begins_with_the_scenario_and_its_axes() -> None:
     assert slug("scenarios/creation/inbound.scenario.yaml::inbound[messages=20]").startswith("inbound-messages=20-")
