@@ -1,4 +1,7 @@
-"""The parts of one server, without its listeners: on a database in a temporary directory, and a clock that the test sets."""
+"""One server of the reference without its listeners.
+
+Its components are wired as in a running server. The database is in a temporary directory, and the test sets the clock.
+"""
 
 import asyncio
 import json
@@ -19,7 +22,7 @@ from conformance.scenarios.fixtures import load_topology
 
 TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
 NO_LISTENER = ("127.0.0.1", 9)
-"""Where nothing listens: these tests are about what happens before and after a session."""
+"""An address without a listener: a server here has no sessions with others."""
 
 CONTENT = (
     b"From: <alice@outside.test>\r\nDate: Sat, 21 Nov 2026 10:00:00 +0000\r\nMessage-ID: <one@test>\r\n\r\nhello\r\n"
@@ -30,14 +33,14 @@ def configured(topology: str, server: str | None = None, **changes: object) -> N
     """Return the configuration of a topology's first server, or another one, with changed transport parameters."""
     read = load_topology(TOPOLOGIES / f"{topology}.yaml")
     wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: NO_LISTENER)
-    one = next(each for each in read.servers if server in (None, each.name))
+    chosen = next(each for each in read.servers if server in (None, each.name))
     return parse_configuration(
-        json.dumps(render(read, one, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes))
+        json.dumps(render(read, chosen, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes))
     )
 
 
 class HandClock:
-    """A wall clock that stands still until it is set."""
+    """A wall clock that changes only when the test sets it."""
 
     def __init__(self) -> None:
         self.at = 1_800_000_000.0
@@ -54,18 +57,19 @@ async def open_host(
     directory: Path,
     config: NodeConfiguration | None = None,
     clock: HandClock | None = None,
-    parts: ComponentClasses | None = None,
+    components: ComponentClasses | None = None,
 ) -> AsyncIterator[tuple[Host, HandClock]]:
-    """Give the parts of a server; they are not started. An unexpected exception in a task of theirs is raised here."""
+    """Yield a server, which is not started, and its clock; commit at the end. Fails if a task of the server raised an exception."""
     failures: list[BaseException] = []
     clock = clock or HandClock()
     config = config or configured("two-servers-one-dag")
     db = Database(directory / "queue.db")
     db.open()
     identity = Identity(db, directory=directory, seed=1, name=config.name, now=clock.now())
+    await db.commit()
     tasks, alarms = Tasks(failures.append), Alarms(clock)
     host = Host(config, clock, db, tasks, alarms, logging.getLogger("tests.reference"))
-    wire_components(host, parts or ComponentClasses(), identity)
+    wire_components(host, components or ComponentClasses(), identity)
     host.choice.start()
     try:
         yield host, clock
@@ -78,7 +82,7 @@ async def open_host(
 
 
 Steps = Callable[[Host, HandClock], Awaitable[None]]
-"""What a test does with the parts of a server."""
+"""What a test does with a server."""
 
 
 def run_with_host(
@@ -86,25 +90,25 @@ def run_with_host(
     steps: Steps,
     topology: str = "two-servers-one-dag",
     *,
-    parts: ComponentClasses | None = None,
+    components: ComponentClasses | None = None,
     **changes: object,
 ) -> None:
-    """Do it, with a topology's first server and changed transport parameters, in a loop of its own."""
+    """Run the steps of a test with a topology's first server, with changed transport parameters, in a new event loop."""
 
-    async def whole() -> None:
-        async with open_host(directory, configured(topology, **changes), parts=parts) as (host, clock):
+    async def main() -> None:
+        async with open_host(directory, configured(topology, **changes), components=components) as (host, clock):
             await steps(host, clock)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def run_with_hub(directory: Path, steps: Steps, **changes: object) -> None:
-    """Do it with one of three hubs of Exchange 2010."""
-    run_with_host(directory, steps, "hubs-one-site", parts=ComponentSets().for_generation("ex2010"), **changes)
+    """Run the steps of a test with one of three hubs of Exchange 2010."""
+    run_with_host(directory, steps, "hubs-one-site", components=ComponentSets().for_generation("ex2010"), **changes)
 
 
 def add_primary(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:
-    """Put a primary message into the database, for victor@outside.test where nobody is named."""
+    """Put a primary message into the database; its default recipient is victor@outside.test."""
     to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
     draft = new_message(content, Envelope(sender, to), message_id=host.identity.new_id(), since=host.now())
     return host.messages.add(draft, content)
@@ -121,12 +125,18 @@ def shadow(host: Host, primary: str, shadow_id: str, *recipients: str, database:
 
 
 def places(host: Host) -> list[str]:
-    """Return where all messages are, oldest first."""
+    """Return the place of each message, oldest first."""
     everywhere = ("primary", "shadow", "safety-net", "shadow-safety-net")
     return [message.place for message in host.messages.in_place(*everywhere)]
 
 
+def lose_uncommitted(host: Host) -> None:
+    """Close the database without a commit, as a kill does, and open it again."""
+    host.db.close()
+    host.db.open()
+
+
 async def run_ready_tasks() -> None:
-    """Let everything that is ready run."""
+    """Let all tasks run that are ready."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""How a server of the organisation proves who it is: AUTH with the pair's secret, after STARTTLS (SR-E10-18)."""
+"""Authentication between servers of the organisation: AUTH with the pair's secret, after STARTTLS (SR-E10-18)."""
 
 import asyncio
 import base64
@@ -34,16 +34,16 @@ def two_hubs(secret: str | None) -> Topology:
 
 
 def with_hub2(tmp_path: Path, secret: str | None, steps) -> None:
-    """Run the hub that is to be convinced, and give its address to a test."""
+    """Run hub2, which shares a secret with hub1, and call the steps of a test with its address."""
 
-    async def whole() -> None:
+    async def main() -> None:
         leases = PortLeases()
         ports = {door: ("127.0.0.1", leases.lease()) for door in ("frontend", "transport")}
         topology = two_hubs(secret)
         wiring = Wiring(listen=lambda server, door: ports[door], dial=lambda *pair: ("127.0.0.1", 9))
-        told = render(topology, topology.by_name["hub2"], wiring, data_dir=tmp_path / "data", seed=1)
+        document = render(topology, topology.by_name["hub2"], wiring, data_dir=tmp_path / "data", seed=1)
         path = tmp_path / "node.json"
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(document))
         node = create(path, SystemClock())
         await node.start()
         try:
@@ -53,7 +53,7 @@ def with_hub2(tmp_path: Path, secret: str | None, steps) -> None:
             leases.release()
         assert node.failure is None
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 async def say(address: tuple[str, int], *lines: dict[str, object]) -> TalkResult:
@@ -101,7 +101,7 @@ def test_a_recorded_authentication_has_its_secret_redacted(tmp_path: Path):
     with_hub2(tmp_path, SECRET, steps)
 
 
-@pytest.mark.parametrize("line", ["hub1:a guess", "hub2:between-one-and-two", "nobody:between-one-and-two", "hub1:"])
+@pytest.mark.parametrize("line", ["hub1:a guess", "hub2:between-one-and-two", "stranger:between-one-and-two", "hub1:"])
 def test_a_client_with_a_wrong_secret_stays_unauthenticated(tmp_path: Path, line: str):
     async def steps(address: tuple[str, int]) -> None:
         user, _, secret = line.partition(":")

@@ -49,10 +49,10 @@ CONTRACT_2 = {"contract": 2, "scale": 60, "revision": 1, "status_file": "/nowher
 
 
 def test_an_omitted_time_is_the_documented_default_divided_by_the_scale():
-    told = document() | CONTRACT_2
-    told["transport"] = {"MessageRetryInterval": 1}
-    told["listeners"] = {"frontend": {"port": 25}}
-    config = parse_configuration(json.dumps(told))
+    given = document() | CONTRACT_2
+    given["transport"] = {"MessageRetryInterval": 1}
+    given["listeners"] = {"frontend": {"port": 25}}
+    config = parse_configuration(json.dumps(given))
     assert config.transport.MessageRetryInterval == 1
     assert config.transport.ShadowHeartbeatFrequency == 2
     assert config.transport.MaxRetriesForRemoteSiteShadow == 4

@@ -1,4 +1,4 @@
-"""The program: exit codes, one line about what is wrong, and the control channel (node contract)."""
+"""The program: its exit codes, its one-line error messages, and its control channel (node contract)."""
 
 import asyncio
 import json

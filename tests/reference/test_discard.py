@@ -1,4 +1,4 @@
-"""Discard status, the primary's side: to whom what is told, once, and for how long (SR-MNT-04, -05, -12, SR-WIR-04, -05)."""
+"""Discard status on the primary: which server gets which discards, once, and for how long (SR-MNT-04, -05, -12, SR-WIR-04, -05)."""
 
 import asyncio
 from functools import partial
@@ -8,7 +8,7 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message
-from tests.reference.hosts import HandClock, add_primary, open_host, run_with_host
+from tests.reference.hosts import HandClock, add_primary, lose_uncommitted, open_host, run_with_host
 
 
 def processed(host: Host, *holders: str, acknowledged: bool = True) -> Message:
@@ -19,7 +19,7 @@ def processed(host: Host, *holders: str, acknowledged: bool = True) -> Message:
     return message
 
 
-def told(lines: list[str]) -> list[str]:
+def discarded_ids(lines: list[str]) -> list[str]:
     return [line.split()[-1] for line in lines if " discard " in line]
 
 
@@ -29,9 +29,9 @@ run = partial(run_with_host, topology="three-servers-one-dag")
 def test_each_server_gets_the_discards_of_its_own_shadows_only(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         two, three = processed(host, "mbx2"), processed(host, "mbx3")
-        assert told((await host.discard_status.answer_query("mbx2", 10))[0]) == [two.shadow_id]
-        assert told((await host.discard_status.answer_query("mbx3", 10))[0]) == [three.shadow_id]
-        assert told((await host.discard_status.answer_query("mbx4", 10))[0]) == []
+        assert discarded_ids((await host.discard_status.answer_query("mbx2", 10))[0]) == [two.shadow_id]
+        assert discarded_ids((await host.discard_status.answer_query("mbx3", 10))[0]) == [three.shadow_id]
+        assert discarded_ids((await host.discard_status.answer_query("mbx4", 10))[0]) == []
 
     run(tmp_path, steps)
 
@@ -47,7 +47,7 @@ def test_a_message_without_a_shadow_queues_no_discard(tmp_path: Path):
 def test_a_server_whose_reply_was_lost_gets_the_discard_too(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         message = processed(host, "mbx2", acknowledged=False)
-        assert told((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
+        assert discarded_ids((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
 
     run(tmp_path, steps)
 
@@ -56,16 +56,16 @@ def test_a_server_whose_reply_was_lost_gets_the_discard_too(tmp_path: Path):
 def test_pages_have_each_discard_once_and_the_number_that_is_left(tmp_path: Path, number: int, most: int):
     async def steps(host: Host, clock: HandClock) -> None:
         expected = [processed(host, "mbx2").shadow_id for _ in range(number)]
-        heard: list[str] = []
+        received: list[str] = []
         while True:
             lines, events = await host.discard_status.answer_query("mbx2", most)
-            heard += told(lines)
+            received += discarded_ids(lines)
             assert len(events) <= most
-            assert lines[-1] == f"250 2.0.0 end {number - len(heard)}"
+            assert lines[-1] == f"250 2.0.0 end {number - len(received)}"
             host.discard_status.confirm_read(events)
-            if len(heard) == number:
+            if len(received) == number:
                 break
-        assert heard == expected
+        assert received == expected
         assert list(host.discards.all_events()) == []
 
     run(tmp_path, steps)
@@ -78,7 +78,7 @@ def test_unread_discards_are_sent_again_but_not_in_two_sessions_at_once(tmp_path
         lines, second = await host.discard_status.answer_query("mbx2", 10)  # another session, at the same time
         assert (second, lines[-1]) == ([], "250 2.0.0 end 0")
         host.discard_status.release_unread(first)
-        assert told((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
+        assert discarded_ids((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
 
     run(tmp_path, steps)
 
@@ -87,9 +87,11 @@ def test_events_survive_a_kill_of_the_primary(tmp_path: Path):
     async def steps() -> None:
         async with open_host(tmp_path) as (host, _):
             message = processed(host, "mbx2")
-            await host.discard_status.answer_query("mbx2", 10)  # told, and not heard
+            await host.db.commit()
+            await host.discard_status.answer_query("mbx2", 10)
+            lose_uncommitted(host)
         async with open_host(tmp_path) as (host, _):
-            assert told((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
+            assert discarded_ids((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
 
     asyncio.run(steps())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.host import Host
-from tests.reference.hosts import CONTENT, HandClock, open_host, run_ready_tasks, run_with_host
+from tests.reference.hosts import CONTENT, HandClock, lose_uncommitted, open_host, run_ready_tasks, run_with_host
 
 BOB = "bob@corp.test"
 DAY = 86400.0
@@ -79,7 +79,7 @@ def test_a_concurrent_duplicate_waits_for_the_first_delivery(tmp_path: Path, fir
         assert not any(other.done() for other in others)
         host.duplicates.end_delivery(key, delivered=first_succeeds)
         await run_ready_tasks()
-        if not first_succeeds:  # one takes its place, and the others wait for that one
+        if not first_succeeds:  # one of the others delivers, and the rest wait for that one
             assert sum(other.done() for other in others) == 1
             host.duplicates.end_delivery(key, delivered=True)
         assert sorted(await asyncio.gather(*others)) == [False, False, not first_succeeds]
@@ -102,10 +102,12 @@ def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
     run_with_host(tmp_path, steps)
 
 
-def test_the_table_survives_a_kill(tmp_path: Path):
+def test_a_committed_delivery_is_remembered_after_a_kill(tmp_path: Path):
     async def steps() -> None:
         async with open_host(tmp_path) as (host, _):
             assert await delivered(host)
+            await host.db.commit()
+            lose_uncommitted(host)
         async with open_host(tmp_path) as (host, _):
             assert not await delivered(host)
 

@@ -1,4 +1,4 @@
-"""Coroutines that start at once: what need not wait is done when `run_eagerly` returns, and the rest runs as in a task."""
+"""`run_eagerly` runs a coroutine up to its first wait, and the rest in a task."""
 
 import asyncio
 
@@ -24,23 +24,23 @@ def test_a_coroutine_that_never_waits_runs_at_once_and_without_a_task() -> None:
 def test_a_task_runs_the_rest_with_results_and_exceptions_of_what_it_awaits() -> None:
     async def main() -> None:
         first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
-        heard = []
+        received = []
 
         async def work() -> None:
-            heard.append(await first)
+            received.append(await first)
             await asyncio.sleep(0)
             with pytest.raises(ValueError, match="second"):
                 await second
-            heard.append(asyncio.current_task())
+            received.append(asyncio.current_task())
 
         task = run_eagerly(work(), name="rest")
         assert task is not None
         assert task.get_name() == "rest"
-        assert heard == []
+        assert received == []
         first.set_result("first")
         second.set_exception(ValueError("second"))
         await task
-        assert heard == ["first", task]
+        assert received == ["first", task]
 
     asyncio.run(main())
 

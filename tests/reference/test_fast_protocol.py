@@ -1,4 +1,4 @@
-"""Replies as the SMTP client reads them: what is quickly understood means the same as to aiosmtplib."""
+"""The SMTP client's fast parser of replies gives the same results as aiosmtplib's."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from aiosmtplib.protocol import SMTPProtocol
 
 from conformance.reference.send.smtp import _FastProtocol
 
-SAID = [
+REPLIES = [
     b"250 ok\r\n",
     b"250-one\r\n250 two\r\n",
     b"250-\r\n250-one \t\r\n250 two\r\n",
@@ -32,19 +32,19 @@ SAID = [
 ]
 
 
-class Wire(asyncio.Transport):
+class NullTransport(asyncio.Transport):
     def write(self, data: Any) -> None: ...
 
     def is_closing(self) -> bool:
         return False
 
 
-def heard(kind: type[SMTPProtocol], parts: list[bytes]) -> list[SMTPResponse | str | None]:
-    """Return what has come of the greeting after each part: nothing yet, the reply, or why there will be none."""
+def states_after(kind: type[SMTPProtocol], parts: list[bytes]) -> list[SMTPResponse | str | None]:
+    """Return the state of the greeting after each part: None (incomplete), the reply, or the error as text."""
 
     async def listen() -> list[SMTPResponse | str | None]:
         protocol = kind(asyncio.get_running_loop())
-        protocol.connection_made(Wire())
+        protocol.connection_made(NullTransport())
         waiter = protocol._response_waiter
         found: list[SMTPResponse | str | None] = []
         for part in parts:
@@ -56,7 +56,7 @@ def heard(kind: type[SMTPProtocol], parts: list[bytes]) -> list[SMTPResponse | s
     return asyncio.run(listen())
 
 
-@pytest.mark.parametrize("said", SAID, ids=[repr(said[:40]) for said in SAID])
-def test_a_reply_is_parsed_as_aiosmtplib_parses_it(said: bytes) -> None:
-    for parts in [[said], [said[:5], said[5:]], [said, b"250 late\r\n"]]:
-        assert heard(_FastProtocol, parts) == heard(SMTPProtocol, parts)
+@pytest.mark.parametrize("reply", REPLIES, ids=[repr(reply[:40]) for reply in REPLIES])
+def test_a_reply_is_parsed_as_aiosmtplib_parses_it(reply: bytes) -> None:
+    for parts in [[reply], [reply[:5], reply[5:]], [reply, b"250 late\r\n"]]:
+        assert states_after(_FastProtocol, parts) == states_after(SMTPProtocol, parts)

@@ -1,4 +1,4 @@
-"""FastSMTP sets up whatever aiosmtpd's own server sets up, and treats a silent client alike."""
+"""FastSMTP behaves as aiosmtpd's own SMTP server: the same attributes, replies and idle time-out."""
 
 import asyncio
 import ssl
@@ -35,12 +35,12 @@ def authenticator(*given: object) -> None:
     raise NotImplementedError
 
 
-OF_ONE_ONLY = {"_auth_without", "_stream_reader_wr", "_strong_reader", "_source_traceback", "_client_connected_cb"}
-"""What the fast server has beside what its model has, or has no need of: it makes a stream when a command waits for one."""
+NOT_SHARED = {"_auth_without", "_stream_reader_wr", "_strong_reader", "_source_traceback", "_client_connected_cb"}
+"""Attributes of only one of the two servers: the fast one makes a stream only when a command waits for one."""
 
 
-def made_by(kind: Callable[..., SMTP], handler: object, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what a server holds, made comparable: methods by their names, what every server has of its own by its kind."""
+def attributes_of(kind: Callable[..., SMTP], handler: object, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a server in a comparable form: functions by their names, other objects by their types."""
 
     async def make() -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ def made_by(kind: Callable[..., SMTP], handler: object, options: dict[str, Any])
         return {**vars(server), **made_when_asked_for}
 
     held = asyncio.run(make())
-    return {name: _comparable(value) for name, value in held.items() if name not in OF_ONE_ONLY}
+    return {name: _comparable(value) for name, value in held.items() if name not in NOT_SHARED}
 
 
 def _comparable(value: object) -> object:
@@ -72,12 +72,12 @@ def _comparable(value: object) -> object:
 def test_a_fast_server_has_the_same_attributes_as_aiosmtpd_s(
     fast: type[SMTP], own: type[SMTP], handler: object, options: dict[str, Any]
 ) -> None:
-    assert made_by(fast, handler, options) == made_by(own, handler, options)
+    assert attributes_of(fast, handler, options) == attributes_of(own, handler, options)
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["fast", "its model"])
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiosmtpd"])
 def test_a_silent_client_times_out_after_its_last_command(fast: bool) -> None:
-    """120 s, 200 s after the greeting, 300 s of patience: 620 s in all."""
+    """Commands 120 s and 320 s after the greeting, and a time-out of 300 s: 620 s in all."""
 
     async def main(clock: Clock) -> float:
         loop = asyncio.get_running_loop()
@@ -132,8 +132,8 @@ class Failing(Hooks):
         return f"451 {error}"
 
 
-def heard_from(kind: Callable[..., SMTP], said: list[bytes]) -> bytes:
-    """Return all that a server says to a client that says this and leaves, one part at a time."""
+def replies_of(kind: Callable[..., SMTP], said: list[bytes]) -> bytes:
+    """Return all replies of a server to a client that sends these parts, 10 s apart, and then closes its side."""
 
     async def main(clock: Clock) -> bytes:
         loop = asyncio.get_running_loop()
@@ -144,16 +144,16 @@ def heard_from(kind: Callable[..., SMTP], said: list[bytes]) -> bytes:
             writer.write(part)
             await clock.sleep(10)
         writer.write_eof()
-        heard = await reader.read()
+        replies = await reader.read()
         writer.close()
         server.close()
-        return heard
+        return replies
 
     return run_with_clock(main, "virtual")
 
 
 @pytest.mark.parametrize("said", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
 def test_a_fast_server_sends_the_same_replies_as_aiosmtpd_s(said: list[bytes]) -> None:
-    own = heard_from(SMTP, said)
-    assert heard_from(FastSMTP, said) == own
+    own = replies_of(SMTP, said)
+    assert replies_of(FastSMTP, said) == own
     assert own.startswith(b"220 a.test i\r\n")

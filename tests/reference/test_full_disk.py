@@ -1,4 +1,4 @@
-"""A full disk: what cannot be kept is not acknowledged (RL-ACK-01), and what waits is committed when there is room."""
+"""A queue database on a full disk: commits wait until there is room, so no unstored message is acknowledged (RL-ACK-01)."""
 
 import asyncio
 import os
@@ -17,8 +17,10 @@ from tests.reference.hosts import add_primary, open_host
 
 
 class FullDisk:
-    """A connection whose commits find no room, as SQLite tells it: the transaction is rolled back. A statement outside of
-    any transaction is one."""
+    """A connection whose commits fail while `full` is set, as SQLite's do: the transaction is rolled back.
+
+    A statement outside of a transaction commits by itself.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.full = True
@@ -56,7 +58,9 @@ def test_a_commit_on_a_full_disk_waits_until_there_is_room(tmp_path: Path, monke
             assert not host.db.has_room(0)
             two = add_primary(host)
             late = asyncio.create_task(host.db.commit())
-            assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id], "it is seen all the same"
+            assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id], (
+                "uncommitted messages are visible"
+            )
             disk.full = False
             await asyncio.gather(waiting, late)
             assert host.db.has_room(0)
@@ -101,17 +105,17 @@ def test_room_for_a_message_includes_its_log_and_the_reserve(tmp_path: Path, mon
 
 
 def test_an_empty_database_file_is_initialised_once(tmp_path: Path) -> None:
-    """The file is there, and nothing in it: whoever made it was killed before it was whole."""
+    """A node that is killed while it makes the database leaves an empty file."""
     (tmp_path / "queue.db").touch()
     database = Database(tmp_path / "queue.db")
     assert database.open()
     database.close()
-    assert not database.open(), "it is not made twice"
+    assert not database.open(), "the tables exist now"
     database.close()
 
 
 def test_a_database_without_an_id_gets_one(tmp_path: Path) -> None:
-    """The tables are there, and the node was killed before it had named the database."""
+    """A node may be killed after it made the tables and before it stored the id."""
 
     async def named() -> tuple[str, str]:
         database = Database(tmp_path / "queue.db")
@@ -125,6 +129,7 @@ def test_a_database_without_an_id_gets_one(tmp_path: Path) -> None:
     assert schema.prepare(connection)
     connection.close()
     first, second = asyncio.run(named()), asyncio.run(named())
+    assert first[0]
     assert first[0] == second[0]
     assert first[1] != second[1]
 

@@ -1,4 +1,4 @@
-"""Exchange 2010 (SR-E10): what a hub accepts is tracked by its sender, or acknowledged late."""
+"""Exchange 2010 (SR-E10): a hub's sender keeps a shadow of what it accepts, or the hub delays its acknowledgement."""
 
 import asyncio
 from pathlib import Path

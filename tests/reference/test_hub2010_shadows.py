@@ -1,4 +1,4 @@
-"""Exchange 2010 (SR-E10): the shadows that a hub keeps, the heartbeat with their primaries, and when it takes over."""
+"""Exchange 2010 (SR-E10): the shadows that a hub keeps, the heartbeat with their primaries, and when it promotes them."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ INTERVAL, COUNT = 300.0, 3
 DAY = 86400.0
 
 
-def miss(manager: HubManager, clock: HandClock, primary: str, times: int) -> None:
-    """Let a primary be asked in vain when it is due, so many times."""
+def fail_heartbeats(manager: HubManager, clock: HandClock, primary: str, times: int) -> None:
+    """Let that many heartbeats with a primary fail, each when it is due."""
     for _ in range(times):
         clock.at = manager.next_session_at(primary)
         manager.heartbeat_failed(primary)
@@ -54,9 +54,9 @@ def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
         manager, began = hub_manager_of(host), clock.at
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
-        miss(manager, clock, "hub2", COUNT - 1)
+        fail_heartbeats(manager, clock, "hub2", COUNT - 1)
         assert places(host) == ["shadow"]
-        miss(manager, clock, "hub2", 1)
+        fail_heartbeats(manager, clock, "hub2", 1)
         assert clock.at == began + INTERVAL * COUNT
         assert places(host) == ["primary"]
 
@@ -68,10 +68,10 @@ def test_a_session_starts_the_count_again(tmp_path: Path):
         manager = hub_manager_of(host)
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
-        miss(manager, clock, "hub2", COUNT - 1)
+        fail_heartbeats(manager, clock, "hub2", COUNT - 1)
         manager.record_session("hub2", "db-1")
         assert manager.next_session_at("hub2") == clock.at + INTERVAL
-        miss(manager, clock, "hub2", COUNT - 1)
+        fail_heartbeats(manager, clock, "hub2", COUNT - 1)
         assert places(host) == ["shadow"]
 
     run_with_hub(tmp_path, steps)
@@ -95,7 +95,7 @@ def test_a_shadow_without_an_alternative_route_stays_until_it_expires(tmp_path: 
         shadow(host, "hub2", "movable", "victor@outside.test")
         shadow(host, "hub2", "stuck", "victor@single.test")
         manager.watch("hub2")
-        miss(manager, clock, "hub2", COUNT)
+        fail_heartbeats(manager, clock, "hub2", COUNT)
         assert places(host) == ["primary", "shadow"]
         clock.advance(2 * DAY - INTERVAL * COUNT - 1)
         manager.declare_failed("hub2")
@@ -112,7 +112,7 @@ def test_the_failed_primary_gets_a_discard_once_the_message_is_delivered(tmp_pat
         manager = hub_manager_of(host)
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
-        miss(manager, clock, "hub2", COUNT)
+        fail_heartbeats(manager, clock, "hub2", COUNT)
         (message,) = host.messages.in_place("primary")
         assert host.discards.pending("hub2", 10, set()) == ([], 0)
         host.messages.set_fate(message.id, message.envelope.recipients, "relayed")
@@ -133,7 +133,7 @@ def test_a_failed_server_is_tried_last_for_a_while(tmp_path: Path):
             return next(iter(host.routing.group_by_next_hop([recipient]))).servers
 
         assert servers() == ("hub2", "hub3")
-        miss(hub_manager_of(host), clock, "hub2", COUNT)
+        fail_heartbeats(hub_manager_of(host), clock, "hub2", COUNT)
         assert servers() == ("hub3", "hub2")
         clock.advance(INTERVAL * COUNT)
         assert servers() == ("hub2", "hub3")

@@ -1,4 +1,4 @@
-"""The Shadow Redundancy Manager: what it reads, when it asks, and when it takes over (SR-MNT-03, -09, -10, -11, -13)."""
+"""The Shadow Redundancy Manager: when it queries a primary, what it discards, and when it promotes (SR-MNT-03, -09, -10, -11, -13)."""
 
 import asyncio
 from functools import partial
@@ -8,7 +8,8 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.replies import Reply, parse_reply
-from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.shadow import manager
 from conformance.reference.shadow.manager import PAGE
 from tests.reference.hosts import HandClock, open_host, places, run_with_host, shadow
 
@@ -86,15 +87,32 @@ def test_a_primary_without_shadows_here_is_not_queried(tmp_path: Path):
     run(tmp_path, steps)
 
 
-def test_no_primary_is_queried_while_shadow_redundancy_is_disabled(tmp_path: Path):
+class UnreachablePrimary(Primary):
+    async def connect(self) -> Reply:
+        raise SessionLost("refused")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_primary_is_queried_only_while_shadow_redundancy_is_enabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: bool
+):
+    dialled: list[object] = []
+
+    def create_dialogue(address: object, *_: object, secret: str | None) -> Dialogue:
+        dialled.append(address)
+        return UnreachablePrimary()
+
+    monkeypatch.setattr(manager, "create_dialogue", create_dialogue)
+
     async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
-        primary = Primary()
+        primary = Primary(answer("db-1"))
         await host.manager.query_in_session("mbx2", primary)
-        assert primary.said == []
+        assert len(primary.said) == enabled
         assert await host.manager.query_in_new_session("mbx2") is None
+        assert len(dialled) == enabled
 
-    run(tmp_path, steps, ShadowRedundancyEnabled=False)
+    run(tmp_path, steps, ShadowRedundancyEnabled=enabled)
 
 
 def test_a_new_database_promotes_only_the_shadows_of_the_old_one(tmp_path: Path):

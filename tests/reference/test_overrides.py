@@ -1,4 +1,4 @@
-"""A defect or reading whose method overrides nothing would behave as the reference does, and nothing would notice."""
+"""Every method of a defect or reading overrides one of the reference: after a renaming it would silently do nothing."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Reports and journal: what they say, whom they go to, and that their cause waits for them (SR-MNT-08, RFC 3461, 3464)."""
+"""Delivery reports and journal: content, recipients, and that a message is released after its reports (SR-MNT-08, RFC 3461, 3464)."""
 
 import asyncio
 import email
@@ -71,16 +71,17 @@ def test_untrusted_text_cannot_inject_a_line_into_a_report():
 def test_an_eight_bit_message_is_returned_unchanged():
     parsed = written(content=CONTENT.replace(b"hello", "grüße".encode()), ret="FULL")
     assert parsed["Content-Transfer-Encoding"] == "8bit"
+    assert "grüße".encode() in parsed.as_bytes()
 
 
 def run(tmp_path: Path, steps, journal: str | None = None) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         config = configured("two-servers-one-dag")
         config = config.model_copy(update={"journal": Journal(recipient=journal) if journal else None})
         async with open_host(tmp_path, config) as (host, clock):
             await steps(host, clock)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def reports(host: Host, cause: Message) -> list[Message]:
@@ -127,11 +128,13 @@ def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path:
 def test_a_delay_is_reported_once_and_only_on_request(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         message = add_primary(host)
-        patient, eager = Recipient("victor@outside.test"), Recipient("victor@outside.test", "DELAY")
+        patient, eager = Recipient("wendy@second.test"), Recipient("victor@outside.test", "DELAY")
         for waited in (3 * 3600, 3600, 3600):
             clock.advance(waited)
             host.reports.report_delayed(message, [patient, eager])
-        assert len(reports(host, message)) == 1
+        (report,) = reports(host, message)
+        assert b"victor@outside.test" in host.messages.content(report.id)
+        assert b"wendy@second.test" not in host.messages.content(report.id)
 
     run(tmp_path, steps)
 
@@ -168,18 +171,23 @@ def test_a_message_is_journaled_once(tmp_path: Path):
 
 
 def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_other(tmp_path: Path):
-    async def of(directory: Path) -> Message:
+    async def journal_report(server: str, clock: HandClock) -> Message:
         found: list[Message] = []
-        config = configured("two-servers-one-dag").model_copy(update={"journal": Journal(recipient="a@archive.test")})
+        config = configured("two-servers-one-dag", server).model_copy(
+            update={"journal": Journal(recipient="a@archive.test")}
+        )
+        directory = tmp_path / server
         directory.mkdir()  # noqa: ASYNC240  # nothing else runs
-        async with open_host(directory, config) as (host, clock):
-            clock.advance(len(directory.name))
+        async with open_host(directory, config, clock) as (host, _):
             message = replace(add_primary(host), journal_due=True)
             host.journaling.send_report_if_due(message)
             found = reports(host, message)
         return found[0]
 
-    one, other = asyncio.run(of(tmp_path / "one")), asyncio.run(of(tmp_path / "another"))
+    later = HandClock()
+    later.advance(10)
+    one, other = (asyncio.run(journal_report(*pair)) for pair in (("mbx1", HandClock()), ("mbx2", later)))
+    assert one.message_id != other.message_id
     assert (one.internet_id, one.submitted) == (other.internet_id, other.submitted)
 
 

@@ -24,8 +24,10 @@ def links(*between: tuple[str, str, int]) -> tuple[SiteLink, ...]:
 
 
 def configured(topology: Topology, server: str, contract_2: Contract2 | None = None) -> NodeConfiguration:
-    told = render(topology, topology.by_name[server], WIRING, data_dir=Path("/nowhere"), seed=1, contract_2=contract_2)
-    return parse_configuration(json.dumps(told))
+    document = render(
+        topology, topology.by_name[server], WIRING, data_dir=Path("/nowhere"), seed=1, contract_2=contract_2
+    )
+    return parse_configuration(json.dumps(document))
 
 
 def hops(config: NodeConfiguration, *addresses: str) -> dict[str, list[str]]:

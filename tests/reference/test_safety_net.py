@@ -1,4 +1,4 @@
-"""Safety Net: how long what is held, and what is sent again (SR-SFN-01 to SR-SFN-05, SR-IOP-03)."""
+"""Safety Net: how long messages are held, and which are resubmitted (SR-SFN-01 to SR-SFN-05, SR-IOP-03)."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message, Place
-from tests.reference.hosts import HandClock, add_primary, configured, places, run_with_host, shadow
+from tests.reference.hosts import HandClock, add_primary, configured, places, run_ready_tasks, run_with_host, shadow
 
 DAY = 86400.0
 
@@ -19,7 +19,7 @@ def processed(host: Host, *recipients: str, crossed: bool = False) -> Message:
     return message
 
 
-def again(host: Host) -> list[Message]:
+def resubmitted_messages(host: Host) -> list[Message]:
     return [message for message in host.messages.in_place("primary") if message.resubmitted]
 
 
@@ -61,7 +61,9 @@ def test_messages_are_resubmitted_to_the_mailboxes_of_the_database_only(tmp_path
         processed(host, "bob@corp.test", "dave@corp.test")
         processed(host, "dave@corp.test")
         assert host.safety_net.resubmit("DB1") == 1
-        assert [r.address for message in again(host) for r in message.envelope.recipients] == ["bob@corp.test"]
+        assert [r.address for message in resubmitted_messages(host) for r in message.envelope.recipients] == [
+            "bob@corp.test"
+        ]
 
     run_with_host(tmp_path, steps)
 
@@ -89,7 +91,7 @@ def test_a_resubmitted_copy_is_not_resubmitted_besides_its_original(tmp_path: Pa
         processed(host, "bob@corp.test")
         for _ in range(3):
             assert host.safety_net.resubmit("DB1") == 1
-            for message in again(host):
+            for message in resubmitted_messages(host):
                 host.messages.set_fate(message.id, message.envelope.recipients, "delivered")
                 host.completion.release_if_processed(message.id)
         assert places(host) == ["safety-net"] * 4
@@ -108,12 +110,13 @@ def test_the_shadow_safety_net_resubmits_only_for_an_unreachable_primary(tmp_pat
 
         monkeypatch.setattr(host.manager, "query_in_new_session", reach)
         assert host.safety_net.resubmit("DB1") == 0
-        await asyncio.wait_for(sent_again(host), 5)
-        assert len(again(host)) == 1
+        await asyncio.wait_for(wait_for_resubmission(host), 5)
+        await run_ready_tasks()
+        assert len(resubmitted_messages(host)) == 1
 
     run_with_host(tmp_path, steps, "three-servers-one-dag")
 
 
-async def sent_again(host: Host) -> None:
-    while not again(host):
+async def wait_for_resubmission(host: Host) -> None:
+    while not resubmitted_messages(host):
         await asyncio.sleep(0)

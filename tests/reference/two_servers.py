@@ -1,7 +1,6 @@
-"""Two servers of one DAG as programs of their own, with all that is around them in this process: who sends, who receives,
-and a tap on what they say to each other.
+"""Two servers of one DAG as programs of their own; clients, sinks and a proxy between the servers run in this process.
 
-It is small on purpose, and shares nothing with the harness's own links, sinks and judge: a second opinion.
+It is small on purpose and shares nothing with the harness's own links, sinks and judge, so that it checks them independently.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ _LIMIT = 1 << 24
 
 
 class Receivers:
-    """The mailbox stores (LMTP) and the server outside (SMTP): take everything, and count copies."""
+    """The mailbox stores (LMTP) and the server outside (SMTP): accept every message, and count copies."""
 
     def __init__(self) -> None:
         self.copies: Counter[tuple[str, str]] = Counter()
@@ -33,7 +32,7 @@ class Receivers:
         self._complete = asyncio.Event()
 
     async def wait_for(self, wanted: set[tuple[str, str]], within: float) -> set[tuple[str, str]]:
-        """Wait until every (message id, recipient) has arrived; return those that have not within so many seconds."""
+        """Wait until every (message id, recipient) has arrived; return those that have not after `within` seconds."""
         self._wanted = {one for one in wanted if one not in self.copies}
         self._complete.clear()
         if self._wanted:
@@ -69,7 +68,7 @@ class Receivers:
                 else:
                     writer.write(b"250 2.0.0 ok\r\n")
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # who brought it was killed
+            pass  # the client was killed
         finally:
             writer.close()
 
@@ -86,7 +85,7 @@ class Receivers:
 
 @dataclass
 class SessionTap:
-    """What passes between two servers: which message each shadow is of, and whether a discard came before its time."""
+    """A proxy between two servers that notes the message of each shadow, and discards that come before delivery."""
 
     receivers: Receivers
     to: tuple[str, int]
@@ -95,7 +94,7 @@ class SessionTap:
     too_early: list[str] = field(default_factory=list)
 
     async def session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one session on, reading along."""
+        """Forward one session in both directions, and parse it."""
         try:
             there, back = await asyncio.open_connection(*self.to, limit=_LIMIT)
         except OSError:
@@ -131,8 +130,8 @@ class SessionTap:
     async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                if told := re.search(rb"discard ([A-Za-z0-9-]+)", line):
-                    self._discard(told[1].decode())
+                if discard := re.search(rb"discard ([A-Za-z0-9-]+)", line):
+                    self._discard(discard[1].decode())
                 writer.write(line)
         except ConnectionError:
             pass
@@ -144,11 +143,11 @@ class SessionTap:
             self.too_early.append(shadow)
 
     all_shadows: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
-    """The shadows of both directions: a discard is told in the session that goes the other way."""
+    """The shadows of both directions: a discard is sent in a session of the opposite direction."""
 
 
 class TwoServers:
-    """The two servers, and how to send to them."""
+    """The two servers with their clients, sinks and proxies."""
 
     def __init__(self, directory: Path, transport: dict[str, Any]) -> None:
         self._directory = directory
@@ -188,18 +187,18 @@ class TwoServers:
             client.close()
 
     async def start(self, server: str) -> None:
-        """Start a server on the data that is there."""
+        """Start a server with its existing data."""
         await self.nodes[server].start(self.configurations[server])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["TwoServers"]:
-        """Open everything, and leave nothing behind."""
+        """Start sinks, proxies and servers; stop them at the end."""
         servers = []
         try:
             sink = await asyncio.start_server(self.receivers.session, "127.0.0.1", 0, limit=_LIMIT)
             servers.append(sink)
             port = sink.sockets[0].getsockname()[1]
-            listen = {(name, door): self._leases.lease() for name in ("mbx1", "mbx2") for door in _DOORS}
+            listen = {(name, door): self._leases.lease() for name in ("mbx1", "mbx2") for door in _LISTENERS}
             shadows: dict[str, set[tuple[str, str]]] = {}
             dials = {}
             for name in ("mbx1", "mbx2"):
@@ -254,5 +253,5 @@ class TwoServers:
         }
 
 
-_DOORS = ("frontend", "transport", "delivery")
+_LISTENERS = ("frontend", "transport", "delivery")
 _PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "ready_within": 60.0})
