@@ -1,1 +1,1 @@
-"""The documentation is true: every command in it is run, every link in it leads somewhere."""
+"""The documentation is true: its commands run, its links lead to existing pages, its generated parts are up to date."""

@@ -1,7 +1,7 @@
-"""A node as a program, with what is around it, so that the conversations of the pages can be held with it.
+"""Run a node as a program between minimal peers and sinks, and compare its replies with the conversations of the pages.
 
-Nothing here is the harness's own but the leases of ports: files are rendered from the page's example, and the other
-parties are a few lines each.
+Of the harness only the leases of ports are used: the node's file is the page's example with changes, and the other parties
+are a few lines each.
 """
 
 import json
@@ -29,7 +29,7 @@ PROGRAMS = {
     "example": [sys.executable, str(ROOT / "examples" / "minimal-shadow-node" / "node.py")],
 }
 WITHIN = 20.0
-"""Seconds in which anything must happen."""
+"""Timeout in seconds of every connection, command and condition."""
 
 _LEASES = PortLeases()
 _ID = re.compile(r"[0-9a-f]{6}-1(?:-[0-9]+)?")
@@ -38,7 +38,7 @@ _SHADOW_VERBS = ("XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD")
 
 
 class Party(socketserver.ThreadingTCPServer):
-    """A server beside the node: takes mail, says of each message what `answer` returns, and may be a shadow server."""
+    """A peer or sink of the node: accepts mail, replies to each content with what `answer` returns, and speaks the shadow verbs."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -46,15 +46,16 @@ class Party(socketserver.ThreadingTCPServer):
         self.name = name
         self.answer = answer or (lambda content: "250 2.6.0 x Queued mail for redundancy")
         self.shadow_ids: list[str] = []
-        super().__init__(("127.0.0.1", 0), _Told)
+        self.received = 0
+        super().__init__(("127.0.0.1", 0), _PartySession)
 
     @property
     def dial(self) -> list[str | int]:
-        """Where it listens."""
+        """Host and port, as the node's file has them."""
         return ["127.0.0.1", self.server_address[1]]
 
 
-class _Told(socketserver.StreamRequestHandler):
+class _PartySession(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         party: Party = self.server  # type: ignore[assignment]
         recipients = 0
@@ -72,6 +73,7 @@ class _Told(socketserver.StreamRequestHandler):
             elif verb == "DATA":
                 self._say("354 go on")
                 content = "".join(iter(lambda: self.rfile.readline().decode("latin-1"), ".\r\n"))
+                party.received += 1
                 self._say(*[party.answer(content)] * (recipients if lmtp else 1))
                 recipients = 0
             elif verb == "QUIT":
@@ -88,7 +90,7 @@ class _Told(socketserver.StreamRequestHandler):
 
 @contextmanager
 def parties(**made: Party) -> Iterator[dict[str, Party]]:
-    """Serve them as long as the block runs."""
+    """Run the parties in threads as long as the block runs; yield them by name."""
     for one in made.values():
         threading.Thread(target=one.serve_forever, daemon=True).start()
     try:
@@ -100,12 +102,12 @@ def parties(**made: Party) -> Iterator[dict[str, Party]]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that no other run on this machine takes before this process ends."""
+    """Return a free port, leased to this process until it ends: no other run on this machine takes it."""
     return _LEASES.lease()
 
 
 def document(directory: Path, **changes: Any) -> dict[str, Any]:
-    """Return the page's example of a node's file, with folders and ports of this machine, and changes."""
+    """Return the page's example of a node's file with existing folders, leased ports and `changes`; make the folders."""
     whole = json.loads(json.dumps(EXAMPLES[0]))
     (directory / "status").mkdir(parents=True)
     (directory / "data").mkdir()
@@ -116,7 +118,7 @@ def document(directory: Path, **changes: Any) -> dict[str, Any]:
 
 
 class Program:
-    """A node that runs from a document."""
+    """A running node; the constructor writes its file, starts it, and blocks until each listener greets."""
 
     def __init__(self, words: list[str], directory: Path, given: dict[str, Any]) -> None:
         self._words, self.path, self.given = words, directory / "node.json", given
@@ -124,10 +126,10 @@ class Program:
         with (directory / "node.log").open("wb") as log:
             self.process = subprocess.Popen([*words, "--config", str(self.path)], stdout=log, stderr=log, cwd=ROOT)
         for listener in given["listeners"].values():
-            self.await_that(lambda port=listener["port"]: self._greets(port))
+            self.wait_for(lambda port=listener["port"]: self._greets(port))
 
     def write(self, **changes: Any) -> None:
-        """Write the file, changed."""
+        """Write the node's file again with changes."""
         self.given |= changes
         self.path.write_text(json.dumps(self.given), "utf-8")
 
@@ -139,17 +141,17 @@ class Program:
         except OSError:
             return False
 
-    def await_that(self, right: Callable[[], Any]) -> Any:
-        """Return what a question about the program returns once it is not empty: there is no event to wait for."""
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        """Poll a condition until its value is true, and return that value. Fails after WITHIN, or when the node has exited."""
         end = time.monotonic() + WITHIN
-        while not (found := right()):
-            assert self.process.poll() is None, "it has left"
-            assert time.monotonic() < end, "nothing happened"
+        while not (found := condition()):
+            assert self.process.poll() is None, "the node has exited"
+            assert time.monotonic() < end, "the condition did not become true"
             time.sleep(0.05)
         return found
 
     def command(self, *words: str) -> Any:
-        """Run a command of the program, and return what it prints."""
+        """Run an administrative command such as `inspect`, and return the JSON that it prints."""
         command = [*self._words, "--config", str(self.path), *words]
         ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=WITHIN)
         return json.loads(ran.stdout)
@@ -163,31 +165,31 @@ class Program:
         path = Path(self.given["status_file"])
         return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
-    def leave(self) -> int:
-        """Stop it in order, and return its exit code."""
+    def stop(self) -> int:
+        """Terminate the node, wait for its end, and return its exit code."""
         self.process.terminate()
         return self.process.wait(WITHIN)
 
 
 @contextmanager
 def running(which: str, directory: Path, **changes: Any) -> Iterator[Program]:
-    """Run a node as long as the block does; it must leave with exit code 0."""
+    """Run a node (`reference` or `example`) as long as the block runs; it must end with exit code 0."""
     directory.mkdir(parents=True, exist_ok=True)
     program = Program(PROGRAMS[which], directory, document(directory, **changes))
     try:
         yield program
-        assert program.leave() == 0
+        assert program.stop() == 0
     finally:
         program.process.kill()
         program.process.wait()
 
 
-def hold(port: int, conversation: str, contents: list[str], *, whole_greeting: bool) -> dict[str, str]:
-    """Hold a conversation of the wire profile with a server, and compare its replies with those of the page.
+def check_conversation(port: int, conversation: str, contents: list[str], *, whole_greeting: bool) -> dict[str, str]:
+    """Send the client's lines of a conversation to a server, and compare the replies with those of the page.
 
-    Ids and sizes are placeholders: the same one stands for the same word throughout, and different ones for different
-    words. The text behind the codes is free, but in the replies to shadow verbs and to the final dot. Return what the
-    placeholders stand for.
+    Ids on the page are placeholders: the same id stands for the same value throughout, different ids for different values.
+    The text after a reply code is compared only for shadow verbs and some final replies. `contents` are sent, and used up,
+    where the page has `(the content)`. `whole_greeting`: EHLO may offer no other keywords. Return placeholder -> value.
     """
     bound: dict[str, str] = {}
     verb = "GREETING"
@@ -197,19 +199,19 @@ def hold(port: int, conversation: str, contents: list[str], *, whole_greeting: b
             stream.write(f"{line}\r\n".encode())
             stream.flush()
 
-        def heard() -> str:
+        def next_line() -> str:
             return stream.readline().decode("utf-8").removesuffix("\r\n")
 
         lines = conversation.splitlines()
         if not lines[0].startswith("S: 220"):
-            assert heard().startswith("220 ")
+            assert next_line().startswith("220 ")
         expected: list[str] = []
         for line in [*lines, "C: QUIT" if "C: QUIT" not in lines else "C: "]:
             who, said = line[:2], re.split(r"\s{2,}", line[3:])[0]
             if who == "S:":
                 expected.append(said)
                 continue
-            _compare(verb, expected, heard, bound, whole_greeting=whole_greeting)
+            _compare(verb, expected, next_line, bound, whole_greeting=whole_greeting)
             expected = []
             if said.startswith("(the content"):
                 say(contents.pop(0))
@@ -221,13 +223,13 @@ def hold(port: int, conversation: str, contents: list[str], *, whole_greeting: b
 
 
 def _compare(
-    verb: str, expected: list[str], heard: Callable[[], str], bound: dict[str, str], *, whole_greeting: bool
+    verb: str, expected: list[str], next_line: Callable[[], str], bound: dict[str, str], *, whole_greeting: bool
 ) -> None:
     if not expected:
         return
-    said = [heard()]
+    said = [next_line()]
     while said[-1][3:4] == "-":
-        said.append(heard())
+        said.append(next_line())
     if verb == "EHLO":
         keywords, wanted = ({re.sub(r"[0-9]+$", "N", line[4:]) for line in lines} for lines in (said, expected))
         assert said[0][4:].split()[0] == expected[0][4:]

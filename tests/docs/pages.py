@@ -1,6 +1,6 @@
 """The pages of the documentation, and the commands in them.
 
-A command stands in a block fenced as `console`, behind `$ `; one that is too long goes on after a backslash. Nowhere else.
+Commands stand only in blocks fenced as `console`, after `$ `; a long one continues after a backslash.
 """
 
 import re
@@ -38,7 +38,7 @@ def commands(page: Path) -> list[Command]:
     ]
 
 
-def outside_of_blocks(page: Path) -> list[str]:
-    """Return lines that look like a command of ours and stand where nobody would run them."""
+def commands_outside_of_blocks(page: Path) -> list[str]:
+    """Return lines outside of fenced blocks that look like a command, which no test would run."""
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"^(?: {4}|\t|\$ )\$? ?((?:conformance|python3?|pytest|tox|docker|npm) .*)$", text, re.MULTILINE)

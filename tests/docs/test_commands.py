@@ -1,4 +1,4 @@
-"""Every command in the documentation is run, page by page, as a reader would: one after the other in one folder."""
+"""Every command in the documentation is run, page by page, in one folder, and ends with the exit code that the page states."""
 
 import io
 import re
@@ -13,7 +13,7 @@ import pytest
 
 from conformance.cli import main
 from conformance.spark.session import open_session
-from tests.docs.pages import PAGES, ROOT, Command, commands, name_of, outside_of_blocks
+from tests.docs.pages import PAGES, ROOT, Command, commands, commands_outside_of_blocks, name_of
 from tests.suite.helpers import environment
 
 ELSEWHERE = {
@@ -37,12 +37,12 @@ FEW = "-k inbound-acknowledged"
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_stand_in_console_blocks(page: Path):
-    assert outside_of_blocks(page) == []
+    assert commands_outside_of_blocks(page) == []
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[None]:
-    """Keep one session for all pages: a JVM takes longer to get warm than to aggregate what a page has."""
+    """Keep one session for all pages: starting a JVM takes longer than aggregating the runs of a page."""
     with open_session("local[2]"):
         yield
 
@@ -54,9 +54,9 @@ def spark() -> Iterator[None]:
 )
 def test_every_command_ends_with_the_expected_exit_code(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
     (tmp_path / "bin").mkdir()
-    door = tmp_path / "bin" / "conformance"
-    door.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")
-    door.chmod(0o755)
+    command_file = tmp_path / "bin" / "conformance"
+    command_file.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")
+    command_file.chmod(0o755)
     here = tmp_path / "here"
     here.mkdir()
     prepare(page, here)
@@ -68,11 +68,11 @@ def test_every_command_ends_with_the_expected_exit_code(page: Path, tmp_path: Pa
             request.getfixturevalue("spark")
             aggregate(command, here)
         else:
-            run(command, here, door.parent)
+            run(command, here, command_file.parent)
 
 
 def prepare(page: Path, here: Path) -> None:
-    """Give a page's reader what it says that he has: his own scenario is the page's first example."""
+    """Make the files that a page presupposes; `my.scenario.yaml` is the page's first example."""
     for folder in ("examples", "scenarios"):  # what stands in the project's root
         (here / folder).symlink_to(ROOT / folder)
     examples = re.findall(r"^```yaml\n(id: .*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -80,10 +80,10 @@ def prepare(page: Path, here: Path) -> None:
         (here / "my.scenario.yaml").write_text(examples[0], "utf-8")
 
 
-def run(command: Command, here: Path, door: Path) -> None:
-    """Run one command as a reader would."""
+def run(command: Command, here: Path, command_file: Path) -> None:
+    """Run one command in a shell, with few cells where it names none."""
     known = environment()
-    own = {"PATH": f"{door}:{known['PATH']}"}
+    own = {"PATH": f"{command_file}:{known['PATH']}"}
     if " -k " not in command.text and ".scenario.yaml" not in command.text:
         own["PYTEST_ADDOPTS"] = FEW
     ran = subprocess.run(
@@ -97,19 +97,19 @@ def run(command: Command, here: Path, door: Path) -> None:
         check=False,
     )
     expected = next((code for part, code in FAILS.items() if part in command.text), 0)
-    hold(command, ran.returncode, expected, ran.stdout + ran.stderr)
+    check_result(command, ran.returncode, expected, ran.stdout + ran.stderr)
 
 
 def aggregate(command: Command, here: Path) -> None:
-    """Run a command of ours in this process, whose Spark session it takes."""
+    """Run `conformance aggregate` in this process, so that it uses the Spark session that exists."""
     said = io.StringIO()
     with chdir(here), redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as left:
         main(shlex.split(command.text)[1:])
-    hold(command, left.value.code, 0, said.getvalue())
+    check_result(command, left.value.code, 0, said.getvalue())
 
 
-def hold(command: Command, code: object, expected: int, said: str) -> None:
-    """Hold what came of a command against what the page says."""
-    told = f"{command.page}:{command.line}: {command.text}\n{said}"
-    assert code == expected, told
-    assert "Traceback" not in said, told
+def check_result(command: Command, code: object, expected: int, said: str) -> None:
+    """Check exit code and output of a command: the expected code, and no traceback."""
+    context = f"{command.page}:{command.line}: {command.text}\n{said}"
+    assert code == expected, context
+    assert "Traceback" not in said, context

@@ -1,14 +1,15 @@
-"""What the pages of the contracts name is there: schemas as printed, rulings that are cited, quotations of the example."""
+"""The pages of the contracts are true: schemas as printed, rulings as cited, the tutorial's quotations of the example."""
 
 import json
 import re
+import smtplib
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.docs.conversing import PROGRAMS, running
+from tests.docs.conversing import EXAMPLES, PROGRAMS, WITHIN, Party, parties, running
 from tests.docs.pages import ROOT
 from tests.suite.helpers import conformance_command
 
@@ -31,7 +32,7 @@ def test_the_command_prints_and_writes_the_published_schema(tmp_path: Path, name
 def test_rulings_are_numbered_without_gaps_and_cited_ones_exist():
     page = (ROOT / "docs" / "rulings.md").read_text("utf-8")
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
-    assert numbers == list(range(1, 37))
+    assert numbers == list(range(1, len(numbers) + 1))
     places = [
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "scenarios").rglob("*.yaml"),
@@ -43,8 +44,7 @@ def test_rulings_are_numbered_without_gaps_and_cited_ones_exist():
         for found in CITED.findall(path.read_text("utf-8"))
         for number in re.findall(r"\d+", found)
     }
-    assert len(cited) > 10
-    assert cited <= set(numbers)
+    assert set() < cited <= set(numbers)
 
 
 def test_the_tutorial_quotes_the_description_files():
@@ -61,7 +61,7 @@ def test_the_tutorial_names_every_module_and_existing_functions_only():
     code = "\n".join(modules.values())
     names = re.findall(r"`(?:([A-Z]\w+)\.)?(\w+)`", TUTORIAL)
     named = [(owner, name) for owner, name in names if owner or name.startswith("_")]
-    assert len(named) >= 8
+    assert named
     assert [one for one in named if not re.search(rf"def {one[1]}\(", code)] == []
     assert [one for one in named if one[0] and not re.search(rf"^class {one[0]}\b", code, re.MULTILINE)] == []
 
@@ -78,8 +78,19 @@ def test_the_example_has_every_claim_and_ci_runs_it():
 
 @pytest.mark.integration
 def test_messages_are_not_redirected_out_of_the_boundary(tmp_path: Path):
-    with running("reference", tmp_path, peers=[], routes=[], mailboxes=[]) as node:
-        words = [*PROGRAMS["reference"], "--config", str(node.path), "redirect-messages", "stranger"]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
-        assert (ran.returncode, ran.stderr.count("\n")) == (1, 1), ran.stderr
-        assert "stranger" in ran.stderr
+    with parties(far=Party("far"), outside=Party("outside", lambda content: "451 4.3.0 later")) as made:
+        dial = {"transport": made["far"].dial, "delivery": made["far"].dial}
+        far = EXAMPLES[0]["peers"][0] | {"name": "far", "dag": "DAG9", "dial": dial}
+        hop = {"name": "outside", "protocol": "smtp", "dial": made["outside"].dial}
+        routes = [{"domain": "outside.test", "next_hops": [hop]}]
+        with running("reference", tmp_path, peers=[far], routes=routes, mailboxes=[]) as node:
+            with smtplib.SMTP("127.0.0.1", node.given["listeners"]["frontend"]["port"], timeout=WITHIN) as client:
+                client.sendmail("alice@outside.test", "victor@outside.test", "Subject: held\r\n\r\ntext")
+            before = node.wait_for(lambda: node.items("delivery"))
+            for target in ("far", "stranger"):
+                words = [*PROGRAMS["reference"], "--config", str(node.path), "redirect-messages", target]
+                ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=WITHIN)
+                assert (ran.returncode, ran.stderr.count("\n")) == (1, 1), ran.stderr
+                assert target in ran.stderr
+            assert [item["message_id"] for item in node.items("delivery")] == [item["message_id"] for item in before]
+            assert made["far"].received == 0

@@ -1,8 +1,7 @@
-"""Every conversation and every file of the wire profile and of the node contract, held with the reference and the example."""
+"""The reference and the example reply, print and write what the pages of the wire profile and the node contract show."""
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -19,8 +18,8 @@ from tests.docs.conversing import (
     WITHIN,
     Party,
     Program,
+    check_conversation,
     document,
-    hold,
     parties,
     running,
 )  # fmt: skip
@@ -33,42 +32,43 @@ SHADOWING, ASKING, TRACKING, QUERYING, REFUSING = range(5)
 
 
 def test_every_conversation_of_the_page_has_a_test():
-    assert len(CONVERSATIONS) == 5
+    assert len(CONVERSATIONS) == len((SHADOWING, ASKING, TRACKING, QUERYING, REFUSING))
     verbs = [re.findall(r"^C: (\S+)", text, re.MULTILINE) for text in CONVERSATIONS]
     assert "XSHADOWREQUEST" in verbs[SHADOWING]
     assert verbs[ASKING] == ["EHLO", "XQDISCARD", "XQDISCARD", "QUIT"]
     assert "XSHADOW" in verbs[TRACKING]
     assert verbs[QUERYING] == ["EHLO", "XQUERYDISCARD", "QUIT"]
     assert CONVERSATIONS[REFUSING].count("S: 5") == 4
-    assert len(EXAMPLES) == 6
-    assert PROFILE.count("```") == 2 * 5
-    assert CONTRACT.count("```json") == 6
+    assert PROFILE.count("```") == 2 * len(CONVERSATIONS)
+    assert CONTRACT.count("```json") == len(EXAMPLES)
 
 
 def peer(name: str, party: Party, **changes: Any) -> dict[str, Any]:
     return EXAMPLES[0]["peers"][0] | {"name": name, "dial": {"transport": party.dial, "delivery": party.dial}} | changes
 
 
-def around(outside: Party, **changes: Any) -> dict[str, Any]:
+def with_route(outside: Party, **changes: Any) -> dict[str, Any]:
     route = {"domain": "outside.test", "next_hops": [{"name": "outside", "protocol": "smtp", "dial": outside.dial}]}
     return {"routes": [route], "mailboxes": []} | changes
 
 
-def give(
+def send_message(
     program: Program, number: int, to: str, subject: str = "plain", hello: str = "stranger", extra: str = ""
 ) -> None:
-    """Hand a message over, as the client does in the page's conversations."""
+    """Send one message to the node's transport listener; `extra` is a shadow request to send first."""
     lines = [f"C: EHLO {hello}", "S: 250 x", *([f"C: {extra}", "S: 250 2.0.0 mbx1 any"] if extra else [])]
     shadow = f" XSHADOW={extra.split()[2]}-{number}" if extra else ""
     lines += [f"C: MAIL FROM:<alice@outside.test>{shadow}", "S: 250 2.1.0 ok", f"C: RCPT TO:<{to}>", "S: 250 2.1.5 ok"]
     lines += ["C: DATA", "S: 354 go on", "C: (the content)", "C: .", "S: 250 2.6.0 taken"]
     text = "\n".join(lines).replace("S: 250 x", f"S: 250 {program.given['name']}")
     text = text.replace("S: 250 2.0.0 mbx1 any", f"S: 250 2.0.0 {program.given['name']} aaaaaa-1")
-    hold(program.given["listeners"]["transport"]["port"], text, [MESSAGE.format(number, subject)], whole_greeting=False)
+    check_conversation(
+        program.given["listeners"]["transport"]["port"], text, [MESSAGE.format(number, subject)], whole_greeting=False
+    )
 
 
-def later(content: str) -> str:
-    return "451 4.3.0 later" if "Subject: held" in content else "250 2.0.0 taken"
+def defer_held(content: str) -> str:
+    return "451 4.3.0 defer_held" if "Subject: held" in content else "250 2.0.0 taken"
 
 
 @BOTH
@@ -78,38 +78,38 @@ def test_a_shadow_copy_is_accepted_as_on_the_page(name: str, tmp_path: Path):
         running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,
     ):
         port = node.given["listeners"]["transport"]["port"]
-        bound = hold(port, CONVERSATIONS[SHADOWING], [MESSAGE.format(1, "plain")], whole_greeting=True)
+        bound = check_conversation(port, CONVERSATIONS[SHADOWING], [MESSAGE.format(1, "plain")], whole_greeting=True)
         assert bound["90be17-1"] == node.command("inspect")["database"]
         assert [item["shadow_id"] for item in node.items("shadow")] == ["6f1c2a-1-17"]
 
 
 @BOTH
 def test_a_discard_query_is_answered_as_on_the_page(name: str, tmp_path: Path):
-    with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
-        changes = around(made["outside"], peers=[peer("mbx2", made["mbx2"], site="NewYork")])
+    with parties(mbx2=Party("mbx2"), outside=Party("outside", defer_held)) as made:
+        changes = with_route(made["outside"], peers=[peer("mbx2", made["mbx2"], site="NewYork")])
         with running(name, tmp_path, **changes) as node:
             for number in range(3):
-                give(node, number, "victor@outside.test")
-            node.await_that(lambda: len(node.items("discard")) == 3)
+                send_message(node, number, "victor@outside.test")
+            node.wait_for(lambda: len(node.items("discard")) == 3)
             port = node.given["listeners"]["transport"]["port"]
-            bound = hold(port, CONVERSATIONS[ASKING], [], whole_greeting=False)
+            bound = check_conversation(port, CONVERSATIONS[ASKING], [], whole_greeting=False)
             assert sorted(made["mbx2"].shadow_ids) == sorted(set(bound.values()) - {bound["6f1c2a-1"]})
-            node.await_that(lambda: not node.items("discard"))
+            node.wait_for(lambda: not node.items("discard"))
 
 
 @pytest.mark.parametrize("which", [TRACKING, QUERYING])
 def test_shadowing_of_2010_is_answered_as_on_the_page(tmp_path: Path, which: int):
     number = {TRACKING: 2, QUERYING: 4}[which]
-    with parties(hub1=Party("hub1"), outside=Party("outside", later)) as made:
+    with parties(hub1=Party("hub1"), outside=Party("outside", defer_held)) as made:
         hub = {"generation": "ex2010", "role": "hub", "dag": None}
         listeners = {door: one for door, one in EXAMPLES[0]["listeners"].items() if door != "delivery"}
         peers = [peer("hub1", made["hub1"], **hub)]
-        changes = around(made["outside"], name="hub2", peers=peers, listeners=listeners, **hub)
+        changes = with_route(made["outside"], name="hub2", peers=peers, listeners=listeners, **hub)
         with running("reference", tmp_path, **changes) as node:
-            give(node, number, "victor@outside.test", hello="hub1", extra="XSHADOW hub1 51aa03-1")
-            node.await_that(lambda: node.items("discard"))
+            send_message(node, number, "victor@outside.test", hello="hub1", extra="XSHADOW hub1 51aa03-1")
+            node.wait_for(lambda: node.items("discard"))
             port = node.given["listeners"]["transport"]["port"]
-            bound = hold(port, CONVERSATIONS[which], [MESSAGE.format(1, "held")], whole_greeting=False)
+            bound = check_conversation(port, CONVERSATIONS[which], [MESSAGE.format(1, "held")], whole_greeting=False)
             assert bound[f"51aa03-1-{number}"] == f"51aa03-1-{number}"
 
 
@@ -119,7 +119,9 @@ def test_refusals_are_as_on_the_page(name: str, tmp_path: Path):
         parties(mbx1=Party("mbx1")) as made,
         running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,
     ):
-        hold(node.given["listeners"]["transport"]["port"], CONVERSATIONS[REFUSING], [], whole_greeting=False)
+        check_conversation(
+            node.given["listeners"]["transport"]["port"], CONVERSATIONS[REFUSING], [], whole_greeting=False
+        )
 
 
 @BOTH
@@ -128,12 +130,12 @@ def test_mandatory_redundancy_without_a_shadow_server_gives_451(name: str, tmp_p
     transport = EXAMPLES[0]["transport"] | {"RejectMessageOnShadowFailure": True}
     with (
         parties(outside=Party("outside")) as made,
-        running(name, tmp_path, **around(made["outside"], peers=[], transport=transport)) as node,
+        running(name, tmp_path, **with_route(made["outside"], peers=[], transport=transport)) as node,
     ):
         lines = """C: EHLO x\nS: 250-mbx1\nC: MAIL FROM:<a@outside.test>\nS: 250 2.1.0 ok\nC: RCPT TO:<v@outside.test>
 S: 250 2.1.5 ok\nC: DATA\nS: 354 go on\nC: (the content)\nC: .\nS: 451 4.4.0 Message failed to be made redundant"""
         port = node.given["listeners"]["frontend"]["port"]
-        hold(port, lines, [MESSAGE.format(1, "plain")], whole_greeting=False)
+        check_conversation(port, lines, [MESSAGE.format(1, "plain")], whole_greeting=False)
 
 
 def without_ids(printed: dict[str, Any]) -> dict[str, Any]:
@@ -149,17 +151,17 @@ def without_ids(printed: dict[str, Any]) -> dict[str, Any]:
 @BOTH
 def test_inspect_prints_what_the_page_shows(name: str, tmp_path: Path):
     (page,) = [one for one in EXAMPLES if "queues" in one]
-    with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
+    with parties(mbx2=Party("mbx2"), outside=Party("outside", defer_held)) as made:
         boxes = [
             {"address": f"{who}@corp.test", "database": "DB1", "server": "mbx1",
              "sink": {"protocol": "lmtp", "dial": made["outside"].dial}} for who in ("bob", "dave")
         ]  # fmt: skip
         peers = [peer("mbx2", made["mbx2"], site="NewYork")]
-        with running(name, tmp_path, **around(made["outside"], peers=peers, mailboxes=boxes)) as node:
-            give(node, 0, "bob@corp.test")
-            give(node, 1, "victor@outside.test", "held")
-            give(node, 2, "dave@corp.test", hello="mbx2", extra="XSHADOWREQUEST mbx2 90be17-1")
-            node.await_that(lambda: node.items("discard"))
+        with running(name, tmp_path, **with_route(made["outside"], peers=peers, mailboxes=boxes)) as node:
+            send_message(node, 0, "bob@corp.test")
+            send_message(node, 1, "victor@outside.test", "held")
+            send_message(node, 2, "dave@corp.test", hello="mbx2", extra="XSHADOWREQUEST mbx2 90be17-1")
+            node.wait_for(lambda: node.items("discard"))
             printed = node.command("inspect")
             assert without_ids(printed) == without_ids(page)
             assert [item["shadow_id"] for item in node.items("shadow")] == ["90be17-1-2"]
@@ -169,13 +171,13 @@ def test_inspect_prints_what_the_page_shows(name: str, tmp_path: Path):
 def test_a_reload_writes_the_status_that_the_page_shows(name: str, tmp_path: Path):
     applied, refused = (one for one in EXAMPLES if "applied" in one)
     with running(name, tmp_path, peers=[], routes=[], mailboxes=[]) as node:
-        assert node.await_that(node.status) == applied | {"revision": 1}
+        assert node.wait_for(node.status) == applied | {"revision": 1}
         node.write(revision=2)
         node.process.send_signal(signal.SIGHUP)
-        assert node.await_that(lambda: node.status()["revision"] == 2 and node.status()) == applied
+        assert node.wait_for(lambda: node.status()["revision"] == 2 and node.status()) == applied
         node.write(revision=3, transport=EXAMPLES[0]["transport"] | {"MaxRetriesForLocalSiteShadow": -1})
         node.process.send_signal(signal.SIGHUP)
-        status = node.await_that(lambda: node.status()["revision"] == 3 and node.status())
+        status = node.wait_for(lambda: node.status()["revision"] == 3 and node.status())
         assert status | {"revision": 2, "error": ""} == refused | {"error": ""}
         assert "MaxRetriesForLocalSiteShadow" in status["error"]
         assert "\n" not in status["error"]
@@ -183,7 +185,7 @@ def test_a_reload_writes_the_status_that_the_page_shows(name: str, tmp_path: Pat
         node.process.send_signal(signal.SIGHUP)
         node.write(revision=5, transport=EXAMPLES[0]["transport"])
         node.process.send_signal(signal.SIGHUP)
-        assert node.await_that(lambda: node.status()["revision"] == 5 and node.status()) == applied | {"revision": 5}
+        assert node.wait_for(lambda: node.status()["revision"] == 5 and node.status()) == applied | {"revision": 5}
 
 
 @BOTH
@@ -195,21 +197,20 @@ def test_an_unknown_key_makes_the_start_fail_with_one_line(name: str, tmp_path: 
     assert ran.returncode == 2
     assert "bogus" in ran.stderr
     assert ran.stderr.count("\n") == 1
-    shutil.rmtree(tmp_path / "data")
 
 
 def test_redirect_messages_and_resubmit_print_what_the_page_shows(tmp_path: Path):
     redirected, resubmitted = (one for one in EXAMPLES if "redirected" in one or "resubmitted" in one)
-    with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
+    with parties(mbx2=Party("mbx2"), outside=Party("outside", defer_held)) as made:
         box = {"address": "bob@corp.test", "database": "DB1", "server": "mbx1",
                "sink": {"protocol": "lmtp", "dial": made["outside"].dial}}  # fmt: skip
         peers = [peer("mbx2", made["mbx2"], site="NewYork")]
-        with running("reference", tmp_path, **around(made["outside"], peers=peers, mailboxes=[box])) as node:
+        with running("reference", tmp_path, **with_route(made["outside"], peers=peers, mailboxes=[box])) as node:
             for number in range(3):
-                give(node, number, "bob@corp.test")
-            node.await_that(lambda: len(node.items("safety-net")) == 3)
+                send_message(node, number, "bob@corp.test")
+            node.wait_for(lambda: len(node.items("safety-net")) == 3)
             assert node.command("resubmit", "DB1") == resubmitted
             for number in range(3, 8):
-                give(node, number, "victor@outside.test", "held")
-            node.await_that(lambda: len(node.items("delivery")) == 5)
+                send_message(node, number, "victor@outside.test", "held")
+            node.wait_for(lambda: len(node.items("delivery")) == 5)
             assert node.command("redirect-messages", "mbx2") == redirected

@@ -1,4 +1,4 @@
-"""Pages that are made from the code are those of the code."""
+"""Pages that are generated from the code are up to date."""
 
 import json
 import re

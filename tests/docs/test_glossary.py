@@ -33,7 +33,7 @@ def known(term: str) -> bool:
 def test_terms_are_unique_and_in_alphabetical_order():
     assert [term for term in ALL if ALL.count(term) > 1] == []
     for terms in TERMS:
-        assert len(terms) > 5
+        assert terms
         assert terms == sorted(terms, key=str.lower)
 
 
@@ -42,7 +42,7 @@ def test_terms_are_unique_and_in_alphabetical_order():
     sorted({*(one.value for one in Outcome), *(one.value for one in Reason), "clock", "kind", "role", "generation"}),
 )
 def test_every_outcome_and_reason_is_a_term(word: str):
-    assert known(word.replace("-", " "))
+    assert word.replace("-", " ") in ALL
 
 
 @pytest.mark.parametrize("word", sorted([*CLOCKS, *KINDS, *ROLES]))

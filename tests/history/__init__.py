@@ -1,1 +1,1 @@
-"""The history: its events and its recorder."""
+"""The history: its events, and the secrets that it leaves out."""
