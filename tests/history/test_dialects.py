@@ -24,11 +24,11 @@ from conformance.history.values import Operation
         ("NOOP XQDISCARD mbx2 1", None),
     ],
 )
-def test_commands_of_profile_1(line: str, meaning: Operation | None) -> None:
+def test_profile_1_parses_commands(line: str, meaning: Operation | None) -> None:
     assert PROFILE_1.parse_command(line) == meaning
 
 
-def test_replies_of_profile_1() -> None:
+def test_profile_1_parses_replies() -> None:
     asked = PROFILE_1.parse_command("XQDISCARD mbx2 2")
     lines = ("2.0.0 database db-1", "2.0.0 discard db-1-7", "2.0.0 discard db-1-9", "2.0.0 end 3")
     assert PROFILE_1.parse_reply(asked, 250, lines, content=False) == Operation(
@@ -45,7 +45,7 @@ def test_replies_of_profile_1() -> None:
     )
 
 
-def test_only_the_reply_after_the_content_says_stored() -> None:
+def test_only_a_positive_reply_after_the_content_means_stored() -> None:
     asked = PROFILE_1.parse_command("MAIL FROM:<a@b> XSHADOW=db-1-7")
     assert PROFILE_1.parse_reply(asked, 250, ("2.1.0 OK",), content=False) is None
     assert PROFILE_1.parse_reply(asked, 451, ("4.3.0 no",), content=True) is None
@@ -53,7 +53,7 @@ def test_only_the_reply_after_the_content_says_stored() -> None:
     assert stored == Operation(name="shadow-stored", shadow_id="db-1-7")
 
 
-def test_a_foreign_dialect_is_data() -> None:
+def test_a_dialect_defined_as_data_parses_its_own_lines() -> None:
     foreign = Dialect.model_validate(
         {
             "name": "foreign",
@@ -70,7 +70,7 @@ def test_a_foreign_dialect_is_data() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(?P<who>x)"])
-def test_patterns_are_checked(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ValidationError):
         Dialect.model_validate(
             {"name": "x", "commands": [{"operation": "query-discard", "pattern": pattern}], "replies": []}

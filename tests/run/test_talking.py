@@ -11,7 +11,7 @@ from conformance.history.events import Talked
 from conformance.history.recorder import Recorder
 from conformance.run.steps.talking import talk
 from conformance.scenarios.steps.talking import Talk
-from tests.wire.scripted_server import scripted
+from tests.wire.scripted_server import scripted_server
 
 
 class _Clock:
@@ -30,7 +30,7 @@ def test_only_a_session_that_has_ended_is_recorded_as_closed(answer: bytes | Non
     recorded: list[Talked] = []
 
     async def main() -> None:
-        async with asyncio.timeout(10), scripted(b"220 x\r\n", answer) as (address, _):
+        async with asyncio.timeout(10), scripted_server(b"220 x\r\n", answer) as (address, _):
             clock: Any = _Clock()
             recorder = Recorder(clock)
             recorder.subscribe(lambda event: recorded.append(event) if isinstance(event, Talked) else None)

@@ -1,4 +1,4 @@
-"""Plain peers for the wire's tests: a client and a server that note every octet, every read and how they were left."""
+"""A client and a server for the tests of links: they note every octet, every read and how the other side closed."""
 
 import asyncio
 import functools
@@ -17,15 +17,18 @@ from conformance.wire.sockets import close_with_rst
 E = TypeVar("E", bound=Event)
 
 BODY = b"A: b\r\n\r\n0123456789\r\n"
-"""The content that `send` sends."""
+"""The content that `send_message` sends."""
 
 
 class Peer(asyncio.Protocol):
-    """One end of a connection: `reads` is what each read gave, `how` whether it was left by FIN or RST."""
+    """One end of a connection.
+
+    `reads` are the octets of each read; `closed_with` is how the other side closed: "fin", "reset", or None (not yet).
+    """
 
     def __init__(self) -> None:
         self.reads: list[bytes] = []
-        self.how: str | None = None
+        self.closed_with: str | None = None
         self.transport: asyncio.Transport
         self._news = asyncio.Event()
 
@@ -42,41 +45,35 @@ class Peer(asyncio.Protocol):
         self._news.set()
 
     def eof_received(self) -> bool:
-        self.how = self.how or "fin"
+        self.closed_with = self.closed_with or "fin"
         self._news.set()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
-            self.how = "reset"
+            self.closed_with = "reset"
         self._news.set()
 
-    def say(self, octets: bytes) -> None:
+    def write(self, octets: bytes) -> None:
         self.transport.write(octets)
 
-    def leave_with_reset(self) -> None:
+    def close_with_rst(self) -> None:
         close_with_rst(self.transport)
 
-    async def until(self, octets: bytes) -> bytes:
-        """Wait until these octets have come; return all that has."""
+    async def wait_for(self, octets: bytes) -> bytes:
+        """Wait until these octets were received; return all that were."""
         await self._until(lambda: octets in self.octets)
         return self.octets
 
-    async def ask(self, said: bytes, answer: bytes) -> None:
-        """Say something, and wait until its answer has come."""
-        self.say(said)
-        await self.until(answer)
+    async def exchange(self, octets: bytes, answer: bytes) -> None:
+        """Write octets, and wait until an answer was received."""
+        self.write(octets)
+        await self.wait_for(answer)
 
-    async def left(self) -> str | None:
-        """Wait until the other side has left; return how."""
-        await self._until(lambda: self.how is not None)
-        return self.how
-
-    async def lost(self) -> None:
-        """Speak until that is answered by RST."""
-        while self.how != "reset":
-            self.say(b"x")
-            await asyncio.sleep(0)
+    async def wait_closed(self) -> str | None:
+        """Wait until the other side has closed; return how (`closed_with`)."""
+        await self._until(lambda: self.closed_with is not None)
+        return self.closed_with
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
@@ -84,16 +81,16 @@ class Peer(asyncio.Protocol):
             await self._news.wait()
 
 
-async def send(client: Peer) -> None:
-    """Hand a message over, one command after another, as far as it goes."""
-    await client.ask(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 MAIL\r\n")
-    await client.ask(b"RCPT TO:<z@y>\r\n", b"250 2.0.0 RCPT\r\n")
-    await client.ask(b"DATA\r\n", b"354 go on\r\n")
-    await client.ask(BODY + b".\r\n", b"250 2.0.0 stored\r\n")
+async def send_message(client: Peer) -> None:
+    """Send a message to a MiniServer, each command when the one before was answered."""
+    await client.exchange(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 MAIL\r\n")
+    await client.exchange(b"RCPT TO:<z@y>\r\n", b"250 2.0.0 RCPT\r\n")
+    await client.exchange(b"DATA\r\n", b"354 go on\r\n")
+    await client.exchange(BODY + b".\r\n", b"250 2.0.0 stored\r\n")
 
 
 class MiniServer(Peer):
-    """A server of the fewest words: 220, then 250 for all, 354 for DATA, 221 and FIN for QUIT."""
+    """A minimal server: replies 220, then 250 to each command, 354 to DATA, 221 and FIN to QUIT."""
 
     def __init__(self, served: list[Peer]) -> None:
         super().__init__()
@@ -103,7 +100,7 @@ class MiniServer(Peer):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.say(b"220 mini\r\n")
+        self.write(b"220 mini\r\n")
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -116,37 +113,37 @@ class MiniServer(Peer):
             self._rest = rest
             if self._in_content:
                 self._in_content = False
-                self.say(b"250 2.0.0 stored\r\n")
+                self.write(b"250 2.0.0 stored\r\n")
             elif whole.upper() == b"DATA":
                 self._in_content = True
                 self._rest = b"\r\n" + self._rest
-                self.say(b"354 go on\r\n")
+                self.write(b"354 go on\r\n")
             elif whole.upper() == b"QUIT":
-                self.say(b"221 bye\r\n")
+                self.write(b"221 bye\r\n")
                 self.transport.close()
             else:
-                self.say(b"250 2.0.0 " + whole[:4] + b"\r\n")
+                self.write(b"250 2.0.0 " + whole[:4] + b"\r\n")
 
 
 class World:
-    """A link `a -> b smtp` to a MiniServer, and another, `a -> c smtp`, to show that time has gone on.
+    """Links `a -> b smtp`, `a -> c smtp` and `d -> c smtp` to MiniServers; faults are armed on the first.
 
-    What a fault lets wait is noted in `asked_to_wait` (documented seconds) and is over at once, unless a test has
-    `waits` say how long it takes.
+    Each wait of a fault is noted in `requested_waits` (documented seconds) and lasts no time, unless a test sets
+    `convert_duration` to return the seconds that it lasts.
     """
 
     def __init__(self) -> None:
-        self.waits: Callable[[float], float] = lambda seconds: 0.0
-        self.asked_to_wait: list[float] = []
+        self.convert_duration: Callable[[float], float] = lambda seconds: 0.0
+        self.requested_waits: list[float] = []
         self.served: list[Peer] = []
-        self.served_beside: list[Peer] = []
-        self.recorder = Recorder(_Real())
+        self.served_c: list[Peer] = []
+        self.recorder = Recorder(_RealClock())
         self.links = Links(self.recorder, duration=self._duration)
         self.clients: list[Peer] = []
 
     def _duration(self, seconds: float) -> float:
-        self.asked_to_wait.append(seconds)
-        return self.waits(seconds)
+        self.requested_waits.append(seconds)
+        return self.convert_duration(seconds)
 
     @property
     def server(self) -> Peer:
@@ -157,21 +154,22 @@ class World:
         """Every session that has not ended."""
         return tuple(relay for link in self.links for relay in link.relays)
 
-    async def client(self, server: str = "b") -> Peer:
-        _, peer = await asyncio.get_running_loop().create_connection(Peer, *self.links.address("a", server, "smtp"))
+    async def connect(self, server: str = "b", *, client: str = "a") -> Peer:
+        address = self.links.address(client, server, "smtp")
+        _, peer = await asyncio.get_running_loop().create_connection(Peer, *address)
         self.clients.append(peer)
         return peer
 
-    async def greeted(self) -> Peer:
-        client = await self.client()
-        await client.until(b"220 mini\r\n")
+    async def connect_greeted(self) -> Peer:
+        client = await self.connect()
+        await client.wait_for(b"220 mini\r\n")
         return client
 
-    async def beat(self) -> None:
-        """Let everything happen that can: a round trip over a link that nobody breaks."""
-        client = await self.client("c")
-        await client.until(b"220 mini\r\n")
-        await client.ask(b"NOOP\r\n", b"250 ")
+    async def wait_round_trip(self, client_name: str = "a") -> None:
+        """Wait for a whole session over another link (to `c`), in which everything that is not held has time to pass."""
+        client = await self.connect("c", client=client_name)
+        await client.wait_for(b"220 mini\r\n")
+        await client.exchange(b"NOOP\r\n", b"250 ")
         client.transport.close()
 
     def arm(self, does: str, **fields: Any) -> None:
@@ -180,7 +178,7 @@ class World:
 
     @property
     def detail(self) -> str:
-        """What the one firing of the armed fault says of itself."""
+        """The detail of the only event `fault-fired`, which must be of the fault `f` on `a -> b`."""
         (fired,) = self.events(FaultFired)
         assert (fired.fault, fired.client, fired.server) == ("f", "a", "b")
         return fired.detail
@@ -188,20 +186,20 @@ class World:
     def events(self, kind: type[E]) -> list[E]:
         return [event for event in self.recorder.events if isinstance(event, kind)]
 
-    async def event(self, kind: type[E]) -> E:
+    async def wait_for_event(self, kind: type[E]) -> E:
         """Wait for the first event of a kind."""
-        came = asyncio.Event()
-        forget = self.recorder.subscribe(lambda event: came.set())
+        recorded = asyncio.Event()
+        unsubscribe = self.recorder.subscribe(lambda event: recorded.set())
         try:
             while not (found := self.events(kind)):
-                came.clear()
-                await came.wait()
+                recorded.clear()
+                await recorded.wait()
         finally:
-            forget()
+            unsubscribe()
         return found[0]
 
 
-class _Real:
+class _RealClock:
     def __init__(self) -> None:
         self._start = time.monotonic()
 
@@ -214,14 +212,15 @@ async def world() -> AsyncIterator[World]:
     it = World()
     loop = asyncio.get_running_loop()
     servers = []
-    for name, served in (("b", it.served), ("c", it.served_beside)):
+    for name, served in (("b", it.served), ("c", it.served_c)):
         servers.append(await loop.create_server(functools.partial(MiniServer, served), "127.0.0.1", 0))
         await it.links.open("a", name, "smtp", servers[-1].sockets[0].getsockname())
+    await it.links.open("d", "c", "smtp", servers[-1].sockets[0].getsockname())
     try:
         yield it
     finally:
         await it.links.close()
-        for peer in (*it.clients, *it.served, *it.served_beside):
+        for peer in (*it.clients, *it.served, *it.served_c):
             peer.transport.abort()
         for server in servers:
             server.close()
@@ -230,15 +229,15 @@ async def world() -> AsyncIterator[World]:
 
 T = TypeVar("T")
 
-PATIENCE = 120
-"""Seconds that a test may take: it only bounds one that has failed already. Thirty megabytes take a busy machine 20."""
+TEST_TIMEOUT_S = 120
+"""Seconds after which a test fails; thirty megabytes take a busy machine 20."""
 
 
 def run(test: Callable[[World], Awaitable[T]]) -> T:
-    """Run a test in a world of its own; whatever hangs fails."""
+    """Run a test in a world of its own, for at most `TEST_TIMEOUT_S`; return its result."""
 
     async def main() -> T:
-        async with asyncio.timeout(PATIENCE), world() as it:
+        async with asyncio.timeout(TEST_TIMEOUT_S), world() as it:
             return await test(it)
 
     return asyncio.run(main())

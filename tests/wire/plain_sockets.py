@@ -1,4 +1,4 @@
-"""Hand-made peers on plain sockets: a client and a server that hold one conversation, line by line."""
+"""A client and a server on plain sockets, without asyncio's transports: they hold one conversation, line by line."""
 
 import asyncio
 import itertools
@@ -17,10 +17,10 @@ BODY = b"Subject: x\r\n\r\n0123456789\r\n"
 
 
 class Exchange(NamedTuple):
-    """What the client says, and what a server that understood it answers; the body has no answer."""
+    """Octets of the client, and the server's answer to them (the body has none); `place` is the name of the point."""
 
     place: str
-    said: bytes
+    sent: bytes
     answer: bytes
 
 
@@ -34,37 +34,37 @@ EXCHANGES = (
     Exchange("dot", b".\r\n", b"250 2.0.0 stored\r\n"),
     Exchange("QUIT", b"QUIT\r\n", b"221 2.0.0 bye\r\n"),
 )
-_ANSWERS = {exchange.said: exchange.answer for exchange in EXCHANGES if exchange.answer}
+_ANSWERS = {exchange.sent: exchange.answer for exchange in EXCHANGES if exchange.answer}
 _WHOLE = re.compile(rb"(?:\d{3}-[^\n]*\n)*(\d{3}) [^\n]*\n")
 
 
-class Plain:
-    """One end of a connection, read by `recv` alone: every octet that came, and how the other side left."""
+class SocketPeer:
+    """One end of a connection: every octet received, and how the other side closed ("fin", "reset", None: not yet)."""
 
     def __init__(
-        self, sock: socket.socket, role: "Callable[[Plain], Coroutine[Any, Any, None]]", news: Callable[[], None]
+        self, sock: socket.socket, role: "Callable[[SocketPeer], Coroutine[Any, Any, None]]", news: Callable[[], None]
     ) -> None:
         self.octets = b""
-        self.how: str | None = None
+        self.closed_with: str | None = None
         self._sock = sock
-        self._tell = news
+        self._notify = news
         self._news = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._tasks = (loop.create_task(self._read()), loop.create_task(role(self)))
 
-    async def say(self, octets: bytes) -> None:
-        """Say something, though there may be nobody left to hear it."""
+    async def write(self, octets: bytes) -> None:
+        """Send octets; ignore a connection that is closed."""
         with suppress(ConnectionError):
             await asyncio.get_running_loop().sock_sendall(self._sock, octets)
 
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until something is true of what came."""
+    async def wait_until(self, true: Callable[[], bool]) -> None:
+        """Wait until a condition on the received octets is true."""
         while not true():
             self._news.clear()
             await self._news.wait()
 
     async def close(self) -> None:
-        """End the connection. Raises what its role has raised."""
+        """Close the connection. Raises what its role has raised."""
         for task in self._tasks:
             task.cancel()
         with suppress(asyncio.CancelledError):
@@ -72,26 +72,26 @@ class Plain:
         self._sock.close()
 
     async def _read(self) -> None:
-        while self.how is None:
+        while self.closed_with is None:
             try:
                 octets = await asyncio.get_running_loop().sock_recv(self._sock, 65536)
             except ConnectionResetError:
-                self.how = "reset"
+                self.closed_with = "reset"
             else:
                 self.octets += octets
-                self.how = None if octets else "fin"
+                self.closed_with = None if octets else "fin"
             self._news.set()
-            self._tell()
+            self._notify()
 
 
-async def client(end: Plain) -> None:
-    """Say the next thing when the last was answered, until something else than 2yz or 3yz is the answer."""
+async def play_client(end: SocketPeer) -> None:
+    """Send each exchange when the one before was answered; stop at an answer other than 2yz or 3yz."""
     read = 0
     for number, exchange in enumerate(EXCHANGES):
         if exchange.place == "body":
             continue
-        await end.say(BODY + exchange.said if exchange.place == "dot" else exchange.said)
-        await end.until(lambda read=read: _WHOLE.match(end.octets, read) is not None)  # type: ignore[misc]
+        await end.write(BODY + exchange.sent if exchange.place == "dot" else exchange.sent)
+        await end.wait_until(lambda read=read: _WHOLE.match(end.octets, read) is not None)  # type: ignore[misc]
         answer = _WHOLE.match(end.octets, read)
         assert answer is not None, number
         if answer[1][:1] not in b"23":
@@ -99,33 +99,33 @@ async def client(end: Plain) -> None:
         read = answer.end()
 
 
-async def server(end: Plain) -> None:
-    """Answer each line; of a content, the final dot."""
+async def play_server(end: SocketPeer) -> None:
+    """Answer each line, and of a content the final dot."""
     read, in_content = 0, False
-    await end.say(EXCHANGES[0].answer)
+    await end.write(EXCHANGES[0].answer)
     while True:
         mark = b"\r\n.\r\n" if in_content else b"\r\n"
-        await end.until(lambda: mark in end.octets[read:])  # noqa: B023  # awaited at once
+        await end.wait_until(lambda: mark in end.octets[read:])  # noqa: B023  # awaited at once
         stop = end.octets.index(mark, read) + len(mark)
         said = b".\r\n" if in_content else end.octets[read:stop]
         in_content = said == b"DATA\r\n"
         read = stop
-        await end.say(_ANSWERS.get(said, b"500 5.5.1 what?\r\n"))
+        await end.write(_ANSWERS.get(said, b"500 5.5.1 what?\r\n"))
 
 
-class Wire:
-    """A link `a -> b smtp` between the two, and another, `a -> c smtp`. What lasts, lasts until it is healed."""
+class Testbed:
+    """Links `a -> b smtp` and `a -> c smtp` between the two roles. A fault that lasts longer than a second lasts until healed."""
 
     def __init__(self) -> None:
         self.recorder = Recorder(self)
-        self.links = Links(self.recorder, duration=self._for_ever)
-        self.lasting: list[float] = []
-        self.ends: dict[str, list[Plain]] = {"a": [], "b": [], "c": []}
+        self.links = Links(self.recorder, duration=self._convert_duration)
+        self.requested_waits: list[float] = []
+        self.ends: dict[str, list[SocketPeer]] = {"a": [], "b": [], "c": []}
         self._news = asyncio.Event()
 
     @property
-    def served(self) -> list[Plain]:
-        """The server's ends of what came over `a -> b`."""
+    def served(self) -> list[SocketPeer]:
+        """The server's ends of the connections over `a -> b`."""
         return self.ends["b"]
 
     @property
@@ -134,48 +134,48 @@ class Wire:
         return [event for event in self.recorder.events if isinstance(event, FaultFired)]
 
     def elapsed(self) -> float:
-        """Be the recorder's clock."""
+        """Return the time for the recorder, always 0.0."""
         return 0.0
 
     def arm(self, **fields: Any) -> None:
         """Arm a fault `f` on `a -> b`."""
         self.links.arm(Fault.model_validate({"as": "f", "from": "a", "to": "b", **fields}))
 
-    async def dial(self, server: str = "b") -> Plain:
-        """Begin a conversation."""
+    async def connect(self, server: str = "b") -> SocketPeer:
+        """Connect to a server, and begin the conversation."""
         sock = socket.socket()
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, self.links.address("a", server, "smtp"))
-        self.ends["a"].append(Plain(sock, client, self._news.set))
+        self.ends["a"].append(SocketPeer(sock, play_client, self._news.set))
         return self.ends["a"][-1]
 
-    async def beat(self) -> None:
-        """Let everything happen that can: hold a whole conversation over the link that nobody breaks."""
+    async def wait_round_trip(self) -> None:
+        """Wait for a whole conversation over `a -> c`, in which everything that is not held has time to pass."""
         whole = b"".join(exchange.answer for exchange in EXCHANGES)
-        beside = await self.dial("c")
-        await beside.until(lambda: beside.octets == whole)
+        beside = await self.connect("c")
+        await beside.wait_until(lambda: beside.octets == whole)
 
-    async def news(self) -> None:
-        """Wait until anything comes at any end."""
+    async def wait_for_octets(self) -> None:
+        """Wait until any end receives octets or is closed."""
         self._news.clear()
         await self._news.wait()
 
     async def serve(self, name: str, listening: socket.socket) -> None:
-        """Accept for a server."""
+        """Accept connections for a server, until cancelled."""
         while True:
             sock, _ = await asyncio.get_running_loop().sock_accept(listening)
-            self.ends[name].append(Plain(sock, server, self._news.set))
+            self.ends[name].append(SocketPeer(sock, play_server, self._news.set))
             self._news.set()
 
-    def _for_ever(self, seconds: float) -> float:
-        self.lasting.append(seconds)
+    def _convert_duration(self, seconds: float) -> float:
+        self.requested_waits.append(seconds)
         return 0.0 if seconds <= 1 else 10_000.0
 
 
 @asynccontextmanager
-async def wire() -> AsyncIterator[Wire]:
-    """Lay the links between plain sockets; whatever hangs fails."""
-    it = Wire()
+async def testbed() -> AsyncIterator[Testbed]:
+    """Open the links of a testbed; fail after 20 seconds."""
+    it = Testbed()
     with ExitStack() as stack:
         accepting = []
         for name in ("b", "c"):

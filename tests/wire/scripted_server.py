@@ -1,4 +1,4 @@
-"""A server that answers from a list, for the tests of sender and talk."""
+"""A server that replies from a list, for the tests of `sender` and `talk`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,13 +8,13 @@ from conformance.wire.link import Address
 
 
 @asynccontextmanager
-async def scripted(
-    *turns: bytes | None, left: asyncio.Event | None = None
+async def scripted_server(
+    *turns: bytes | None, over: asyncio.Event | None = None
 ) -> AsyncIterator[tuple[Address, list[bytes]]]:
-    """Serve one connection: each turn is said after one more line was read (the first at once).
+    """Serve each connection alike: write the first turn at once, and each other turn after one more line was read.
 
-    A turn of b"" says nothing; None closes at once. After the last turn it hears on until QUIT. Yields the address and
-    the lines that were heard; `left` is set when the connection is over.
+    A turn of b"" writes nothing; None closes the connection. After the last turn lines are read until QUIT or the end of
+    the stream. Yields the address and the lines that were read; `over` is set when the connection has ended.
     """
     heard: list[bytes] = []
 
@@ -34,8 +34,8 @@ async def scripted(
             pass
         finally:
             writer.close()
-            if left is not None:
-                left.set()
+            if over is not None:
+                over.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:

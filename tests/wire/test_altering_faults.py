@@ -1,16 +1,16 @@
-"""Faults that change what is said: garbled, a reply replaced, an answer in the place of the server's."""
+"""Faults that change octets: garble, replace, answer."""
 
 import pytest
 
 from conformance.history.events import Command, Connected, Content, FaultFired, Reply
-from tests.wire.peers import BODY, World, run, send
+from tests.wire.peers import BODY, World, run, send_message
 
 
 def test_a_garbled_command_is_recorded_as_the_server_gets_it() -> None:
     async def test(world: World) -> None:
         world.arm("garble", at="MAIL")
-        client = await world.greeted()
-        await client.ask(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 ")
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 ")
         assert world.server.octets == bytes(o ^ 0x80 for o in b"MAIL FROM:<x@y>") + b"\r\n"
         assert world.events(Command)[0].verb == ""
         assert world.detail == "before MAIL: MAIL FROM:<x@y>"
@@ -18,11 +18,11 @@ def test_a_garbled_command_is_recorded_as_the_server_gets_it() -> None:
     run(test)
 
 
-def test_a_garbled_secret_stays_one() -> None:
+def test_a_garbled_auth_line_is_recorded_redacted() -> None:
     async def test(world: World) -> None:
         world.arm("garble", at="AUTH")
-        client = await world.greeted()
-        await client.ask(b"AUTH PLAIN c2VjcmV0\r\n", b"250 2.0.0 ")
+        client = await world.connect_greeted()
+        await client.exchange(b"AUTH PLAIN c2VjcmV0\r\n", b"250 2.0.0 ")
         assert world.events(Command)[0].line == "AUTH PLAIN (redacted)"
         assert world.detail == "before AUTH: AUTH PLAIN (redacted)"
 
@@ -32,8 +32,8 @@ def test_a_garbled_secret_stays_one() -> None:
 def test_a_garbled_reply_has_no_code() -> None:
     async def test(world: World) -> None:
         world.arm("garble", at="MAIL", when="after")
-        client = await world.greeted()
-        await client.ask(b"MAIL FROM:<x@y>\r\n", bytes(o ^ 0x80 for o in b"250 2.0.0 MAIL") + b"\r\n")
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", bytes(o ^ 0x80 for o in b"250 2.0.0 MAIL") + b"\r\n")
         assert world.events(Reply)[-1].code == 0
 
     run(test)
@@ -41,9 +41,9 @@ def test_a_garbled_reply_has_no_code() -> None:
 
 def test_a_garbled_body_differs_in_one_octet_and_so_does_its_digest() -> None:
     async def test(world: World) -> None:
-        await send(await world.greeted())
+        await send_message(await world.connect_greeted())
         world.arm("garble", at="body", offset=10)
-        await send(await world.greeted())
+        await send_message(await world.connect_greeted())
         clean, garbled = (peer.octets.partition(b"DATA\r\n")[2] for peer in world.served)
         assert [n for n in range(len(BODY)) if clean[n] != garbled[n]] == [10]
         one, other = (event.digest for event in world.events(Content))
@@ -53,37 +53,37 @@ def test_a_garbled_body_differs_in_one_octet_and_so_does_its_digest() -> None:
 
 
 @pytest.mark.parametrize("does", ["replace", "answer"])
-def test_a_reply_replaced_is_the_one_recorded(does: str) -> None:
+def test_a_replaced_reply_is_sent_and_recorded_in_place_of_the_servers(does: str) -> None:
     async def test(world: World) -> None:
         world.arm(does, at="MAIL", when="after", reply="451 4.4.0 Message failed to be made redundant")
-        client = await world.greeted()
-        await client.ask(b"MAIL FROM:<x@y>\r\n", b"451 4.4.0 Message failed to be made redundant\r\n")
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"451 4.4.0 Message failed to be made redundant\r\n")
         assert world.server.octets == b"MAIL FROM:<x@y>\r\n"
         reply = world.events(Reply)[-1]
         assert (reply.to, reply.code, reply.enhanced) == ("MAIL", 451, "4.4.0")
         assert world.detail == "after MAIL: 250 2.0.0 MAIL"
-        await client.ask(b"RSET\r\n", b"RSET\r\n")
+        await client.exchange(b"RSET\r\n", b"RSET\r\n")
 
     run(test)
 
 
-def test_replaced_at_data_the_server_waits_for_no_content() -> None:
+def test_a_replaced_reply_to_data_resets_the_server() -> None:
     async def test(world: World) -> None:
         world.arm("replace", at="DATA", reply="452 4.3.1 no room")
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"452 4.3.1 no room\r\n")
-        assert await world.server.left() == "reset"
-        await client.ask(b"RSET\r\n", b"421 4.3.2 ")
-        assert await client.left() == "fin"
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"452 4.3.1 no room\r\n")
+        assert await world.server.wait_closed() == "reset"
+        await client.exchange(b"RSET\r\n", b"421 4.3.2 ")
+        assert await client.wait_closed() == "fin"
 
     run(test)
 
 
-def test_answered_for_the_server_does_not_hear_the_command() -> None:
+def test_a_command_that_the_link_answers_does_not_reach_the_server() -> None:
     async def test(world: World) -> None:
         world.arm("answer", at="RCPT", reply="450 4.2.1 busy")
-        client = await world.greeted()
-        await client.ask(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nRSET\r\n", b"RSET\r\n")
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nRSET\r\n", b"RSET\r\n")
         assert client.octets == b"220 mini\r\n250 2.0.0 MAIL\r\n450 4.2.1 busy\r\n250 2.0.0 RSET\r\n"
         assert world.server.octets == b"MAIL FROM:<x@y>\r\nRSET\r\n"
         assert [(e.to, e.code) for e in world.events(Reply)][1:] == [("MAIL", 250), ("RCPT", 450), ("RSET", 250)]
@@ -91,38 +91,38 @@ def test_answered_for_the_server_does_not_hear_the_command() -> None:
     run(test)
 
 
-def test_answered_for_at_the_dot_nothing_is_stored() -> None:
+def test_a_dot_that_the_link_answers_does_not_reach_the_server() -> None:
     async def test(world: World) -> None:
         world.arm("answer", at="dot", reply="250 2.0.0 a lie")
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"354 ")
-        await client.ask(BODY + b".\r\n", b"250 2.0.0 a lie\r\n")
-        assert await world.server.left() == "reset"
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 ")
+        await client.exchange(BODY + b".\r\n", b"250 2.0.0 a lie\r\n")
+        assert await world.server.wait_closed() == "reset"
         assert world.server.octets == b"DATA\r\n" + BODY
         assert not world.events(Content)
-        await client.ask(b"QUIT\r\n", b"221 ")
-        assert await client.left() == "fin"
+        await client.exchange(b"QUIT\r\n", b"221 ")
+        assert await client.wait_closed() == "fin"
 
     run(test)
 
 
 @pytest.mark.parametrize("does", ["replace", "answer"])
-def test_the_greeting_can_be_another(does: str) -> None:
+def test_the_greeting_can_be_replaced(does: str) -> None:
     async def test(world: World) -> None:
         world.arm(does, at="greeting", reply="554 5.3.2 not today")
-        client = await world.client()
-        assert await client.until(b"\r\n") == b"554 5.3.2 not today\r\n"
+        client = await world.connect()
+        assert await client.wait_for(b"\r\n") == b"554 5.3.2 not today\r\n"
 
     run(test)
 
 
-def test_answered_at_connect_nobody_is_dialled() -> None:
+def test_a_connection_that_the_link_answers_does_not_reach_the_server() -> None:
     async def test(world: World) -> None:
         world.arm("answer", at="connect", reply="421-4.3.2 one\n421 4.3.2 two")
-        client = await world.client()
-        assert await client.until(b"two\r\n") == b"421-4.3.2 one\r\n421 4.3.2 two\r\n"
-        await client.ask(b"QUIT\r\n", b"221 ")
-        assert await client.left() == "fin"
+        client = await world.connect()
+        assert await client.wait_for(b"two\r\n") == b"421-4.3.2 one\r\n421 4.3.2 two\r\n"
+        await client.exchange(b"QUIT\r\n", b"221 ")
+        assert await client.wait_closed() == "fin"
         assert not world.served
         assert world.events(Connected)[0].n < world.events(FaultFired)[0].n < world.events(Reply)[0].n
 

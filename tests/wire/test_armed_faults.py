@@ -1,4 +1,4 @@
-"""Whatever a fault does: when it strikes, what it leaves alone while it is armed, and what is not armed at all."""
+"""Arming faults of any kind: at which occurrence they fire, what they leave unchanged, and which are refused."""
 
 from typing import Any
 
@@ -8,23 +8,23 @@ from conformance.history.events import FaultArmed, FaultFired
 from tests.wire.peers import World, run
 
 
-def test_the_nth_occurrence_over_all_sessions_and_so_many_times() -> None:
+def test_nth_counts_over_all_sessions_and_times_limits_the_firings() -> None:
     async def test(world: World) -> None:
         world.arm("answer", at="NOOP", reply="500 f", nth=2, times=2)
-        first, second = await world.greeted(), await world.greeted()
+        first, second = await world.connect_greeted(), await world.connect_greeted()
         for n, client in enumerate((first, second, first, second)):
-            await client.ask(b"NOOP\r\n", b"NOOP\r\n" if n in (0, 3) else b"500 f\r\n")
+            await client.exchange(b"NOOP\r\n", b"NOOP\r\n" if n in (0, 3) else b"500 f\r\n")
         assert [e.session for e in world.events(FaultFired)] == ["s2", "s1"]
 
     run(test)
 
 
-def test_a_command_is_also_met_by_what_it_means() -> None:
+def test_a_fault_at_an_operation_fires_at_its_command() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="query-discard")
-        client = await world.greeted()
-        client.say(b"NOOP\r\nXQDISCARD a 10\r\n")
-        assert await world.server.left() == "fin"
+        client = await world.connect_greeted()
+        client.write(b"NOOP\r\nXQDISCARD a 10\r\n")
+        assert await world.server.wait_closed() == "fin"
         assert world.server.octets == b"NOOP\r\n"
 
     run(test)
@@ -33,53 +33,53 @@ def test_a_command_is_also_met_by_what_it_means() -> None:
 def test_a_fault_on_another_link_changes_nothing() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="NOOP", to="c")
-        client = await world.greeted()
-        await client.ask(b"NOOP\r\n", b"NOOP\r\n")
+        client = await world.connect_greeted()
+        await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
         assert not world.events(FaultFired)
         assert world.events(FaultArmed)[0].links == ("a -> c smtp",)
 
     run(test)
 
 
-def test_an_unfinished_line_before_the_end_is_passed_once() -> None:
+def test_an_unfinished_line_before_fin_is_forwarded_once() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="MAIL")
-        client = await world.greeted()
-        client.say(b"NO")
+        client = await world.connect_greeted()
+        client.write(b"NO")
         client.transport.write_eof()
-        assert await world.server.left() == "fin"
+        assert await world.server.wait_closed() == "fin"
         world.links.heal("f")
-        await world.beat()
+        await world.wait_round_trip()
         assert world.server.octets == b"NO"
 
     run(test)
 
 
-def test_a_spent_or_healed_fault_lets_unfinished_lines_pass_at_once_again() -> None:
+def test_an_unfinished_line_is_forwarded_as_soon_as_no_fault_is_armed() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="RSET")
-        client = await world.greeted()
-        client.say(b"NO")
-        await world.beat()
+        client = await world.connect_greeted()
+        client.write(b"NO")
+        await world.wait_round_trip()
         assert world.server.octets == b""  # armed: unit by unit
         world.links.heal("f")
-        await world.server.until(b"NO")
-        await client.ask(b"OP\r\n", b"NOOP\r\n")
+        await world.server.wait_for(b"NO")
+        await client.exchange(b"OP\r\n", b"NOOP\r\n")
         assert world.server.octets == b"NOOP\r\n"
 
     run(test)
 
 
-def test_armed_amid_a_line_nothing_is_passed_twice() -> None:
+def test_a_fault_armed_amid_a_line_duplicates_no_octets() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        client.say(b"NO")
-        await world.server.until(b"NO")
+        client = await world.connect_greeted()
+        client.write(b"NO")
+        await world.server.wait_for(b"NO")
         world.arm("drop", at="RSET")
-        client.say(b"OP\r\nNOOP\r\n")
-        await world.server.until(b"NOOP\r\nNOOP\r\n")
-        client.say(b"RSET\r\n")
-        assert await world.server.left() == "fin"
+        client.write(b"OP\r\nNOOP\r\n")
+        await world.server.wait_for(b"NOOP\r\nNOOP\r\n")
+        client.write(b"RSET\r\n")
+        assert await world.server.wait_closed() == "fin"
         assert world.server.octets == b"NOOP\r\nNOOP\r\n"
 
     run(test)
@@ -94,10 +94,10 @@ def test_armed_amid_a_line_nothing_is_passed_twice() -> None:
         ({"does": "delay", "at": "MAIL"}, "delay needs `lasting`"),
         ({"does": "throttle"}, "throttle needs `rate`"),
         ({"does": "replace", "at": "MAIL"}, "replace needs `reply`"),
-        ({"does": "drop", "to": "nobody"}, "concerns no link"),
+        ({"does": "drop", "to": "elsewhere"}, "concerns no link"),
     ],
 )
-def test_what_makes_no_sense_is_not_armed(fields: dict[str, Any], words: str) -> None:
+def test_an_invalid_fault_is_refused(fields: dict[str, Any], words: str) -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match=words):
             world.arm(**fields)
@@ -106,7 +106,7 @@ def test_what_makes_no_sense_is_not_armed(fields: dict[str, Any], words: str) ->
     run(test)
 
 
-def test_only_what_is_in_force_can_be_healed() -> None:
+def test_only_a_fault_in_force_can_be_healed() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="no fault or partition 'f'"):
             world.links.heal("f")
@@ -120,10 +120,10 @@ def test_a_fault_at_the_point_of_another_fires_at_the_next_occurrence(when: str)
     async def test(world: World) -> None:
         for name in ("first", "second"):
             world.arm("stall", **{"as": name}, at="NOOP", when=when, lasting=1)
-        client = await world.greeted()
+        client = await world.connect_greeted()
         for n, fired in enumerate((["first"], ["first", "second"], ["first", "second"]), 1):
-            client.say(b"NOOP\r\n")
-            await client.until(b"220 mini\r\n" + b"250 2.0.0 NOOP\r\n" * n)
+            client.write(b"NOOP\r\n")
+            await client.wait_for(b"220 mini\r\n" + b"250 2.0.0 NOOP\r\n" * n)
             assert [event.fault for event in world.events(FaultFired)] == fired
 
     run(test)
@@ -133,10 +133,10 @@ def test_a_fault_counts_the_occurrences_at_which_another_fires() -> None:
     async def test(world: World) -> None:
         world.arm("stall", **{"as": "first"}, at="NOOP", when="heard", lasting=1)
         world.arm("stall", **{"as": "second"}, at="NOOP", when="heard", lasting=1, nth=2)
-        client = await world.greeted()
+        client = await world.connect_greeted()
         for n, fired in enumerate((["first"], ["first", "second"]), 1):
-            client.say(b"NOOP\r\n")
-            await client.until(b"220 mini\r\n" + b"250 2.0.0 NOOP\r\n" * n)
+            client.write(b"NOOP\r\n")
+            await client.wait_for(b"220 mini\r\n" + b"250 2.0.0 NOOP\r\n" * n)
             assert [event.fault for event in world.events(FaultFired)] == fired
 
     run(test)

@@ -1,4 +1,4 @@
-"""The benchmark of links runs: every arrangement gives a row for each size and number of sessions."""
+"""The benchmark of links (`benchmarks.links`) runs and gives every row."""
 
 import json
 import subprocess
@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("arrangement", ["harness", "one"])
-def test_it_measures_what_it_says(arrangement: str, tmp_path: Path) -> None:
-    told = tmp_path / "rows.json"
-    options = ("--only", arrangement, "--rounds", "1", "--seconds", "0.01", "--json", str(told))
+def test_every_size_and_number_of_sessions_is_measured(arrangement: str, tmp_path: Path) -> None:
+    output = tmp_path / "rows.json"
+    options = ("--only", arrangement, "--rounds", "1", "--seconds", "0.01", "--json", str(output))
     subprocess.run([sys.executable, "-m", "benchmarks.links", *options], cwd=ROOT, check=True, capture_output=True)
-    rows = json.loads(told.read_text("utf-8"))[arrangement]
+    rows = json.loads(output.read_text("utf-8"))[arrangement]
     assert [(row["size"], row["sessions"]) for row in rows] == [("2 KB", 1), ("2 KB", 10), ("1 MB", 1), ("1 MB", 10)]
     assert all(row[way] > 0 for row in rows for way in ("direct", "bare", "linked"))

@@ -1,128 +1,128 @@
-"""Faults that change when octets pass, and in what pieces: stalled, delayed, throttled, split and merged."""
+"""Faults that change when octets pass, and in what pieces: stall, delay, throttle, split, merge."""
 
 import pytest
 
 from conformance.history.events import Command, Content, FaultArmed, FaultFired, Reply
-from tests.wire.peers import BODY, World, run, send
+from tests.wire.peers import BODY, World, run, send_message
 
 
-def test_stalled_until_healed_and_in_one_direction_only() -> None:
+def test_a_stall_holds_one_direction_until_it_is_healed() -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="MAIL", times=None)
-        client = await world.greeted()
-        client.say(b"MAIL FROM:<x@y>\r\nRSET\r\n")
-        await world.event(FaultFired)
-        world.server.say(b"250 unasked\r\n")
-        await client.until(b"unasked\r\n")
-        await world.beat()
+        client = await world.connect_greeted()
+        client.write(b"MAIL FROM:<x@y>\r\nRSET\r\n")
+        await world.wait_for_event(FaultFired)
+        world.server.write(b"250 unasked\r\n")
+        await client.wait_for(b"unasked\r\n")
+        await world.wait_round_trip()
         assert world.server.octets == b""
         assert [e.verb for e in world.events(Command) if e.session == "s1"] == []
         world.links.heal("f")
-        await client.until(b"RSET\r\n")
+        await client.wait_for(b"RSET\r\n")
         assert world.server.octets == b"MAIL FROM:<x@y>\r\nRSET\r\n"
         assert [e.healed for e in world.events(FaultArmed)] == [False, True]
 
     run(test)
 
 
-def test_what_leaves_behind_a_stall_is_passed_on_after_it() -> None:
+def test_fin_behind_a_stall_is_forwarded_after_it() -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="MAIL")
-        client = await world.greeted()
-        client.say(b"MAIL FROM:<x@y>\r\n")
+        client = await world.connect_greeted()
+        client.write(b"MAIL FROM:<x@y>\r\n")
         client.transport.write_eof()
-        await world.event(FaultFired)
-        await world.beat()
-        assert world.server.how is None
+        await world.wait_for_event(FaultFired)
+        await world.wait_round_trip()
+        assert world.server.closed_with is None
         world.links.heal("all")
-        assert await world.server.left() == "fin"
+        assert await world.server.wait_closed() == "fin"
         assert world.server.octets == b"MAIL FROM:<x@y>\r\n"
 
     run(test)
 
 
-def test_what_is_said_to_a_client_that_reset_is_not_recorded() -> None:
+def test_a_reply_to_a_client_that_has_reset_is_not_recorded() -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="MAIL")
-        client = await world.greeted()
-        client.say(b"MAIL FROM:<x@y>\r\n")
-        await world.event(FaultFired)
-        client.leave_with_reset()
-        await world.beat()
-        world.server.say(b"250 to nobody\r\n")
-        await world.beat()
+        client = await world.connect_greeted()
+        client.write(b"MAIL FROM:<x@y>\r\n")
+        await world.wait_for_event(FaultFired)
+        client.close_with_rst()
+        await world.wait_round_trip()
+        world.server.write(b"250 unheard\r\n")
+        await world.wait_round_trip()
         assert [e.lines for e in world.events(Reply) if e.session == "s1"] == [("mini",)]
         world.links.heal("f")
-        assert await world.server.left() == "reset"
+        assert await world.server.wait_closed() == "reset"
 
     run(test)
 
 
 @pytest.mark.parametrize("does", ["stall", "delay"])
-def test_delayed_for_documented_seconds(does: str) -> None:
+def test_a_delay_lasts_for_documented_seconds(does: str) -> None:
     async def test(world: World) -> None:
         world.arm(does, at="MAIL", when="after", lasting="5m")
-        client = await world.greeted()
-        await client.ask(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
-        assert world.asked_to_wait == [300.0]
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
+        assert world.requested_waits == [300.0]
         assert world.detail == "after MAIL: 250 2.0.0 MAIL"
 
     run(test)
 
 
-def test_a_stalled_flood_stops_the_client() -> None:
+def test_a_stall_stops_reading_from_a_client_that_floods() -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="body", offset=10)
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"354 ")
-        client.say(b"y" * 30_000_000)
-        await world.event(FaultFired)
-        await world.beat()
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 ")
+        client.write(b"y" * 30_000_000)
+        await world.wait_for_event(FaultFired)
+        await world.wait_round_trip()
         (relay,) = (relay for relay in world.relays if relay.pair.server == "b")
         assert relay.to_server._queued < 1_000_000
         assert world.server.octets == b"DATA\r\n" + b"y" * 10
         world.links.heal("f")
-        await client.ask(b"\r\n.\r\n", b"stored")
+        await client.exchange(b"\r\n.\r\n", b"stored")
         assert world.events(Content)[0].digest.size == 30_000_002
 
     run(test)
 
 
-def test_throttled_to_a_rate_it_all_arrives_in_small_pieces() -> None:
+def test_a_throttled_content_arrives_whole_in_small_pieces() -> None:
     async def test(world: World) -> None:
         world.arm("throttle", at="DATA", rate=100)
-        client = await world.greeted()
-        await send(client)
+        client = await world.connect_greeted()
+        await send_message(client)
         assert world.server.octets.endswith(b"DATA\r\n" + BODY + b".\r\n")
-        assert world.asked_to_wait == [0.01]
+        assert world.requested_waits == [0.01]
         body = world.server.reads[2:]
         assert max(map(len, body)) <= 10
 
     run(test)
 
 
-def test_healed_a_throttled_lane_is_as_fast_as_before() -> None:
+def test_healing_a_throttle_restores_the_speed() -> None:
     async def test(world: World) -> None:
         world.arm("throttle", at="RSET", rate=10)
-        client = await world.greeted()
-        world.waits = lambda seconds: 3600.0
-        client.say(b"RSET\r\nNOOP\r\n")
-        await world.server.until(b"R")
-        await world.beat()
+        client = await world.connect_greeted()
+        world.convert_duration = lambda seconds: 3600.0
+        client.write(b"RSET\r\nNOOP\r\n")
+        await world.server.wait_for(b"R")
+        await world.wait_round_trip()
         assert world.server.octets == b"R"
         world.links.heal("f")
-        await client.until(b"NOOP\r\n")
-        client.say(b"RSET\r\n")
-        await world.server.until(b"NOOP\r\nRSET\r\n")
+        await client.wait_for(b"NOOP\r\n")
+        client.write(b"RSET\r\n")
+        await world.server.wait_for(b"NOOP\r\nRSET\r\n")
 
     run(test)
 
 
-def test_split_into_single_octets() -> None:
+def test_a_split_command_arrives_in_single_octets() -> None:
     async def test(world: World) -> None:
         world.arm("split", at="MAIL", times=None)
-        client = await world.greeted()
-        await client.ask(b"NOOP\r\nMAIL FROM:<x@y>\r\nRSET\r\n", b"RSET\r\n")
+        client = await world.connect_greeted()
+        await client.exchange(b"NOOP\r\nMAIL FROM:<x@y>\r\nRSET\r\n", b"RSET\r\n")
         assert world.server.octets == b"NOOP\r\nMAIL FROM:<x@y>\r\nRSET\r\n"
         assert max(map(len, world.server.reads[1:-1])) == 1
         assert world.server.reads[-1].endswith(b"RSET\r\n")
@@ -130,26 +130,26 @@ def test_split_into_single_octets() -> None:
     run(test)
 
 
-def test_merged_with_what_follows() -> None:
+def test_a_merged_command_arrives_with_the_next_one() -> None:
     async def test(world: World) -> None:
         world.arm("merge", at="MAIL", lasting="1h")
-        client = await world.greeted()
-        world.waits = lambda seconds: seconds
-        client.say(b"MAIL FROM:<x@y>\r\n")
-        await world.event(FaultFired)
-        await world.beat()
+        client = await world.connect_greeted()
+        world.convert_duration = lambda seconds: seconds
+        client.write(b"MAIL FROM:<x@y>\r\n")
+        await world.wait_for_event(FaultFired)
+        await world.wait_round_trip()
         assert world.server.reads == []
-        await client.ask(b"RSET\r\n", b"RSET\r\n")
+        await client.exchange(b"RSET\r\n", b"RSET\r\n")
         assert world.server.reads == [b"MAIL FROM:<x@y>\r\nRSET\r\n"]
 
     run(test)
 
 
-def test_merged_with_nothing_it_passes_in_the_end() -> None:
+def test_a_merged_command_that_none_follows_arrives_after_the_wait() -> None:
     async def test(world: World) -> None:
         world.arm("merge", at="MAIL", lasting="3s")
-        client = await world.greeted()
-        await client.ask(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
-        assert world.asked_to_wait == [3.0]
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
+        assert world.requested_waits == [3.0]
 
     run(test)

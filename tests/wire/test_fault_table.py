@@ -1,5 +1,4 @@
-"""Every kind of fault at every point of a session, as two plain sockets see it: which octets came, and how they were
-left."""
+"""Every kind of fault at every point of a session, as two plain sockets see it: the octets received, and how each closed."""
 
 import asyncio
 import itertools
@@ -10,7 +9,7 @@ import pytest
 
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import check_fault
-from tests.wire.plain_sockets import BODY, EXCHANGES, Plain, Wire, wire
+from tests.wire.plain_sockets import BODY, EXCHANGES, SocketPeer, Testbed, testbed
 
 KINDS = (
     "drop", "reset", "half-close", "stall", "delay", "throttle", "garble", "cut", "replace", "answer", "refuse", "mute",
@@ -26,14 +25,14 @@ NEEDS: dict[str, dict[str, Any]] = {
 }
 OTHER = b"451-4.3.0 not\r\n451 4.3.0 now\r\n"
 OFFSET = 17
-"""Octet of the body at which faults in it strike."""
+"""Octet of the body at which faults in the body fire."""
 
 
 def fields(does: str, at: str, when: str) -> dict[str, Any]:
     return {"does": does, "at": at, "when": when, **NEEDS.get(does, {}), **({"offset": OFFSET} if at == "body" else {})}
 
 
-def makes_sense(case: tuple[str, str, str]) -> bool:
+def is_valid(case: tuple[str, str, str]) -> bool:
     does, at, when = case
     if (at in ("connect", "body") and when != "before") or (at, when) == ("greeting", "before"):
         return False  # there is one such point only; before the greeting passes is after it arrived
@@ -44,26 +43,26 @@ def makes_sense(case: tuple[str, str, str]) -> bool:
     return True
 
 
-CASES = [case for case in itertools.product(KINDS, PLACES, WHENS) if makes_sense(case)]
+CASES = [case for case in itertools.product(KINDS, PLACES, WHENS) if is_valid(case)]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the server got and how it was left, and the client likewise; `server` is None when nobody dialled it."""
+    """The octets that each side received, and how the other side closed; `server` is None when the link did not dial it."""
 
     server: bytes | None
-    server_left: str | None
+    server_closed_with: str | None
     client: bytes
-    client_left: str | None
+    client_closed_with: str | None
 
 
 def up(count: int) -> bytes:
-    """What the client says in so many exchanges."""
-    return b"".join(exchange.said for exchange in EXCHANGES[:count])
+    """Return what the client sends in the first `count` exchanges."""
+    return b"".join(exchange.sent for exchange in EXCHANGES[:count])
 
 
 def down(count: int) -> bytes:
-    """What the server says in so many exchanges."""
+    """Return what the server sends in the first `count` exchanges."""
     return b"".join(exchange.answer for exchange in EXCHANGES[:count])
 
 
@@ -71,7 +70,7 @@ ALL = Seen(up(len(EXCHANGES)), None, down(len(EXCHANGES)), None)
 
 
 def expected(does: str, at: str, when: str) -> Seen:
-    """What is on the wire when the fault has struck and nobody has healed it."""
+    """Return what is seen when the fault has fired and is not healed."""
     if at == "connect":
         return at_connect(does)
     place = [exchange.place for exchange in EXCHANGES].index(at)
@@ -84,7 +83,7 @@ def expected(does: str, at: str, when: str) -> Seen:
         "answered": (up(place + 1), down(place + 1)),
     }[when]
     upwards = when in ("before", "heard")
-    unit = EXCHANGES[place].said if upwards else EXCHANGES[place].answer
+    unit = EXCHANGES[place].sent if upwards else EXCHANGES[place].answer
     match does:
         case "drop" | "reset":
             how = {"drop": "fin", "reset": "reset"}[does]
@@ -103,14 +102,14 @@ def expected(does: str, at: str, when: str) -> Seen:
             at_data = "reset" if at == "DATA" and not upwards else None
             return Seen(server, "reset" if (at, when) == ("dot", "before") else at_data, down(place) + OTHER, None)
         case "garble" if upwards:
-            return Seen(server + spoilt(unit), None, client + b"500 5.5.1 what?\r\n", None)
+            return Seen(server + garbled_unit(unit), None, client + b"500 5.5.1 what?\r\n", None)
         case "garble":
-            return Seen(server, None, client + spoilt(unit), None)
+            return Seen(server, None, client + garbled_unit(unit), None)
     return ALL  # throttle, split, merge: the same octets, in other pieces
 
 
 def one_way(does: str, place: int, when: str, server: bytes, client: bytes) -> Seen:
-    """One direction ends or stands still; what is said in the other still passes."""
+    """Return what is seen when one direction ends or is held and the other still passes."""
     last = place + 1 == len(EXCHANGES)
     over = "fin" if does == "half-close" else None
     match when:
@@ -120,7 +119,7 @@ def one_way(does: str, place: int, when: str, server: bytes, client: bytes) -> S
             return Seen(server, over, down(place + 1), None)
         case "after":
             return Seen(server, None, client, over)
-    following = place + (3 if EXCHANGES[place].place == "DATA" else 2)  # the body and the dot are one breath
+    following = place + (3 if EXCHANGES[place].place == "DATA" else 2)  # the client sends the body and the dot together
     return Seen(server if last else up(following), None, client, over)
 
 
@@ -155,7 +154,7 @@ def at_connect(does: str) -> Seen:
 
 
 def healed(does: str, at: str, when: str) -> Seen:
-    """What is on the wire when the fault has struck and was healed: what stood still has gone on."""
+    """Return what is seen when the fault has fired and was healed: what was held has passed."""
     before = expected(does, at, when)
     match does:
         case "stall" | "delay":
@@ -165,29 +164,31 @@ def healed(does: str, at: str, when: str) -> Seen:
     return before
 
 
-def spoilt(raw: bytes) -> bytes:
+def garbled_unit(raw: bytes) -> bytes:
     return bytes(octet if octet in b"\r\n" else octet ^ 0x80 for octet in raw)
 
 
-def seen(world: Wire, client: Plain) -> Seen:
-    """What the two sockets saw so far."""
+def seen(world: Testbed, client: SocketPeer) -> Seen:
+    """Return what the two sockets have seen so far."""
     (server,) = world.served or [None]
-    return Seen(server.octets if server else None, server.how if server else None, client.octets, client.how)
+    return Seen(
+        server.octets if server else None, server.closed_with if server else None, client.octets, client.closed_with
+    )
 
 
-async def until_seen(world: Wire, client: Plain, wanted: Seen) -> None:
-    """Wait until exactly this was seen, and see no more of it while another whole conversation is held."""
+async def wait_until_seen(world: Testbed, client: SocketPeer, wanted: Seen) -> None:
+    """Wait until exactly this was seen, and check that a further conversation over another link adds nothing."""
     while (now := seen(world, client)) != wanted:
         try:
             async with asyncio.timeout(5):
-                await world.news()
+                await world.wait_for_octets()
         except TimeoutError:
-            assert now == wanted  # noqa: PT017  # so that pytest tells how they differ
-    await world.beat()
+            assert now == wanted  # noqa: PT017  # so that pytest shows the difference
+    await world.wait_round_trip()
     assert seen(world, client) == wanted
 
 
-def test_no_kind_and_no_place_is_left_out() -> None:
+def test_the_table_has_every_kind_and_every_point() -> None:
     assert {does for does, _, _ in CASES} == set(KINDS) == set(Fault.model_fields["does"].annotation.__args__)  # type: ignore[union-attr]
     assert {(at, when) for _, at, when in CASES} == {
         ("connect", "before"), ("body", "before"), ("greeting", "after"), ("greeting", "answered"),
@@ -196,16 +197,16 @@ def test_no_kind_and_no_place_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("does", "at", "when"), CASES)
-def test_as_two_plain_sockets_see_it(does: str, at: str, when: str) -> None:
+def test_plain_sockets_see_the_expected_octets_and_closes(does: str, at: str, when: str) -> None:
     async def test() -> None:
-        async with wire() as world:
+        async with testbed() as world:
             world.arm(**fields(does, at, when))
-            client = await world.dial()
-            await until_seen(world, client, expected(does, at, when))
+            client = await world.connect()
+            await wait_until_seen(world, client, expected(does, at, when))
             assert [(fired.fault, fired.action) for fired in world.fired] == [("f", does)]
-            assert [seconds for seconds in world.lasting if seconds > 1] == [300.0] * (does == "delay")
+            assert [seconds for seconds in world.requested_waits if seconds > 1] == [300.0] * (does == "delay")
             world.links.heal("f")
-            await until_seen(world, client, healed(does, at, when))
+            await wait_until_seen(world, client, healed(does, at, when))
             assert len(world.fired) == 1
 
     asyncio.run(test())

@@ -1,4 +1,4 @@
-"""A conversation is recorded alike in every dialect: the same verbs, operations and keywords, whatever they are called."""
+"""A conversation is recorded with the same verbs, operations and keywords in every dialect."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ from conformance.history.events import Command, FaultFired, Reply
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.links import Links
-from tests.wire.scripted_server import scripted
+from tests.wire.scripted_server import scripted_server
 
 FRESH = {
     "XSHADOWREQUEST": "MIRROR", "XSHADOW": "TRACKED", "XQUERYDISCARD": "LEFT-OVER", "XQDISCARD": "SETTLED",
@@ -22,7 +22,7 @@ SWAPPED = {
     "XSHADOWREQUEST": "XQUERYDISCARD", "XSHADOW": "XQDISCARD", "XQUERYDISCARD": "XSHADOWREQUEST", "XQDISCARD": "XSHADOW",
     "database": "end", "discard": "database", "end": "discard",
 }  # fmt: skip
-"""Every name is another one's of the wire profile."""
+"""Each name is that of another verb or word of the wire profile."""
 
 SAID = [
     ("", "220 hub2 ESMTP"),
@@ -46,7 +46,7 @@ VERBS = ("XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD")
 OPERATIONS = ("request-shadow", "track-shadow", "shadow-message", "query-discard")
 
 
-def spelled(text: str, names: dict[str, str]) -> str:
+def rename(text: str, names: dict[str, str]) -> str:
     return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text) if names else text
 
 
@@ -96,13 +96,13 @@ class _Still:
 
 
 def recorded(names: dict[str, str], spoken: Dialect, at: str | None = None) -> list[dict[str, Any]]:
-    """Hold the conversation under these names over a link that reads it in a dialect; return what matters of its events."""
+    """Hold the conversation under these names over a link of a dialect; return its events without their lines and times."""
 
     async def hold() -> list[dict[str, Any]]:
         recorder = Recorder(_Still())
         links = Links(recorder)
-        turns = [spelled(reply, names).encode() + b"\r\n" for _, reply in SAID]
-        async with asyncio.timeout(20), scripted(*turns) as (address, _):
+        turns = [rename(reply, names).encode() + b"\r\n" for _, reply in SAID]
+        async with asyncio.timeout(20), scripted_server(*turns) as (address, _):
             link = await links.open("hub1", "hub2", "transport", address, dialect=spoken)
             if at is not None:
                 fault = {"as": "f", "from": "hub1", "to": "hub2", "listener": "transport", "does": "replace", "at": at}
@@ -110,18 +110,18 @@ def recorded(names: dict[str, str], spoken: Dialect, at: str | None = None) -> l
             reader, writer = await asyncio.open_connection(*link.address)
             for said, _ in SAID:
                 if said:
-                    writer.write(spelled(said, names).encode() + b"\r\n")
+                    writer.write(rename(said, names).encode() + b"\r\n")
                 while (line := await reader.readline())[3:4] == b"-":
                     pass
                 assert line
             writer.close()
             await links.close()
-        return [_matters(event) for event in recorder.events if isinstance(event, Command | Reply | FaultFired)]
+        return [_comparable(event) for event in recorder.events if isinstance(event, Command | Reply | FaultFired)]
 
     return asyncio.run(hold())
 
 
-def _matters(event: Command | Reply | FaultFired) -> dict[str, Any]:
+def _comparable(event: Command | Reply | FaultFired) -> dict[str, Any]:
     found = {key: value for key, value in asdict(event).items() if key not in ("line", "lines", "t", "detail")}
     if isinstance(event, Reply):
         found["offered"] = [line.split(" ")[0] for line in event.lines[1:]] if event.to in ("EHLO", "LHLO") else []
@@ -129,7 +129,7 @@ def _matters(event: Command | Reply | FaultFired) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
-def test_what_is_said_under_other_names_is_recorded_alike(names: dict[str, str]) -> None:
+def test_a_conversation_under_other_names_is_recorded_alike(names: dict[str, str]) -> None:
     usual = recorded({}, PROFILE_1)
     assert {one["operation"]["name"] for one in usual if one.get("operation")} == {
         *OPERATIONS, "shadow-stored", "discard-list",
@@ -140,15 +140,15 @@ def test_what_is_said_under_other_names_is_recorded_alike(names: dict[str, str])
 
 @pytest.mark.parametrize("at", [*VERBS, *OPERATIONS])
 @pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
-def test_a_fault_meets_the_same_lines_under_other_names(names: dict[str, str], at: str) -> None:
+def test_a_fault_fires_at_the_same_lines_under_other_names(names: dict[str, str], at: str) -> None:
     usual = recorded({}, PROFILE_1, at)
     assert [one for one in usual if "fault" in one]
     assert recorded(names, dialect(names), at) == usual
 
 
 @pytest.mark.parametrize("names", [FRESH], ids=["fresh"])
-def test_a_client_of_another_dialect_is_understood_where_it_is_not_offered_anything(names: dict[str, str]) -> None:
-    """The server speaks the wire profile, and the client uses its own verbs there: that is to be seen."""
+def test_a_clients_own_verbs_are_understood_where_the_server_does_not_offer_them(names: dict[str, str]) -> None:
+    """The server offers the keywords of the wire profile only; the client uses verbs of its own nevertheless."""
     seen = recorded(names, PROFILE_1.combined_with(dialect(names)))
     asked = [one["operation"]["name"] for one in seen if "verb" in one and one["operation"]]
     assert asked == ["track-shadow", "request-shadow", "shadow-message", "query-discard", "query-discard"]

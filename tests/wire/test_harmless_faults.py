@@ -1,4 +1,4 @@
-"""Faults that only change when and in what pieces octets pass: whatever their mixture, no octet differs."""
+"""Timing faults (stall, delay, throttle, split, merge) change no octet, in any mixture."""
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
@@ -37,14 +37,16 @@ _FAULTS = st.lists(
 )  # fmt: skip
 
 
-def talked(faults: list[dict[str, object]]) -> tuple[bytes, bytes, str, int]:
+def converse(faults: list[dict[str, object]]) -> tuple[bytes, bytes, str, int]:
+    """Return the octets that client and server received, the content's digest, and how many faults have fired."""
+
     async def test(world: World) -> tuple[bytes, bytes, str, int]:
         for number, fault in enumerate(faults):
             world.links.arm(Fault.model_validate({"as": f"f{number}", **fault}))
-        client = await world.greeted()
+        client = await world.connect_greeted()
         for octets, answer in SAID:
-            await client.ask(octets, answer)
-        await client.left()
+            await client.exchange(octets, answer)
+        await client.wait_closed()
         (content,) = world.events(Content)
         return client.octets, world.server.octets, content.digest.sha256, len(world.events(FaultFired))
 
@@ -53,13 +55,13 @@ def talked(faults: list[dict[str, object]]) -> tuple[bytes, bytes, str, int]:
 
 @settings(max_examples=60)
 @given(_FAULTS)
-def test_no_octet_differs(faults: list[dict[str, object]]) -> None:
-    assert talked(faults)[:3] == talked([])[:3]
+def test_a_mixture_of_timing_faults_changes_no_octet(faults: list[dict[str, object]]) -> None:
+    assert converse(faults)[:3] == converse([])[:3]
 
 
-def test_they_do_fire() -> None:
+def test_each_timing_fault_fires() -> None:
     faults: list[dict[str, object]] = [
         {"from": "a", "to": "b", "does": does, "at": place, "times": None, **PARTS[does]}
         for does, place in zip(sorted(PARTS), ("EHLO", "MAIL", "RCPT", "body", "dot"), strict=True)
     ]
-    assert talked(faults)[3] == len(faults)
+    assert converse(faults)[3] == len(faults)

@@ -1,7 +1,8 @@
-"""Links: between whom they are laid, where they lead, which session is whose, and what is left when one is over."""
+"""Links: opening them, changing their target, finding the session of a connection, and closing them."""
 
 import asyncio
 import socket
+import weakref
 
 import pytest
 
@@ -11,7 +12,7 @@ from conformance.wire.link import Link
 from tests.wire.peers import Peer, World, run
 
 
-def test_a_link_is_laid_once_and_between_known_doors() -> None:
+def test_a_link_is_opened_once_and_for_a_known_listener() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="a -> b smtp"):
             await world.links.open("a", "b", "smtp", None)
@@ -24,12 +25,12 @@ def test_a_link_is_laid_once_and_between_known_doors() -> None:
 
 
 @pytest.mark.parametrize("target", [None, ("127.0.0.1", 1)])
-def test_a_server_that_is_down_is_seen_as_a_reset(target: tuple[str, int] | None) -> None:
+def test_an_unreachable_server_resets_the_client(target: tuple[str, int] | None) -> None:
     async def test(world: World) -> None:
         world.links.link("a", "b", "smtp").target = target
-        client = await world.client()
-        assert await client.left() == "reset"
-        failed = await world.event(ConnectFailed)
+        client = await world.connect()
+        assert await client.wait_closed() == "reset"
+        failed = await world.wait_for_event(ConnectFailed)
         assert (failed.client, failed.server, failed.reason) == (
             "a",
             "b",
@@ -43,19 +44,19 @@ def test_a_target_can_change() -> None:
     async def test(world: World) -> None:
         link = world.links.link("a", "b", "smtp")
         target, link.target = link.target, None
-        client = await world.client()
-        assert await client.left() == "reset"
+        client = await world.connect()
+        assert await client.wait_closed() == "reset"
         link.target = target
-        await world.greeted()
+        await world.connect_greeted()
 
     run(test)
 
 
 def test_sessions_are_named_in_order_over_all_links() -> None:
     async def test(world: World) -> None:
-        await world.greeted()
-        await world.beat()
-        await world.greeted()
+        await world.connect_greeted()
+        await world.wait_round_trip()
+        await world.connect_greeted()
         assert [(e.session, e.server) for e in world.events(Connected)] == [("s1", "b"), ("s2", "c"), ("s3", "b")]
 
     run(test)
@@ -63,7 +64,7 @@ def test_sessions_are_named_in_order_over_all_links() -> None:
 
 def test_both_outer_ports_lead_to_the_session() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
+        client = await world.connect_greeted()
         origins = [
             world.links.session_behind(*(peer.transport.get_extra_info(name)[1] for name in names))
             for peer, names in ((client, ("sockname", "peername")), (world.server, ("peername", "sockname")))
@@ -74,8 +75,8 @@ def test_both_outer_ports_lead_to_the_session() -> None:
     run(test)
 
 
-def test_one_port_may_dial_two_doors() -> None:
-    """The kernel does so under load: a port is taken for each pair of ends, not for each connection."""
+def test_sessions_from_one_port_to_two_listeners_are_distinguished() -> None:
+    """Under load the kernel gives one local port to connections to different listeners."""
 
     async def test(world: World) -> None:
         loop = asyncio.get_running_loop()
@@ -90,15 +91,15 @@ def test_one_port_may_dial_two_doors() -> None:
             await loop.sock_connect(sock, world.links.address("a", server, "smtp"))
             _, client = await loop.create_connection(Peer, sock=sock)
             world.clients.append(client)
-            await client.until(b"220 mini\r\n")
+            await client.wait_for(b"220 mini\r\n")
         origins = [world.links.session_behind(port, world.links.address("a", server, "smtp")[1]) for server in "bc"]
         assert [o.session for o in origins if o] == ["s1", "s2"]
 
     run(test)
 
 
-def test_a_port_is_that_of_its_latest_user() -> None:
-    leases = PortLeases()  # below the range that the kernel gives out: nobody else takes it between the two connections
+def test_a_reused_port_belongs_to_its_latest_session() -> None:
+    leases = PortLeases()  # below the ephemeral range: no other socket takes it between the two connections
     port = leases.lease()
 
     async def dial(link: Link) -> Peer:
@@ -109,15 +110,15 @@ def test_a_port_is_that_of_its_latest_user() -> None:
     async def test(world: World) -> None:
         link = world.links.link("a", "b", "smtp")
         client = await dial(link)
-        await client.until(b"220 mini\r\n")
-        client.leave_with_reset()
-        await world.event(Closed)
-        door = world.links.address("a", "b", "smtp")[1]
-        assert world.links.session_behind(port, door) is not None
+        await client.wait_for(b"220 mini\r\n")
+        client.close_with_rst()
+        await world.wait_for_event(Closed)
+        listening = world.links.address("a", "b", "smtp")[1]
+        assert world.links.session_behind(port, listening) is not None
         link.target = None
         again = await dial(link)
-        assert await again.left() == "reset"
-        assert world.links.session_behind(port, door) is None
+        assert await again.wait_closed() == "reset"
+        assert world.links.session_behind(port, listening) is None
 
     try:
         run(test)
@@ -125,29 +126,29 @@ def test_a_port_is_that_of_its_latest_user() -> None:
         leases.release()
 
 
-def test_a_session_that_both_have_left_is_forgotten() -> None:
+def test_a_session_that_both_peers_have_closed_is_freed() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="NOOP", when="after")
-        client = await world.greeted()
-        (relay,) = world.relays
-        client.say(b"NOOP\r\n")
+        client = await world.connect_greeted()
+        (relay,) = map(weakref.ref, world.relays)
+        client.write(b"NOOP\r\n")
         client.transport.write_eof()
-        assert await client.left() == "fin"
-        assert await world.server.left() == "fin"
+        assert await client.wait_closed() == "fin"
+        assert await world.server.wait_closed() == "fin"
         world.server.transport.close()
-        await world.beat()
-        assert relay.client.closed
-        assert relay.server.closed
+        await world.wait_round_trip()
+        assert relay() is None, "no reference is left, not even in a cycle"
 
     run(test)
 
 
 def test_closing_resets_every_session_and_frees_the_ports() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
+        clients = [await world.connect_greeted() for _ in range(2)]
         address = world.links.address("a", "b", "smtp")
         await world.links.close()
-        assert await client.left() == "reset"
+        for peer in (*clients, *world.served):
+            assert await peer.wait_closed() == "reset"
         assert world.relays == ()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
@@ -155,14 +156,14 @@ def test_closing_resets_every_session_and_frees_the_ports() -> None:
     run(test)
 
 
-def test_closing_ends_also_what_a_fault_left_half_open() -> None:
+def test_closing_ends_connections_that_a_fault_left_half_open() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="NOOP")
-        client = await world.greeted()
+        client = await world.connect_greeted()
         (relay,) = world.relays
-        client.say(b"NOOP\r\n")
-        assert await client.left() == "fin"
-        assert await world.server.left() == "fin"
+        client.write(b"NOOP\r\n")
+        assert await client.wait_closed() == "fin"
+        assert await world.server.wait_closed() == "fin"
         assert world.relays == ()
         assert not relay.client.closed
         await world.links.close()

@@ -1,4 +1,4 @@
-"""Moments: what is to be done is done when the n-th unit of its kind has passed, or before it does."""
+"""Moments: a function is called when the n-th unit of a kind was forwarded, or (`arrived`) before it is."""
 
 import asyncio
 from typing import Any
@@ -14,25 +14,33 @@ def moment(**fields: Any) -> Moment:
     return Moment.model_validate({"from": "a", "to": "b", **fields})
 
 
-@pytest.mark.parametrize(("after", "last"), [("NOOP", b"250 2.0.0 NOOP\r\n"), ("greeting", b"220 mini\r\n")])
-def test_after_a_reply_has_passed(after: str, last: bytes) -> None:
+@pytest.mark.parametrize(
+    ("after", "last", "replies"),
+    [("NOOP", b"250 2.0.0 NOOP\r\n", ["GREETING", "NOOP"]), ("greeting", b"220 mini\r\n", ["GREETING"])],
+)
+def test_a_moment_after_a_reply_does_not_hold_the_reply(after: str, last: bytes, replies: list[str]) -> None:
     async def test(world: World) -> None:
-        came = asyncio.Event()
+        may_end, recorded = asyncio.Event(), list[str]()
 
         async def do() -> None:
-            came.set()
+            recorded.extend(event.to for event in world.events(Reply))
+            await may_end.wait()
+            recorded.append("end")
 
         world.links.run_at_moment(moment(after=after), do)
-        client = await world.greeted()
-        client.say(b"NOOP\r\n")
-        await came.wait()
-        await client.until(last)
-        assert world.events(Reply)[-1].to in ("GREETING", "NOOP")
+        client = await world.connect_greeted()
+        client.write(b"NOOP\r\n" * (after == "NOOP"))
+        await client.wait_for(last)
+        await world.wait_round_trip()
+        assert recorded == replies
+        may_end.set()
+        await world.wait_round_trip()
+        assert recorded == [*replies, "end"]
 
     run(test)
 
 
-def test_when_it_has_arrived_it_passes_only_when_all_is_done() -> None:
+def test_a_moment_at_arrival_holds_the_reply_until_the_function_returns() -> None:
     async def test(world: World) -> None:
         may_end, began = asyncio.Event(), asyncio.Event()
 
@@ -41,59 +49,64 @@ def test_when_it_has_arrived_it_passes_only_when_all_is_done() -> None:
             await may_end.wait()
 
         world.links.run_at_moment(moment(after="NOOP", nth=2, arrived=True), do)
-        client = await world.greeted()
-        await client.ask(b"NOOP\r\n", b"NOOP\r\n")
-        client.say(b"NOOP\r\n")
+        client = await world.connect_greeted()
+        await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
+        client.write(b"NOOP\r\n")
         await began.wait()
-        await world.beat()
+        await world.wait_round_trip()
         assert client.octets.count(b"NOOP") == 1
         may_end.set()
-        await client.until(b"NOOP\r\n250 2.0.0 NOOP\r\n")
+        await client.wait_for(b"NOOP\r\n250 2.0.0 NOOP\r\n")
 
     run(test)
 
 
-def test_killed_between_the_acknowledgement_and_its_passing_on() -> None:
+def test_an_acknowledgement_that_arrived_before_its_server_was_killed_is_forwarded_before_the_reset() -> None:
     async def test(world: World) -> None:
+        octets_at_the_kill: list[bytes] = []
+
         async def kill() -> None:
-            world.server.leave_with_reset()
-            await asyncio.sleep(0)
+            world.server.close_with_rst()
+            await world.wait_round_trip()
+            octets_at_the_kill.append(client.octets)
 
         world.links.run_at_moment(moment(after="dot", arrived=True), kill)
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"354 ")
-        client.say(b"\r\nx\r\n.\r\n")
-        await world.server.until(b"x\r\n.\r\n")
-        assert await client.left() == "reset"
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 ")
+        before = client.octets
+        client.write(b"\r\nx\r\n.\r\n")
+        assert await client.wait_closed() == "reset"
+        assert octets_at_the_kill == [before]
+        assert client.octets == before + b"250 2.0.0 stored\r\n"
         assert len(world.events(Content)) == 1
 
     run(test)
 
 
-def test_the_final_dot_is_a_moment_of_its_own() -> None:
+def test_the_final_dot_is_a_moment_before_its_reply() -> None:
     async def test(world: World) -> None:
-        seen: list[int] = []
+        seen: list[tuple[int, str]] = []
 
         async def do() -> None:
-            seen.append(len(world.events(Content)))
+            seen.append((len(world.events(Content)), world.events(Reply)[-1].to))
 
         world.links.run_at_moment(moment(after="content"), do)
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"354 ")
-        await client.ask(b"x\r\n.\r\n", b"stored")
-        assert seen == [1]
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 ")
+        await client.exchange(b"x\r\n.\r\n", b"stored")
+        assert seen == [(1, "DATA")], "the content is recorded, and its reply is not"
 
     run(test)
 
 
-def test_what_fails_at_a_moment_is_raised_at_the_end() -> None:
+def test_an_exception_at_a_moment_is_raised_when_the_links_close() -> None:
     async def test(world: World) -> None:
         async def do() -> None:
             raise LookupError("no such node")
 
         world.links.run_at_moment(moment(after="greeting"), do)
-        await world.greeted()
-        await world.beat()
+        await world.connect_greeted()
+        await world.wait_round_trip()
         with pytest.raises(LookupError, match="no such node"):
             await world.links.close()
 

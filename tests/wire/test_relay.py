@@ -1,4 +1,4 @@
-"""One session that nobody breaks: everything passes as it is, and is recorded as it does."""
+"""One session without faults: every octet is forwarded unchanged, and every unit recorded."""
 
 import asyncio
 import hashlib
@@ -14,14 +14,14 @@ MESSAGE = b"Message-ID: <1@x>\r\nReceived: from y\r\n\r\n..dot\r\n"
 
 def test_a_session_is_recorded_from_end_to_end() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        await client.ask(b"EHLO a\r\n", b"250 2.0.0 EHLO\r\n")
-        await client.ask(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nDATA\r\n", b"354 go on\r\n")
-        await client.ask(MESSAGE + b".\r\n", b"250 2.0.0 stored\r\n")
-        client.say(b"QUIT\r\n")
-        assert await client.left() == "fin"
+        client = await world.connect_greeted()
+        await client.exchange(b"EHLO a\r\n", b"250 2.0.0 EHLO\r\n")
+        await client.exchange(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nDATA\r\n", b"354 go on\r\n")
+        await client.exchange(MESSAGE + b".\r\n", b"250 2.0.0 stored\r\n")
+        client.write(b"QUIT\r\n")
+        assert await client.wait_closed() == "fin"
         client.transport.close()
-        await world.event(Closed)
+        await world.wait_for_event(Closed)
         kinds = [
             (event.kind, getattr(event, "verb", getattr(event, "to", "")), getattr(event, "code", 0))
             for event in world.recorder.events
@@ -54,7 +54,7 @@ def test_a_session_is_recorded_from_end_to_end() -> None:
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
+def test_an_event_is_recorded_in_the_loop_turn_in_which_its_octets_are_written(
     monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
     order: list[str] = []
@@ -73,8 +73,8 @@ def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
         world.recorder.subscribe(note)
         if watched:
             world.arm("drop", at="RSET")
-        client = await world.greeted()
-        await client.ask(b"NOOP\r\n", b"250 2.0.0 NOOP")
+        client = await world.connect_greeted()
+        await client.exchange(b"NOOP\r\n", b"250 2.0.0 NOOP")
 
     monkeypatch.setattr(Endpoint, "write", noting)
     run(test)
@@ -84,94 +84,99 @@ def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
     ]
 
 
-def test_an_unfinished_line_is_passed_at_once() -> None:
+def test_an_unfinished_line_is_forwarded_at_once() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        client.say(b"NO")
-        await world.server.until(b"NO")
+        client = await world.connect_greeted()
+        client.write(b"NO")
+        await world.server.wait_for(b"NO")
         assert not world.events(Command)
-        await client.ask(b"OP\r\n", b"250 2.0.0 NOOP")
+        await client.exchange(b"OP\r\n", b"250 2.0.0 NOOP")
         assert world.server.octets == b"NOOP\r\n"
 
     run(test)
 
 
-def test_a_half_close_is_passed_on_and_the_other_direction_goes_on() -> None:
+def test_a_half_close_is_forwarded_and_the_other_direction_continues() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
+        client = await world.connect_greeted()
         client.transport.write_eof()
-        assert await world.server.left() == "fin"
-        world.server.say(b"421 4.4.2 still here\r\n")
-        await client.until(b"still here\r\n")
+        assert await world.server.wait_closed() == "fin"
+        world.server.write(b"421 4.4.2 still here\r\n")
+        await client.wait_for(b"still here\r\n")
         world.server.transport.close()
-        assert await client.left() == "fin"
+        assert await client.wait_closed() == "fin"
         client.transport.close()
-        closed = await world.event(Closed)
+        closed = await world.wait_for_event(Closed)
         assert (closed.by, closed.how) == ("client", "fin")
 
     run(test)
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
-def test_a_reset_is_passed_on_as_a_reset(who: str) -> None:
+def test_a_reset_is_forwarded_as_a_reset(who: str) -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
+        client = await world.connect_greeted()
         one, other = (client, world.server) if who == "client" else (world.server, client)
-        one.leave_with_reset()
-        assert await other.left() == "reset"
-        closed = await world.event(Closed)
+        one.close_with_rst()
+        assert await other.wait_closed() == "reset"
+        closed = await world.wait_for_event(Closed)
         assert (closed.by, closed.how) == (who, "reset")
 
     run(test)
 
 
-def test_large_contents_pass_whole_although_the_server_reads_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_content_passes_whole_though_the_server_reads_late(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"354 ")
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 ")
         world.server.transport.pause_reading()
         (relay,) = world.relays
         stopped = asyncio.Event()
         monkeypatch.setattr(relay.client, "hold_reading", lambda reason: (hold(reason), stopped.set()))
         hold = type(relay.client).hold_reading.__get__(relay.client)
         content = b"x" * 70 + b"\r\n"
-        client.say(content * 200_000)
-        client.say(b".\r\n")
+        client.write(content * 200_000)
+        client.write(b".\r\n")
         await stopped.wait()
         assert not world.events(Content)
         world.server.transport.resume_reading()
-        await client.until(b"stored")
+        await client.wait_for(b"stored")
         assert world.events(Content)[0].digest.size == 200_000 * 72
 
     run(test)
 
 
-def test_after_starttls_octets_pass_and_nothing_is_recorded() -> None:
+def test_after_starttls_octets_are_forwarded_and_not_recorded() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        client.say(b"STARTTLS\r\n")
-        await client.until(b"250 ")  # a MiniServer says 250: no TLS
+        client = await world.connect_greeted()
+        client.write(b"STARTTLS\r\n")
+        await client.wait_for(b"250 ")  # a MiniServer says 250: no TLS
         assert not next(iter(world.relays)).parser.secured
         server = world.server
-        client.say(b"STARTTLS\r\n")
+        client.write(b"STARTTLS\r\n")
         server._rest = b""
-        server.data_received = lambda data: server.say(b"220 go\r\n" if data == b"STARTTLS\r\n" else data)  # type: ignore[method-assign]
-        await client.until(b"220 go\r\n")
-        await client.ask(b"\x16\x03\x01MAIL FROM:<x>\r\n", b"\x16\x03\x01MAIL FROM:<x>\r\n")
+        server.data_received = lambda data: server.write(b"220 go\r\n" if data == b"STARTTLS\r\n" else data)  # type: ignore[method-assign]
+        await client.wait_for(b"220 go\r\n")
+        await client.exchange(b"\x16\x03\x01MAIL FROM:<x>\r\n", b"\x16\x03\x01MAIL FROM:<x>\r\n")
         client.transport.close()
-        assert await server.left() == "fin"
+        assert await server.wait_closed() == "fin"
         server.transport.close()
-        assert (await world.event(Closed)).how == "secured"
+        assert (await world.wait_for_event(Closed)).how == "secured"
         assert [e.verb for e in world.events(Command)] == ["STARTTLS", "STARTTLS"]
+        assert [(e.to, e.code) for e in world.events(Reply)] == [
+            ("GREETING", 220),
+            ("STARTTLS", 250),
+            ("STARTTLS", 220),
+        ]
 
     run(test)
 
 
-def test_garbage_passes_and_is_recorded_within_bounds() -> None:
+def test_garbage_is_forwarded_whole_and_recorded_shortened() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
+        client = await world.connect_greeted()
         garbage = b"\x00\xff" * 50_000
-        await client.ask(garbage + b"\r\n", b"250 2.0.0 \x00\xff")
+        await client.exchange(garbage + b"\r\n", b"250 2.0.0 \x00\xff")
         assert world.server.octets == garbage + b"\r\n"
         command = world.events(Command)[0]
         assert command.verb == ""
@@ -189,25 +194,25 @@ def test_garbage_passes_and_is_recorded_within_bounds() -> None:
         ((b"a\r\n.", b".\r\n.\r", b"\n"), b"a\r\n.\r\n"),
     ],
 )
-def test_dots_are_taken_away_however_they_arrive(reads: tuple[bytes, ...], content: bytes) -> None:
+def test_dot_stuffing_is_removed_however_the_reads_are_cut(reads: tuple[bytes, ...], content: bytes) -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        await client.ask(b"DATA\r\n", b"354 ")
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 ")
         for number, octets in enumerate(reads, 1):
-            client.say(octets)
-            await world.server.until(b"DATA\r\n" + b"".join(reads[:number]))
-        await client.until(b"stored")
+            client.write(octets)
+            await world.server.wait_for(b"DATA\r\n" + b"".join(reads[:number]))
+        await client.wait_for(b"stored")
         assert world.events(Content)[0].digest.sha256 == hashlib.sha256(content).hexdigest()
 
     run(test)
 
 
-def test_a_content_given_up_is_no_part_of_the_next() -> None:
+def test_an_aborted_content_is_no_part_of_the_next() -> None:
     async def test(world: World) -> None:
-        client = await world.greeted()
-        await client.ask(b"BDAT 6\r\nabcd\r\nRSET\r\n", b"RSET\r\n")
-        await client.ask(b"DATA\r\n", b"354 ")
-        await client.ask(b"x\r\n.\r\n", b"stored")
+        client = await world.connect_greeted()
+        await client.exchange(b"BDAT 6\r\nabcd\r\nRSET\r\n", b"RSET\r\n")
+        await client.exchange(b"DATA\r\n", b"354 ")
+        await client.exchange(b"x\r\n.\r\n", b"stored")
         assert [e.digest.size for e in world.events(Content)] == [3]
 
     run(test)

@@ -1,4 +1,4 @@
-"""The sender: every way a transmission can end is an outcome, and every octet is as it was asked for."""
+"""The sender: the result of every way in which a transmission can end, and the octets that it sends."""
 
 import asyncio
 import base64
@@ -9,7 +9,7 @@ import pytest
 from conformance.wire.client import Identity
 from conformance.wire.link import RecordedSession
 from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
-from tests.wire.scripted_server import scripted
+from tests.wire.scripted_server import scripted_server
 
 ONE = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.dot\r\n")
 EHLO = (b"220 x\r\n", b"250-x\r\n250 SIZE 1000\r\n")
@@ -24,16 +24,18 @@ def run(
     limit: Callable[[float], float] = lambda seconds: seconds,
 ) -> tuple[SendResult, list[bytes]]:
     async def main() -> tuple[SendResult, list[bytes]]:
-        async with asyncio.timeout(10), scripted(*turns) as (address, heard):
+        over = asyncio.Event()
+        async with asyncio.timeout(10), scripted_server(*turns, over=over) as (address, heard):
             sender = Sender(address, identity, duration=limit)
             outcome = await sender.send(transmission)
             await sender.quit()
+            await over.wait()
             return outcome, heard
 
     return asyncio.run(main())
 
 
-def test_a_message_is_handed_over() -> None:
+def test_an_accepted_message_is_sent_octet_for_octet() -> None:
     outcome, heard = run(ACCEPTED)
     assert outcome == SendResult(
         "answered", code=250, enhanced="2.6.0", text="2.6.0 stored", accepted=("b@x",), dot_sent=True
@@ -62,7 +64,7 @@ def test_a_message_is_handed_over() -> None:
         ((*EHLO, b"250 ok\r\n", b"250 ok\r\n", b"452 4.3.1 no\r\n", b"250 ok\r\n"), 452, ("b@x",), ()),
     ],
 )
-def test_refusals(
+def test_a_refusal_before_the_content_is_an_answer_with_its_code(
     turns: tuple[bytes | None, ...], code: int, accepted: tuple[str, ...], refused: tuple[str, ...]
 ) -> None:
     outcome, _ = run(turns)
@@ -81,20 +83,20 @@ def test_refusals(
         ((*ACCEPTED[:-1], b"", None), "the server ended the session", True),
     ],
 )
-def test_losses(turns: tuple[bytes | None, ...], words: str, dot: bool) -> None:
+def test_a_lost_session_is_reported_with_its_reason(turns: tuple[bytes | None, ...], words: str, dot: bool) -> None:
     outcome, _ = run(turns)
     assert (outcome.outcome, outcome.code, outcome.dot_sent) == ("lost", None, dot)
     assert outcome.text == words
 
 
-def test_nobody_there_is_a_loss() -> None:
+def test_an_unreachable_server_is_a_lost_session() -> None:
     outcome = asyncio.run(Sender(("127.0.0.1", 1)).send(ONE))
     assert (outcome.outcome, outcome.text) == ("lost", "no connection: Connection refused")
 
 
-def test_without_a_connection_there_is_no_session() -> None:
+def test_a_result_names_its_session_unless_the_connection_failed() -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted(*ACCEPTED) as (address, _):
+        async with asyncio.timeout(10), scripted_server(*ACCEPTED) as (address, _):
             sender = Sender(address, session_behind=lambda port, dialled: RecordedSession("s1", "a"))
             assert (await sender.send(ONE)).session == "s1"
             await sender.close()
@@ -106,7 +108,9 @@ def test_without_a_connection_there_is_no_session() -> None:
 @pytest.mark.parametrize(
     ("turns", "least"), [((b"",), 300), ((*EHLO, b""), 300), ((*EHLO, *ACCEPTED[2:4], b""), 120), (ACCEPTED[:-1], 600)]
 )
-def test_silence_is_waited_for_a_little_longer_than_the_rfc_says(turns: tuple[bytes | None, ...], least: float) -> None:
+def test_a_silent_server_times_out_five_seconds_after_the_rfc_limit(
+    turns: tuple[bytes | None, ...], least: float
+) -> None:
     limit = least + 5
     asked: list[float] = []
 
@@ -120,54 +124,55 @@ def test_silence_is_waited_for_a_little_longer_than_the_rfc_says(turns: tuple[by
 
 
 def _waits_before(turns: tuple[bytes | None, ...]) -> int:
-    """How often the sender has asked for a limit when it reaches the silent turn: to connect, to write, to read."""
+    """Return how many limits (to connect, to write, to read) the sender has asked for when it waits for the silent turn."""
     return {1: 2, 3: 6, 5: 10, 8: 13}[len(turns)]
 
 
 @pytest.mark.parametrize(("where", "last", "dot"), [("before-dot", b"..dot\r\n", False), ("at-dot", b".\r\n", True)])
-def test_abandoned_on_purpose(where: str, last: bytes, dot: bool) -> None:
+def test_an_abandoned_transmission_ends_where_it_was_asked_to(where: str, last: bytes, dot: bool) -> None:
     async def main() -> None:
-        turns, left = (*ACCEPTED[:5], b"", b"", b"", b""), asyncio.Event()
-        async with asyncio.timeout(10), scripted(*turns, left=left) as (address, heard):
+        turns, over = (*ACCEPTED[:5], b"", b"", b"", b""), asyncio.Event()
+        async with asyncio.timeout(10), scripted_server(*turns, over=over) as (address, heard):
             transmission = Transmission("a@x", (Recipient("b@x"),), ONE.content, abandon=where)  # type: ignore[arg-type]
             outcome = await Sender(address).send(transmission)
             assert (outcome.outcome, outcome.dot_sent, outcome.code) == ("abandoned", dot, None)
-            await left.wait()
+            await over.wait()
             assert heard[-1] == last
 
     asyncio.run(main())
 
 
-def test_after_the_reply_it_leaves_without_quit() -> None:
+def test_a_transmission_abandoned_after_the_reply_sends_no_quit() -> None:
     transmission = Transmission("a@x", (Recipient("b@x"),), ONE.content, abandon="after-reply")
     outcome, heard = run(ACCEPTED, transmission)
     assert (outcome.outcome, outcome.code) == ("answered", 250)
-    assert b"QUIT\r\n" not in heard
+    assert heard[-1] == b".\r\n"
 
 
-def test_pipelined_the_envelope_is_one_group() -> None:
-    turns = (*GROUPS, b"250 ok\r\n250 ok\r\n550 no\r\n354 go\r\n", b"", b"", b"", b"", b"", b"", b"250 stored\r\n")
+def test_a_pipelined_envelope_is_sent_before_its_first_reply() -> None:
+    replies = b"250 ok\r\n250 ok\r\n550 no\r\n354 go\r\n"  # after the last command of the group
+    turns = (*GROUPS, b"", b"", b"", replies, b"", b"", b"", b"250 stored\r\n")
     transmission = Transmission("a@x", (Recipient("b@x"), Recipient("c@x")), ONE.content, pipelining=True)
     outcome, heard = run(turns, transmission)
     assert (outcome.code, outcome.accepted, outcome.refused) == (250, ("b@x",), ("c@x",))
     assert heard[1:5] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RCPT TO:<b@x>\r\n", b"RCPT TO:<c@x>\r\n", b"DATA\r\n"]
 
 
-def test_pipelined_and_refused_the_first_refusal_counts() -> None:
+def test_the_first_refusal_of_a_pipelined_envelope_is_the_result() -> None:
     turns = (*GROUPS, b"451 4.3.0 no\r\n503 no\r\n503 no\r\n", b"", b"", b"250 ok\r\n", b"221 bye\r\n")
     outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
     assert outcome.code == 451
     assert heard[2:4] == [b"RCPT TO:<b@x>\r\n", b"DATA\r\n"]
 
 
-def test_a_server_that_does_not_offer_it_is_sent_one_command_at_a_time() -> None:
+def test_a_server_without_pipelining_is_sent_one_command_at_a_time() -> None:
     turns = (*EHLO, b"451 4.3.0 no\r\n", b"250 ok\r\n", b"221 bye\r\n")
     outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
     assert outcome.code == 451
     assert heard[1:3] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RSET\r\n"]
 
 
-def test_parameters_stand_in_the_lines() -> None:
+def test_parameters_are_sent_with_mail_and_rcpt() -> None:
     transmission = Transmission(
         "", (Recipient("b@x", ("NOTIFY=NEVER",)),), b"A: \xc3\xa4\r\n", parameters=("RET=HDRS", "ENVID=q1")
     )
@@ -179,7 +184,7 @@ def test_parameters_stand_in_the_lines() -> None:
 
 
 @pytest.mark.parametrize("offered", [True, False])
-def test_xshadow_is_used_where_it_is_offered_only(offered: bool) -> None:
+def test_xshadow_is_used_only_where_it_is_offered(offered: bool) -> None:
     ehlo = b"250-x\r\n250 XSHADOW\r\n" if offered else b"250 x\r\n"
     more = (b"250 2.0.0 x db-x\r\n",) if offered else ()
     turns = (b"220 x\r\n", ehlo, *more, *ACCEPTED[2:], b"250 2.0.0 end 0\r\n", b"221 bye\r\n")
@@ -189,7 +194,7 @@ def test_xshadow_is_used_where_it_is_offered_only(offered: bool) -> None:
     assert (b"XQDISCARD hub9 100\r\n" in heard) == offered
 
 
-def test_authentication() -> None:
+def test_plain_and_login_send_the_credentials_in_base64() -> None:
     both = base64.b64encode(b"\0u\0p")
     _, heard = run((*EHLO, b"235 ok\r\n", *ACCEPTED[2:]), identity=Identity(user="u", secret="p"))
     assert heard[1] == b"AUTH PLAIN " + both + b"\r\n"
@@ -197,12 +202,15 @@ def test_authentication() -> None:
     outcome, heard = run(turns, identity=Identity(user="u", secret="p", mechanism="LOGIN"))
     assert outcome.code == 535
     assert heard[1:4] == [b"AUTH LOGIN\r\n", b"dQ==\r\n", b"cA==\r\n"]
-    assert "'p'" not in repr(Identity(user="u", secret="p"))
+
+
+def test_an_identitys_representation_hides_its_secret() -> None:
+    assert "s3cret" not in repr(Identity(user="u", secret="s3cret"))
 
 
 def test_a_session_that_the_server_ended_is_not_used_for_the_next_message() -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted(*ACCEPTED, None) as (address, _):
+        async with asyncio.timeout(10), scripted_server(*ACCEPTED, None) as (address, _):
             sender = Sender(address)
             assert (await sender.send(ONE)).code == 250
             reader = sender._client._reader
@@ -217,16 +225,18 @@ def test_a_session_that_the_server_ended_is_not_used_for_the_next_message() -> N
 
 def test_a_refused_session_is_not_used_for_the_next_message() -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted(b"554 5.3.2 no\r\n") as (address, _):
+        async with asyncio.timeout(10), scripted_server(b"554 5.3.2 no\r\n") as (address, heard):
             sender = Sender(address)
             assert (await sender.send(ONE)).code == 554
             assert not sender.usable
+            assert (await sender.send(ONE)).code == 554, "the greeting of a new session"
+            assert heard == []
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("at", ["MAIL", "dot"])
-def test_a_session_that_a_server_refuses_with_421_is_the_server_s_to_close(at: str) -> None:
+def test_after_421_the_server_closes_the_session_first(at: str) -> None:
     closed_first: list[str] = []
     over = asyncio.Event()
 

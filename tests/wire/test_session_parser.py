@@ -1,4 +1,4 @@
-"""The grammar: what is a unit, and that no way of cutting the octets changes it."""
+"""The parser: how octets become units, whatever reads they arrive in."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from conformance.wire.units import CommandLine, ContentEnd, ContentPart, RawOcte
 C, S = "client", "server"
 
 
-def told(unit: Unit) -> tuple[object, ...]:
+def summarize(unit: Unit) -> tuple[object, ...]:
     match unit:
         case CommandLine():
             return "command", unit.verb, unit.line
@@ -26,7 +26,7 @@ def told(unit: Unit) -> tuple[object, ...]:
 
 
 def parse(*said: tuple[str, bytes]) -> list[tuple[object, ...]]:
-    """Parse a conversation. Adjacent pieces of content are put together; octets without meaning stand at the end."""
+    """Parse a conversation. Adjacent parts of content are joined; octets after STARTTLS come last."""
     parser = SessionParser()
     units: list[tuple[object, ...]] = []
     opaque = {C: b"", S: b""}
@@ -38,7 +38,7 @@ def parse(*said: tuple[str, bytes]) -> list[tuple[object, ...]]:
             elif isinstance(unit, ContentPart) and units and units[-1][0] == "ContentPart":
                 units[-1] = ("ContentPart", units[-1][1] + unit.raw)  # type: ignore[operator]
             else:
-                units.append(told(unit))
+                units.append(summarize(unit))
 
     for who, data in said:
         if who == C:
@@ -72,7 +72,7 @@ def test_every_reply_is_matched_to_its_verb() -> None:
 
 
 @pytest.mark.parametrize("code", ["\u0662\u0665\u0660", "\uff12\uff15\uff10"])
-def test_digits_of_other_scripts_are_no_code(code: str) -> None:
+def test_digits_of_other_scripts_are_not_a_reply_code(code: str) -> None:
     units = parse((S, b"220 hello\r\n"), (C, b"NOOP\r\n"), (S, f"{code} ok\r\n".encode()))
     assert units[-1] == ("reply", "NOOP", 0, (f"{code} ok",), None)
 
@@ -83,7 +83,7 @@ def test_content_is_between_354_and_the_dot() -> None:
     assert units.index(("end",)) == units.index(("ContentPart", b"A: b\r\n\r\n..\r\n.x\r\n\r\n")) + 1
 
 
-def test_lmtp_owes_a_reply_for_each_accepted_recipient() -> None:
+def test_an_lmtp_content_has_a_reply_for_each_accepted_recipient() -> None:
     units = parse(
         (S, b"220 x\r\n"),
         (C, b"LHLO me\r\nMAIL FROM:<>\r\nRCPT TO:<a@x>\r\nRCPT TO:<no@x>\r\nRCPT TO:<b@x>\r\nDATA\r\n"),
@@ -95,7 +95,7 @@ def test_lmtp_owes_a_reply_for_each_accepted_recipient() -> None:
     assert finals == [("CONTENT", 250, "a@x"), ("CONTENT", 452, "b@x"), ("QUIT", 221, None)]
 
 
-def test_chunks_are_content_and_the_last_one_ends_it() -> None:
+def test_bdat_chunks_are_content_and_the_last_one_ends_it() -> None:
     units = parse(
         (S, b"220 x\r\n"),
         (C, b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nBDAT 5\r\n.\r\n.\rBDAT 3 LAST\r\nQUIRSET\r\n"),
@@ -106,7 +106,7 @@ def test_chunks_are_content_and_the_last_one_ends_it() -> None:
     assert units.index(("end",)) < units.index(("command", "RSET", "RSET"))
 
 
-def test_an_empty_last_chunk_ends_the_content() -> None:
+def test_an_empty_last_bdat_chunk_ends_the_content() -> None:
     units = parse((S, b"220 x\r\n"), (C, b"BDAT 0 LAST\r\n"), (S, b"250 stored\r\n"))
     assert units[-2:] == [("end",), ("reply", "CONTENT", 250, ("stored",), None)]
 
@@ -123,7 +123,7 @@ def test_only_crlf_dot_crlf_ends_the_content(ending: bytes) -> None:
     assert units[-2:] == [("ContentPart", inside), ("end",)]
 
 
-def test_secrets_are_not_in_the_units_lines() -> None:
+def test_credentials_are_not_in_the_lines_of_units() -> None:
     units = parse(
         (S, b"220 x\r\n"),
         (C, b"AUTH PLAIN c2VjcmV0\r\n"),
@@ -141,11 +141,11 @@ def test_secrets_are_not_in_the_units_lines() -> None:
 
 
 @pytest.mark.parametrize("line", [b"auth plain c2VjcmV0", b" AUTH\tPLAIN\tc2VjcmV0", b"AUTH PLAIN  c2VjcmV0 c2VjcmV0"])
-def test_a_secret_is_redacted_in_every_encoding(line: bytes) -> None:
+def test_a_credential_is_redacted_whatever_the_spacing_and_case(line: bytes) -> None:
     assert "c2VjcmV0" not in str(parse((S, b"220 x\r\n"), (C, line + b"\r\n")))
 
 
-def test_after_starttls_nothing_is_read() -> None:
+def test_octets_after_starttls_are_not_parsed() -> None:
     units = parse(
         (S, b"220 x\r\n"),
         (C, b"STARTTLS\r\nMAIL FROM:<early@x>\r\n"),
@@ -158,7 +158,7 @@ def test_after_starttls_nothing_is_read() -> None:
     ]
 
 
-def test_what_answers_nothing_says_so() -> None:
+def test_an_unsolicited_reply_answers_no_verb() -> None:
     units = parse((S, b"220 x\r\n421 4.4.2 idle\r\n"))
     assert units[-1][:3] == ("reply", "", 421)
 
@@ -178,7 +178,7 @@ def test_what_answers_nothing_says_so() -> None:
         (b"250_ok\r\n", "a line does not begin with three digits and a space or a hyphen"),
     ],
 )
-def test_a_reply_says_in_which_way_its_form_is_wrong(raw: bytes, malformed: str) -> None:
+def test_the_fault_in_a_malformed_reply_is_named(raw: bytes, malformed: str) -> None:
     (unit,) = SessionParser().feed_server(raw)
     assert isinstance(unit, WholeReply)
     assert unit.malformed == malformed
@@ -189,7 +189,7 @@ def test_garbage_is_a_reply_without_a_code() -> None:
     assert units == [("reply", "GREETING", 0, ("hello",), None), ("command", "", "\\xff\\xfe\x00")]
 
 
-def test_floods_are_held_to_a_bound() -> None:
+def test_unfinished_lines_are_buffered_within_a_limit() -> None:
     parser = SessionParser()
     parser.feed_server(b"220 x\r\n")
     for _ in range(100):
@@ -202,7 +202,7 @@ def test_floods_are_held_to_a_bound() -> None:
     assert len(unit.line) == TEXT + 3
 
 
-def test_a_client_that_goes_on_before_354_must_wait() -> None:
+def test_a_full_client_buffer_before_354_stops_reading() -> None:
     parser = SessionParser()
     parser.feed_server(b"220 x\r\n")
     parser.feed_client(b"DATA\r\n" + b"x" * HELD)
@@ -212,7 +212,7 @@ def test_a_client_that_goes_on_before_354_must_wait() -> None:
     assert not parser.client_buffer_full
 
 
-def test_replies_that_nobody_asked_for_are_told_up_to_a_bound() -> None:
+def test_unsolicited_replies_are_parsed_up_to_a_limit() -> None:
     parser = SessionParser()
     units = parser.feed_server(b"220 x\r\n" + b"\n" * 50_000)
     assert sum(isinstance(unit, WholeReply) for unit in units) == 1 + UNASKED
@@ -223,7 +223,7 @@ def test_replies_that_nobody_asked_for_are_told_up_to_a_bound() -> None:
     assert reply.to == "NOOP"
 
 
-def test_an_endless_reply_is_kept_within_bounds() -> None:
+def test_an_endless_reply_is_buffered_within_a_limit() -> None:
     parser = SessionParser()
     raw = 0
     for _ in range(100):
@@ -236,7 +236,7 @@ def test_an_endless_reply_is_kept_within_bounds() -> None:
     assert raw + sum(len(u.raw) for u in [reply]) + parser.unparsed_server_size == 100 * 5_000 * 6 + 7
 
 
-def test_unanswered_commands_are_bounded() -> None:
+def test_unanswered_commands_are_parsed_up_to_a_limit() -> None:
     parser = SessionParser()
     units = parser.feed_client(b"NOOP\r\n" * 20_000)
     assert len(units) < 2000
@@ -253,7 +253,7 @@ LMTP = (
 
 
 @pytest.mark.parametrize("said", [TRANSACTION, LMTP])
-def test_octet_by_octet_the_units_are_the_same(said: tuple[tuple[str, bytes], ...]) -> None:
+def test_parsing_octet_by_octet_gives_the_same_units(said: tuple[tuple[str, bytes], ...]) -> None:
     octets = [(who, bytes([octet])) for who, data in said for octet in data]
     assert parse(*octets) == parse(*said)
     assert ("end",) in parse(*said)
@@ -278,7 +278,7 @@ _SAID = st.lists(
 
 
 @given(_SAID, st.randoms(use_true_random=False))
-def test_no_way_of_cutting_changes_the_units(said: list[tuple[str, bytes]], random: object) -> None:
+def test_the_cutting_of_the_octets_does_not_change_the_units(said: list[tuple[str, bytes]], random: object) -> None:
     pieces = []
     for who, data in said:
         at = 0
@@ -307,6 +307,6 @@ def test_no_octet_is_lost_or_invented(said: list[tuple[str, bytes]]) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([C, S]), st.binary(max_size=200)), max_size=20))
-def test_any_octets_are_taken(said: list[tuple[str, bytes]]) -> None:
+def test_arbitrary_octets_are_parsed_without_an_exception(said: list[tuple[str, bytes]]) -> None:
     for unit in parse(*said):
         assert unit[0] in ("command", "reply", "end", "ContentPart", "octets")

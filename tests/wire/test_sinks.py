@@ -1,4 +1,4 @@
-"""Sinks take what comes, answer as told, and record what they took, for whom and from whom."""
+"""Sinks accept messages, give scripted answers, and record each delivery."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ async def send(world: World, *to: str, sender: str = "a@x", content: bytes = CON
     return outcome
 
 
-def told(**fields: Any) -> Answer:
+def answer(**fields: Any) -> Answer:
     return Answer.model_validate({"sink": "out", **fields})
 
 
@@ -57,7 +57,7 @@ def test_a_delivery_is_recorded_for_each_recipient_before_the_reply(sender: str)
     with_sink("smtp", test)
 
 
-def test_a_message_of_ten_megabytes_is_taken() -> None:
+def test_a_message_of_ten_megabytes_is_accepted() -> None:
     async def test(world: World, sink: Sink) -> None:
         outcome = await send(world, "b@out.test", content=b"\r\n" + (b"z" * 998 + b"\r\n") * 10_000)
         assert outcome.code == 250
@@ -69,9 +69,11 @@ def test_a_message_of_ten_megabytes_is_taken() -> None:
 @pytest.mark.parametrize(
     ("at", "accepted", "dot"), [("MAIL", (), False), ("RCPT", (), False), ("DATA", ("b@out.test",), False)]
 )
-def test_answers_before_the_content(at: str, accepted: tuple[str, ...], dot: bool) -> None:
+def test_a_scripted_refusal_before_the_content_prevents_the_delivery_once(
+    at: str, accepted: tuple[str, ...], dot: bool
+) -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.script_answer(told(at=at, reply="451 4.3.0 later", times=1))
+        sink.script_answer(answer(at=at, reply="451 4.3.0 later", times=1))
         outcome = await send(world, "b@out.test")
         assert (outcome.code, outcome.enhanced, outcome.accepted, outcome.dot_sent) == (451, "4.3.0", accepted, dot)
         assert not world.events(Delivered)
@@ -80,19 +82,19 @@ def test_answers_before_the_content(at: str, accepted: tuple[str, ...], dot: boo
     with_sink("smtp", test)
 
 
-def test_an_answer_at_connect_turns_clients_away() -> None:
+def test_a_scripted_answer_at_connect_refuses_clients() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.script_answer(told(at="connect", reply="421 4.3.2 full"))
+        sink.script_answer(answer(at="connect", reply="421 4.3.2 full"))
         assert (await send(world, "b@out.test")).code == 421
-        sink.script_answer(told(at="connect", reply="accept"))
+        sink.script_answer(answer(at="connect", reply="accept"))
         assert (await send(world, "b@out.test")).code == 250
 
     with_sink("smtp", test)
 
 
-def test_an_answer_for_one_recipient_leaves_the_others() -> None:
+def test_an_answer_for_one_recipient_does_not_affect_the_others() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.script_answer(told(at="RCPT", reply="550 5.1.1 unknown", recipient="NO@out.test"))
+        sink.script_answer(answer(at="RCPT", reply="550 5.1.1 unknown", recipient="NO@out.test"))
         outcome = await send(world, "b@out.test", "no@out.test")
         assert (outcome.code, outcome.accepted, outcome.refused) == (250, ("b@out.test",), ("no@out.test",))
         assert [d.recipient for d in world.events(Delivered)] == ["b@out.test"]
@@ -100,13 +102,13 @@ def test_an_answer_for_one_recipient_leaves_the_others() -> None:
     with_sink("smtp", test)
 
 
-def test_refused_at_the_dot_nothing_is_delivered() -> None:
+def test_a_message_refused_at_the_dot_is_not_delivered() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.script_answer(told(at="dot", reply="554 5.6.0 no", times=1))
+        sink.script_answer(answer(at="dot", reply="554 5.6.0 no", times=1))
         outcome = await send(world, "b@out.test")
         assert (outcome.code, outcome.dot_sent) == (554, True)
         assert not world.events(Delivered)
-        sink.script_answer(told(at="dot", reply="451 4.3.0 x"))
+        sink.script_answer(answer(at="dot", reply="451 4.3.0 x"))
         sink.clear_answers()
         assert (await send(world, "b@out.test")).code == 250
 
@@ -115,14 +117,14 @@ def test_refused_at_the_dot_nothing_is_delivered() -> None:
 
 def test_lmtp_answers_for_each_recipient() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.script_answer(told(at="dot", reply="452 4.2.2 full", recipient="c@x"))
+        sink.script_answer(answer(at="dot", reply="452 4.2.2 full", recipient="c@x"))
         client: Peer
         _, client = await asyncio.get_running_loop().create_connection(
             Peer, *world.links.address("mbx1", "out", "lmtp")
         )
         world.clients.append(client)
-        await client.ask(b"LHLO mbx1\r\nMAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n", b"354 ")
-        await client.ask(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\nQUIT\r\n", b"221 ")
+        await client.exchange(b"LHLO mbx1\r\nMAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n", b"354 ")
+        await client.exchange(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\nQUIT\r\n", b"221 ")
         replies = [(r.recipient, r.code) for r in world.events(Reply) if r.to == "CONTENT"]
         assert replies == [("b@x", 250), ("c@x", 452)]
         assert [(d.recipient, d.sender, d.giver) for d in world.events(Delivered)] == [("b@x", "", "mbx1")]
@@ -131,18 +133,18 @@ def test_lmtp_answers_for_each_recipient() -> None:
     with_sink("lmtp", test)
 
 
-def test_a_client_that_breaks_off_leaves_nothing() -> None:
+def test_a_transmission_abandoned_before_the_dot_is_not_delivered() -> None:
     async def test(world: World, sink: Sink) -> None:
         one = Sender(world.links.address("mbx1", "out", "smtp"))
         outcome = await one.send(Transmission("a@x", (Recipient("b@x"),), CONTENT, abandon="before-dot"))
         assert outcome.outcome == "abandoned"
-        assert (await send(world, "b@x")).code == 250
-        assert len(world.events(Delivered)) == 1
+        assert (await send(world, "c@x")).code == 250
+        assert [d.recipient for d in world.events(Delivered)] == ["c@x"]
 
     with_sink("smtp", test)
 
 
-def test_what_fails_in_a_sink_is_raised_when_it_closes() -> None:
+def test_an_exception_in_a_sink_is_raised_when_it_closes() -> None:
     async def test(world: World, sink: Sink) -> None:
         def broken(event: Event) -> None:
             if getattr(event, "sink", None) == "out":
@@ -156,11 +158,11 @@ def test_what_fails_in_a_sink_is_raised_when_it_closes() -> None:
     with_sink("smtp", test)
 
 
-def test_what_the_sender_returns_is_what_an_attempt_records() -> None:
+def test_an_attempt_records_every_field_of_a_send_result() -> None:
     assert set(SendResult.__slots__) <= {field.name for field in fields(Attempt)}
 
 
-def test_a_sink_speaks_smtp_or_lmtp() -> None:
+def test_a_sink_of_another_protocol_is_refused() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="not 'pop3'"):
             await open_sink("out", "pop3", world.recorder, world.links)

@@ -1,4 +1,4 @@
-"""STARTTLS through a link: sender and sink talk on, and the history says no more than that they did."""
+"""STARTTLS through a link: sender and server go on under TLS, and the history records nothing after it."""
 
 import asyncio
 import shutil
@@ -15,7 +15,7 @@ from conformance.wire.client import Identity
 from conformance.wire.sender import Recipient, Sender, Transmission
 from conformance.wire.talk import talk
 from tests.wire.peers import World, run
-from tests.wire.scripted_server import scripted
+from tests.wire.scripted_server import scripted_server
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 
@@ -30,7 +30,7 @@ class Box:
 
 
 @openssl
-def test_a_secured_session(tmp_path: Path) -> None:
+def test_a_message_sent_after_starttls_arrives_and_the_history_ends_at_starttls(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     names = ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost", "-days", "2"]
@@ -50,7 +50,7 @@ def test_a_secured_session(tmp_path: Path) -> None:
         assert (outcome.code, outcome.session) == (250, "s1")
         assert box.contents == [b"A: b\r\n\r\nx\r\n"]
         await sender.quit()
-        closed = await world.event(Closed)
+        closed = await world.wait_for_event(Closed)
         assert closed.how == "secured"
         assert [e.verb for e in world.events(Command)] == ["EHLO", "STARTTLS"]
         assert not world.events(Content)
@@ -62,9 +62,9 @@ def test_a_secured_session(tmp_path: Path) -> None:
 INJECTING = (b"220 t\r\n", b"250-t\r\n250 STARTTLS\r\n", b"220 go\r\n250 injected\r\n")
 
 
-def test_octets_behind_the_220_are_not_taken_for_the_secured_session_by_the_sender() -> None:
+def test_the_sender_refuses_tls_after_octets_behind_the_220() -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted(*INJECTING) as (address, heard):
+        async with asyncio.timeout(10), scripted_server(*INJECTING) as (address, heard):
             identity = Identity(tls=ssl.create_default_context())
             outcome = await Sender(address, identity).send(
                 Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\nx\r\n")
@@ -75,11 +75,11 @@ def test_octets_behind_the_220_are_not_taken_for_the_secured_session_by_the_send
     asyncio.run(main())
 
 
-def test_octets_behind_the_220_are_not_taken_for_the_secured_session_by_a_talk() -> None:
+def test_talk_refuses_tls_after_octets_behind_the_220() -> None:
     lines = [{"code": 220}, {"say": "EHLO x", "code": 250}, {"say": "STARTTLS", "code": 220, "secure": True}]
 
     async def main() -> None:
-        async with asyncio.timeout(10), scripted(*INJECTING) as (address, _):
+        async with asyncio.timeout(10), scripted_server(*INJECTING) as (address, _):
             said = await talk(address, [Line.model_validate(line) for line in lines], make_content=lambda name: b"")
             assert said.problem == "expected TLS, but the server sent octets behind its 220"
 

@@ -1,4 +1,4 @@
-"""Talking line by line: what is said is said exactly, and what must come is compared with what does."""
+"""`talk` sends lines exactly as written, and compares each reply with the expected one."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from conformance.scenarios.steps.talking import Line
 from conformance.wire.talk import TalkResult, talk, unescaped
-from tests.wire.scripted_server import scripted
+from tests.wire.scripted_server import scripted_server
 
 
 def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkResult, list[bytes], list[float]]:
@@ -18,7 +18,7 @@ def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkR
         return 0.0 if seconds < 3600 else seconds
 
     async def main() -> tuple[TalkResult, list[bytes]]:
-        async with asyncio.timeout(10), scripted(*turns) as (address, heard):
+        async with asyncio.timeout(10), scripted_server(*turns) as (address, heard):
             said = await talk(
                 address,
                 [Line.model_validate(line) for line in lines],
@@ -31,7 +31,7 @@ def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkR
     return said, heard, asked
 
 
-def test_a_conversation_that_goes_as_written() -> None:
+def test_a_conversation_as_expected_has_no_problem() -> None:
     said, heard, asked = hold(
         (
             b"220 x\r\n",
@@ -66,7 +66,7 @@ def test_a_conversation_that_goes_as_written() -> None:
         (b"250-x\r\n250 SIZE 100\r\n", ""),
     ],
 )
-def test_an_enhanced_code_is_asked_of_who_offers_them(offers: bytes, problem: str) -> None:
+def test_an_enhanced_code_is_expected_only_of_servers_that_offer_them(offers: bytes, problem: str) -> None:
     said, _, _ = hold(
         (offers, b"552 too big\r\n"),
         {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
@@ -77,7 +77,7 @@ def test_an_enhanced_code_is_asked_of_who_offers_them(offers: bytes, problem: st
     assert len(said.exchanges) == 2
 
 
-def test_a_line_is_not_said_where_its_keyword_is_not_offered() -> None:
+def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
     said, _, _ = hold(
         (b"250-x\r\n250 PIPELINING\r\n", b"250 ok\r\n"),
         {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
@@ -100,23 +100,25 @@ def test_a_line_is_not_said_where_its_keyword_is_not_offered() -> None:
         (b"nonsense\r\n", {"code": "closed"}, "expected closed, but no reply"),
     ],
 )
-def test_what_goes_wrong_is_told_and_ends_it(turn: bytes | None, line: dict[str, Any], problem: str) -> None:
+def test_an_unexpected_reply_is_reported_and_ends_the_conversation(
+    turn: bytes | None, line: dict[str, Any], problem: str
+) -> None:
     said, _, _ = hold((turn, b"250 ok\r\n"), line, {"say": "NOOP", "code": 250})
     assert said.problem.startswith(problem)
     assert len(said.exchanges) == 1
 
 
-def test_a_server_that_is_not_there_is_told() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     said = asyncio.run(talk(("127.0.0.1", 1), [Line(code=220)], make_content=lambda name: b""))
     assert said.problem.startswith("no connection: ")
 
 
-def test_escapes() -> None:
+def test_escapes_in_octets_are_decoded() -> None:
     assert unescaped(r"a\r\n.\n\0\xfF\\x41") == b"a\r\n.\n\0\xff\\x41"
 
 
-def test_what_quick_lines_take_adds_up_and_is_lateness() -> None:
-    """Each reply comes 20 ms late; that is more than a second of a clock scaled by 60 for each of them."""
+def test_the_time_of_quick_replies_adds_up_to_lateness() -> None:
+    """Each reply takes 20 ms, which is more than a second of a clock scaled by 60."""
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,4 +152,4 @@ def test_what_quick_lines_take_adds_up_and_is_lateness() -> None:
         return said.late
 
     assert asyncio.run(main(tolerance=600)) >= 5 * 0.02
-    assert asyncio.run(main(tolerance=0.6)) < 0.02, "a line that takes longer than may be is the server's own"
+    assert asyncio.run(main(tolerance=0.6)) < 0.02, "a reply later than the tolerance is the server's own lateness"

@@ -1,4 +1,4 @@
-"""The wire in virtual time: faults last as long as they say, to the microsecond, and every run is the same."""
+"""Links in virtual time: faults last exactly as long as documented, and every run has the same history."""
 
 import asyncio
 
@@ -55,14 +55,14 @@ def history() -> Recorder:
         return runner.run(play())
 
 
-def test_durations_are_exact() -> None:
+def test_faults_last_exactly_as_long_as_documented() -> None:
     recorder = history()
     fired = {e.fault: e.t for e in recorder.events if isinstance(e, FaultFired)}
     finals = [e.t for e in recorder.events if isinstance(e, Reply) and e.to == "CONTENT"]
     assert fired["late"] == 0.0
     assert finals[0] == 300.0
     assert finals[1] == pytest.approx(305.0)  # 5,000 octets at 1,000 a second, then the dot
-    # silence for as long as a client waits, and a black hole for a minute
+    # the reply timeout of the muted client, then a black hole for a minute
     assert finals[2] == pytest.approx(finals[1] + 305 + 60, abs=0.01)
 
 
