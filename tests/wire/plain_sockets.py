@@ -113,7 +113,7 @@ async def play_server(end: SocketPeer) -> None:
         await end.write(_ANSWERS.get(said, b"500 5.5.1 what?\r\n"))
 
 
-class Testbed:
+class SocketWorld:
     """Links `a -> b smtp` and `a -> c smtp` between the two roles. A fault that lasts longer than a second lasts until healed."""
 
     def __init__(self) -> None:
@@ -173,9 +173,9 @@ class Testbed:
 
 
 @asynccontextmanager
-async def testbed() -> AsyncIterator[Testbed]:
-    """Open the links of a testbed; fail after 20 seconds."""
-    it = Testbed()
+async def socket_world() -> AsyncIterator[SocketWorld]:
+    """Open the links of a world; fail after 20 seconds."""
+    it = SocketWorld()
     with ExitStack() as stack:
         accepting = []
         for name in ("b", "c"):

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import check_fault
-from tests.wire.plain_sockets import BODY, EXCHANGES, SocketPeer, Testbed, testbed
+from tests.wire.plain_sockets import BODY, EXCHANGES, SocketPeer, SocketWorld, socket_world
 
 KINDS = (
     "drop", "reset", "half-close", "stall", "delay", "throttle", "garble", "cut", "replace", "answer", "refuse", "mute",
@@ -168,7 +168,7 @@ def garbled_unit(raw: bytes) -> bytes:
     return bytes(octet if octet in b"\r\n" else octet ^ 0x80 for octet in raw)
 
 
-def seen(world: Testbed, client: SocketPeer) -> Seen:
+def seen(world: SocketWorld, client: SocketPeer) -> Seen:
     """Return what the two sockets have seen so far."""
     (server,) = world.served or [None]
     return Seen(
@@ -176,7 +176,7 @@ def seen(world: Testbed, client: SocketPeer) -> Seen:
     )
 
 
-async def wait_until_seen(world: Testbed, client: SocketPeer, wanted: Seen) -> None:
+async def wait_until_seen(world: SocketWorld, client: SocketPeer, wanted: Seen) -> None:
     """Wait until exactly this was seen, and check that a further conversation over another link adds nothing."""
     while (now := seen(world, client)) != wanted:
         try:
@@ -199,7 +199,7 @@ def test_the_table_has_every_kind_and_every_point() -> None:
 @pytest.mark.parametrize(("does", "at", "when"), CASES)
 def test_plain_sockets_see_the_expected_octets_and_closes(does: str, at: str, when: str) -> None:
     async def test() -> None:
-        async with testbed() as world:
+        async with socket_world() as world:
             world.arm(**fields(does, at, when))
             client = await world.connect()
             await wait_until_seen(world, client, expected(does, at, when))
