@@ -1,4 +1,4 @@
-"""Which cells apply to which assignment: needs by generation and role, named servers, generations, the shifted clock."""
+"""Which cells apply to which assignment: needed claims by generation and role, named servers, generations, clocks."""
 
 from functools import cache
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_2010_hub_needs_only_the_claims_of_2010(scenario: str):
 
 @pytest.mark.parametrize("scenario", INTEROPERATION)
 def test_a_2016_server_does_not_need_the_claim_shadow_2010(scenario: str):
-    """mbx1 is inspected, and told to resubmit; mbx2 is not."""
+    """Only mbx1 is inspected and gets the command to resubmit, so mbx2 needs the claim of neither command."""
     assert (
         inapplicable_reason(
             corpus()[scenario],
@@ -178,14 +178,16 @@ def test_a_scaled_clock_cannot_show_a_real_wait_between_two_attempts(
 
 @pytest.mark.parametrize("path", sorted((paths.fixtures() / "candidates").glob("*.yaml")), ids=lambda path: path.stem)
 def test_relay_cells_with_a_kill_wait_longer_than_any_shipped_server_does_after_a_kill(path: Path):
-    wait = read_description(path).waits_after_a_kill or 0.0
+    wait, cells_with_kills = read_description(path).waits_after_a_kill or 0.0, 0
     for file in ("relay.scenario.yaml", "losses.scenario.yaml"):
         for scenario in read_scenarios(paths.corpus() / "relay" / file, paths.fixtures()):
             for cell in scenario.cells("full"):
                 steps = [step.action for step in flattened(cell.steps)]
                 if any(isinstance(action, Kill) for action in steps):
+                    cells_with_kills += 1
                     bounds = [one.expectation.within for one in steps if isinstance(one, Expect)]
                     assert min(bound for bound in bounds if bound is not None) > wait, (scenario.id, path.stem)
+    assert cells_with_kills
 
 
 def test_cells_that_need_neither_queue_nor_routes_apply_to_a_relay_without_them():
@@ -305,7 +307,7 @@ def test_cells_with_verbs_of_profile_1_do_not_apply_to_a_server_with_another_dia
 
 
 def test_a_link_is_parsed_in_the_server_s_dialect_and_then_in_the_client_s():
-    """A client that uses its own verbs at a server of another dialect is to be seen there."""
+    """A client that uses its own verbs with a server of another dialect is recognised."""
     command = {"operation": "track-shadow", "pattern": r"^FOLLOW (?P<server>\S+)$"}
     theirs = Dialect.model_validate({"name": "foreign", "commands": [command], "replies": []})
     assignment = Assignment(REFERENCE, {"hub1": candidate(dialect=theirs)})

@@ -1,4 +1,4 @@
-"""`conformance candidate`: a description to begin with, and what `check` finds in servers that are there and are not."""
+"""`conformance candidate`: `new` prints a valid description, and `check` tries each claim of a server."""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +21,7 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return conformance_command("candidate", *words, cwd=cwd)
 
 
-def described(tmp_path: Path, text: str) -> list[CheckLine]:
+def check_of(tmp_path: Path, text: str) -> list[CheckLine]:
     path = tmp_path / "mine.yaml"
     path.write_text(MINE + text, "utf-8")
     return list(check(read_description(path)))
@@ -36,7 +36,7 @@ def test_a_new_description_is_valid_and_its_server_relays(tmp_path: Path):
 
 def test_the_claim_relay_is_missing_for_a_server_that_passes_no_mail_on(tmp_path: Path):
     sink = '[aiosmtpd, -n, -l, "127.0.0.1:{listen.frontend}", -c, aiosmtpd.handlers.Sink]'
-    lines = described(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
+    lines = check_of(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
     (relay,) = [line for line in lines if line.subject == "claim relay"]
     assert relay.state == "missing"
     assert "0 copies reached victor@outside.test" in relay.detail
@@ -44,7 +44,7 @@ def test_the_claim_relay_is_missing_for_a_server_that_passes_no_mail_on(tmp_path
 
 def test_a_server_that_does_not_start_is_reported_with_its_own_error_message(tmp_path: Path):
     program = programs.LEAVES_AT_ONCE.replace("'", "''")
-    lines = described(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
+    lines = check_of(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
     assert lines[-1].state == "missing"
     assert "no licence file" in lines[-1].detail
 
@@ -70,7 +70,7 @@ argv: ["{python}", "{directory}/serve.py"]
 
 
 RELAYS = DIES_AFTER_DELIVERY.replace("            loop.call_later(0.1, os._exit, 3)\n", "")
-FAILING = """commands:
+FAILING_COMMANDS = """commands:
   version: ["{python}", -c, "import sys; print('no such option', file=sys.stderr); sys.exit(4)"]
   inspect: ["{python}", -c, "import sys; print('cannot look', file=sys.stderr); sys.exit(5)"]
 """
@@ -84,7 +84,7 @@ def test_a_claim_that_cannot_be_judged_ends_the_check_with_code_3(tmp_path: Path
 
 
 def test_a_missing_program_is_reported(tmp_path: Path):
-    (line,) = described(tmp_path, "argv: [nothing]\nprograms: [nothing-of-that-name]\n")
+    (line,) = check_of(tmp_path, "argv: [nothing]\nprograms: [nothing-of-that-name]\n")
     assert line == CheckLine("installed", "missing", "nothing-of-that-name is not installed")
 
 
@@ -112,14 +112,17 @@ def test_a_claim_whose_probe_needs_an_unclaimed_command_is_not_judged():
 
 
 def test_an_unknown_placeholder_is_refused_before_anything_is_started(tmp_path: Path):
-    (tmp_path / "mine.yaml").write_text(MINE + 'argv: [/bin/true, "{confg}"]\n', "utf-8")
+    (tmp_path / "mine.yaml").write_text(MINE + f'argv: [touch, {tmp_path}/started, "{{confg}}"]\n', "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 2
-    assert "mine.yaml: argv[1]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)" in checked.stderr
+    assert "mine.yaml: argv[2]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)" in checked.stderr
+    assert not (tmp_path / "started").exists()
 
 
 def test_a_command_that_failed_is_named_with_its_exit_code(tmp_path: Path):
-    (tmp_path / "mine.yaml").write_text(MINE.replace("[relay]", "[relay, inspect]") + RELAYS + FAILING, "utf-8")
+    (tmp_path / "mine.yaml").write_text(
+        MINE.replace("[relay]", "[relay, inspect]") + RELAYS + FAILING_COMMANDS, "utf-8"
+    )
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 1, checked.stdout
     assert "MISSING    version: the command 'version' failed: exit code 4: no such option" in checked.stdout

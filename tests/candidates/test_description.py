@@ -1,8 +1,10 @@
-"""Descriptions: a closed schema, every mistake named, and the words of the command line that name candidates."""
+"""Descriptions: a closed schema, every error reported with its place, and the names of candidates on the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 import conformance
@@ -15,6 +17,8 @@ from conformance.candidates.placeholders import fill_argv, placeholder_table, re
 from conformance.nodes.node_directory import NodeDirectory
 
 SHIPPED = paths.fixtures() / "candidates"
+SHIPPED_FILES = sorted(SHIPPED.glob("*.yaml"))
+ROOT = Path(__file__).parents[2]
 
 MINE = """
 name: mine
@@ -32,10 +36,20 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_the_published_schema_is_closed_and_takes_what_is_shipped():
+def test_the_schema_is_closed():
     schema = Candidate.model_json_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=lambda path: path.stem)
+def test_a_shipped_description_is_valid_under_the_published_schema_and_named_after_its_file(path: Path):
+    schema = json.loads((ROOT / "docs/schema/candidate.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(yaml.safe_load(path.read_text("utf-8")))
+    candidate = read_description(path)
+    assert candidate.name == path.stem
+    assert candidate.title
+    assert "relay" in candidate.claims
 
 
 @pytest.mark.parametrize(
@@ -107,7 +121,7 @@ def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "word", ["nobody", "tcp:nowhere", "tcp:host:0", "docker:", "remote:reference", "mine+defect", "./none.yaml"]
+    "word", ["no-such-server", "tcp:nowhere", "tcp:host:0", "docker:", "remote:reference", "mine+defect", "./none.yaml"]
 )
 def test_words_that_name_no_candidate_are_refused(word: str):
     with pytest.raises(CandidateError, match="--candidate"):
@@ -181,16 +195,11 @@ def test_all_errors_of_a_description_are_reported_at_once(tmp_path: Path):
     ]
 
 
-def test_aliases_and_merge_keys_are_read_as_before(tmp_path: Path):
-    aliased = MINE.replace("kind: exec", "kind: exec\nenvironment: &same {A: b}\noptions: {<<: *same, C: d}")
-    assert read_description(written(tmp_path, aliased)).options == {"A": "b", "C": "d"}
-
-
 def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_path: Path):
     text = MINE.replace('"{config}"', '"{options.mode}", "{here}/serve"') + "options: {mode: slow}\n"
     candidate = read_description(written(tmp_path, text))
-    shop = NodeDirectory("mbx1", candidate, tmp_path / "node", Availability())
-    assert shop.fill(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
+    directory = NodeDirectory("mbx1", candidate, tmp_path / "node", Availability())
+    assert directory.fill(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
 
 
 @pytest.mark.parametrize(
@@ -208,10 +217,10 @@ def test_an_unknown_placeholder_is_reported_with_the_most_similar_one(tmp_path: 
     assert said in problem
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=lambda path: path.stem)
 def test_shipped_descriptions_have_no_unknown_placeholder(path: Path):
     assert list(unknown_placeholders(read_description(path))) == []
 
 
 def test_the_page_has_the_table_of_placeholders():
-    assert placeholder_table() in (Path(__file__).parents[2] / "docs/testing-your-server.md").read_text("utf-8")
+    assert placeholder_table() in (ROOT / "docs/testing-your-server.md").read_text("utf-8")

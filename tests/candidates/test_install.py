@@ -1,27 +1,30 @@
-"""`conformance candidate install` and `doctor`: what is missing has a command that brings it."""
+"""`conformance candidate install` and `doctor`: every missing program has a command that installs it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from conformance import paths
 from conformance.candidates.availability import INSTALLED_VARIABLE
+from conformance.candidates.description import read_description
 from conformance.candidates.lookup import installable_candidates
 from conformance.commands.candidate import install
 from conformance.commands.doctor import optional_programs, print_programs
 
-SERVERS = {
-    "postfix", "exim", "sendmail", "opensmtpd", "haraka", "nullmailer", "dma", "msmtp", "nodemailer", "slimta"
-}  # fmt: skip
+SHIPPED = paths.fixtures() / "candidates"
+SERVERS = {candidate.name for candidate in installable_candidates(SHIPPED)}
 
 
 def test_an_installed_server_is_left_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     (tmp_path / "postfix").mkdir()
+    (tmp_path / "postfix" / "own").write_text("kept")
     monkeypatch.setenv(INSTALLED_VARIABLE, str(tmp_path))
     assert install(["postfix"]) == 0
     assert f"postfix: is there already, in {tmp_path}/postfix" in capfd.readouterr().out
+    assert [path.read_text() for path in (tmp_path / "postfix").iterdir()] == ["kept"]
 
 
 def test_a_server_without_a_description_is_refused(capsys: pytest.CaptureFixture[str]):
@@ -30,9 +33,10 @@ def test_a_server_without_a_description_is_refused(capsys: pytest.CaptureFixture
 
 
 def test_the_script_can_install_every_server_that_a_shipped_description_needs():
-    assert {one.name for one in installable_candidates(paths.fixtures() / "candidates")} == SERVERS
-    script = (paths.fixtures() / "candidates/install").read_text("utf-8")
-    assert all(f"install_{name}()" in script for name in SERVERS)
+    needed = {read_description(path).installed for path in SHIPPED.glob("*.yaml")} - {None}
+    assert needed == SERVERS
+    known = set(re.findall(r"^install_([a-z]+)\(\)", (SHIPPED / "install").read_text("utf-8"), re.MULTILINE))
+    assert needed <= known
 
 
 def test_the_doctor_says_how_to_install_what_is_missing(
@@ -42,7 +46,7 @@ def test_the_doctor_says_how_to_install_what_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     found = {one.needed_for.removeprefix("--candidate "): one for one in optional_programs()}
     missing = [found[name] for name in SERVERS if found[name].found is None]
-    assert missing, "nothing of it is on this path"
+    assert missing, "none of the servers is on this path"
     assert all(
         f"conformance candidate install {name}" in found[name].how_to_install
         for name in SERVERS
@@ -50,4 +54,4 @@ def test_the_doctor_says_how_to_install_what_is_missing(
     )
     assert all(one.how_to_install for one in found.values() if one.found is None)
     print_programs()
-    assert "smtp-conformance[" in capsys.readouterr().out, "no markup of the table's"
+    assert "smtp-conformance[" in capsys.readouterr().out, "brackets are not taken as the table's markup"

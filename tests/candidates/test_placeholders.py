@@ -1,4 +1,4 @@
-"""Every placeholder of the table stands, in a command and in a file, for what the table says."""
+"""Every placeholder of the table gets its value, in a command and in a file template."""
 
 import json
 from pathlib import Path
@@ -35,11 +35,11 @@ IN_FILES = {
     "next_hop.port": HOP.replace("NUMBER", "1"),
     "options.X": "{{ options.mode }}",
 }
-"""How a template says what its column names in general; the others stand in it as they are."""
+"""Templates for the placeholders whose column shows a general form; the others are used as the column shows them."""
 
 
-def meant(directory: Path) -> dict[str, str]:
-    """Return what each placeholder must stand for, independently of the code that fills them in."""
+def expected_values(directory: Path) -> dict[str, str]:
+    """Return the expected value of each placeholder, independently of the code that fills them in."""
     return {
         "config": f"{directory}/node/node.json",
         "directory": f"{directory}/node",
@@ -57,7 +57,7 @@ def meant(directory: Path) -> dict[str, str]:
     }
 
 
-def workshop(tmp_path: Path, word: str, template: str = "") -> NodeDirectory:
+def make_node_directory(tmp_path: Path, word: str, template: str = "") -> NodeDirectory:
     path = tmp_path / "mine.yaml"
     text = DESCRIBED.replace("WORD", json.dumps(word)).replace('"TEMPLATE"', json.dumps(template))
     path.write_text(text, "utf-8")
@@ -65,27 +65,27 @@ def workshop(tmp_path: Path, word: str, template: str = "") -> NodeDirectory:
     assert [one for one in unknown_placeholders(candidate) if not one.startswith("argv[0]: '{1}'")] == []
     presence = Availability(installed=Path("/opt/thing"))
     (tmp_path / "node").mkdir()
-    made = NodeDirectory("mbx1", candidate, tmp_path / "node", presence, python="/usr/bin/some-python")
-    made.write(CONFIGURATION)
-    return made
+    node_directory = NodeDirectory("mbx1", candidate, tmp_path / "node", presence, python="/usr/bin/some-python")
+    node_directory.write(CONFIGURATION)
+    return node_directory
 
 
 def test_every_placeholder_of_the_table_is_tested_here(tmp_path: Path):
-    assert {one.name for one in PLACEHOLDERS} == set(meant(tmp_path))
+    assert {one.name for one in PLACEHOLDERS} == set(expected_values(tmp_path))
 
 
 @pytest.mark.parametrize("one", PLACEHOLDERS, ids=lambda one: one.name)
 def test_a_placeholder_in_a_command_gets_its_value(tmp_path: Path, one):
     word = "{" + one.name.replace("options.X", "options.mode").replace("X", "transport") + "}"
-    shop = workshop(tmp_path, word)
-    assert shop.fill([f"--x={word}"], ["mbx2"]) == [f"--x={meant(tmp_path)[one.name]}"]
-    shop.close()
+    node_directory = make_node_directory(tmp_path, word)
+    assert node_directory.fill([f"--x={word}"], ["mbx2"]) == [f"--x={expected_values(tmp_path)[one.name]}"]
+    node_directory.close()
 
 
 @pytest.mark.parametrize("one", [one for one in PLACEHOLDERS if one.in_files], ids=lambda one: one.name)
 def test_the_file_template_of_a_placeholder_gets_the_same_value(tmp_path: Path, one):
     template = IN_FILES.get(one.name, f"{{{{ {one.in_files} }}}}")
     assert one.in_files.partition(".X")[0] in template
-    shop = workshop(tmp_path, "x", template)
-    assert (tmp_path / "node" / "probe.txt").read_text("utf-8") == meant(tmp_path)[one.name]
-    shop.close()
+    node_directory = make_node_directory(tmp_path, "x", template)
+    assert (tmp_path / "node" / "probe.txt").read_text("utf-8") == expected_values(tmp_path)[one.name]
+    node_directory.close()

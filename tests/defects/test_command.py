@@ -1,4 +1,4 @@
-"""`conformance defects`: a page is written, and held against the table."""
+"""`conformance defects`: writes a page, and compares one with the table."""
 
 import json
 from pathlib import Path
@@ -22,9 +22,9 @@ def test_a_page_that_differs_from_the_table_is_reported(tmp_path: Path, capsys: 
     page, stale = tmp_path / "defects.md", tmp_path / "stale.md"
     stale.write_text("# Another page\n", "utf-8")
     assert defects(write=page, check=stale) == 1
-    told = capsys.readouterr().err
-    assert "-# Another page" in told
-    assert f"{stale} differs from the table" in told
+    error = capsys.readouterr().err
+    assert "-# Another page" in error
+    assert f"{stale} differs from the table" in error
     assert f"| `{DEFECT}` |" in page.read_text("utf-8")
     assert defects(check=page) == 0
     assert "no gap" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the reports of a run lead with: the row that a server breaks, not the row that most cells say is broken."""
+"""The reports of a run begin with the row that a server breaks, not with the row that most cells blame."""
 
 import json
 from pathlib import Path

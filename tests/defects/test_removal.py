@@ -1,7 +1,8 @@
-"""Take any one check away, and a gate is red: what it catches is read from the published table, tried, and judged without.
+"""Without any one check the gates report a gap.
 
-The gates hold that table to what is true. Where a check alone catches a defect, that defect is missed then, or blamed
-on another requirement; any other check is told for catching nothing.
+The published table names the defects that a check catches. One of them is run, and judged with the check and without it. If
+the check alone catches the defect, it is missed then or blamed on another requirement; otherwise the gates report only
+that the check catches nothing.
 """
 
 import functools
@@ -22,20 +23,20 @@ from tests.judge.checks import ALL, blind
 
 DEFECTS = {defect.name: defect for defect in active_defects()}
 
-DEAR = frozenset({"reports-about-reports", "expires-without-a-report"})
-"""Their trials try again every minute for days; others show the same for less."""
+SLOW = frozenset({"reports-about-reports", "expires-without-a-report"})
+"""Defects whose trials simulate retries every minute for days; other defects show the same in less time."""
 
 
 class Published(NamedTuple):
-    """What the table says of a check: the defects that it alone catches, and those that others catch too."""
+    """The row of a check in the table: the defects that it alone catches, and those that others catch too."""
 
     alone: tuple[str, ...]
     shared: tuple[str, ...]
 
     @property
     def witness(self) -> str:
-        """The defect that takes the fewest trials, if there is one among those that the check alone catches."""
-        cheap = [name for name in self.alone or self.shared if name not in DEAR]
+        """The defect with the fewest trials; one that the check alone catches, if there is one."""
+        cheap = [name for name in self.alone or self.shared if name not in SLOW]
         return min(cheap, key=lambda name: (len(trials()[name]), name))
 
 
@@ -62,8 +63,8 @@ def trials() -> dict[str, list[PlannedTrial]]:
     return found
 
 
-def told(defect: str, check: str, performed: list[FinishedTrial | Trial]) -> list[str]:
-    """Return what the gates tell of a defect and of a check, when what was run is judged by the checks there are."""
+def reported_gaps(defect: str, check: str, performed: list[FinishedTrial | Trial]) -> list[str]:
+    """Return the gaps that the gates report for a defect and a check, after judging the trials with the checks in force."""
     seen = [one if isinstance(one, Trial) else judge_finished(one) for one in performed]
     found = build_table([DEFECTS[defect]], {trial.scenario for trial in seen}, seen)
     about = (f"defect {defect}:", f"check {check}:")
@@ -78,8 +79,8 @@ def test_the_published_table_has_every_check():
 def test_without_a_check_the_gates_report_a_gap(check: str, monkeypatch: pytest.MonkeyPatch):
     row = published()[check]
     performed = [run_planned(planned, seed=1) for planned in trials()[row.witness]]
-    assert told(row.witness, check, performed) == []
+    assert reported_gaps(row.witness, check, performed) == []
     blind(check, monkeypatch)
-    lines = told(row.witness, check, performed)
+    lines = reported_gaps(row.witness, check, performed)
     assert f"check {check}: catches no defect" in lines
     assert any(line.startswith(f"defect {row.witness}:") for line in lines) is bool(row.alone)

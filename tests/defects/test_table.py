@@ -1,4 +1,4 @@
-"""The gates: each kind of gap is told, and a table without a gap has none."""
+"""The gates: each kind of gap is reported, and a table without a gap reports none."""
 
 from dataclasses import replace
 
@@ -22,12 +22,14 @@ FIRST = Trial("one", "s", "s", Outcome.FAIL, (Blame("expect.shadow", "SR-CRE-01"
 SECOND = Trial("two", "s", "s", Outcome.FAIL, (Blame("expect.shadow", "SR-CRE-02"),), "no session")
 
 
-def told(*trials: Trial, scenarios: tuple[str, ...] = ("s",), checks: tuple[str, ...] = CHECKS) -> tuple[str, ...]:
+def reported_gaps(
+    *trials: Trial, scenarios: tuple[str, ...] = ("s",), checks: tuple[str, ...] = CHECKS
+) -> tuple[str, ...]:
     return gaps(build_table((ONE, TWO), scenarios, trials), SMALL, checks)
 
 
 def test_a_table_without_a_gap_reports_none():
-    assert told(SOUND, FIRST, SECOND) == ()
+    assert reported_gaps(SOUND, FIRST, SECOND) == ()
 
 
 @pytest.mark.parametrize(
@@ -67,20 +69,22 @@ def test_a_table_without_a_gap_reports_none():
     ],
 )
 def test_each_kind_of_gap_is_reported(trials: tuple[Trial, ...], line: str):
-    assert line in told(*trials)
+    assert line in reported_gaps(*trials)
 
 
 def test_a_scenario_and_a_check_that_catch_nothing_are_reported():
-    assert "scenario idle: catches no defect" in told(SOUND, FIRST, SECOND, scenarios=("s", "idle"))
-    assert "check expect.idle: catches no defect" in told(SOUND, FIRST, SECOND, checks=(*CHECKS, "expect.idle"))
+    assert "scenario idle: catches no defect" in reported_gaps(SOUND, FIRST, SECOND, scenarios=("s", "idle"))
+    assert "check expect.idle: catches no defect" in reported_gaps(
+        SOUND, FIRST, SECOND, checks=(*CHECKS, "expect.idle")
+    )
 
 
 def test_a_scenario_that_cannot_be_tried_is_listed_and_is_not_a_gap():
     disks = Trial("one", "disks", "disks", Outcome.NOT_APPLICABLE, (), "mbx1: no disk")
-    assert told(SOUND, FIRST, SECOND, disks, scenarios=("s", "disks")) == ()
+    assert reported_gaps(SOUND, FIRST, SECOND, disks, scenarios=("s", "disks")) == ()
     found = build_table((ONE, TWO), ("s", "disks"), (SOUND, FIRST, SECOND, disks))
     assert "with disks of their own: disks." in page(found, SMALL)
-    assert "scenario disks: catches no defect" in told(
+    assert "scenario disks: catches no defect" in reported_gaps(
         SOUND, FIRST, SECOND, disks, replace(disks, outcome=Outcome.PASS), scenarios=("s", "disks")
     )
 
@@ -97,7 +101,7 @@ def test_a_check_that_blames_another_requirement_does_not_count_as_a_catch():
 
 def test_an_error_of_the_harness_is_not_a_catch():
     broke = replace(SECOND, outcome=Outcome.ERROR, blames=(), sentence="OSError")
-    assert "defect two: not caught in any of 1 cells" in told(SOUND, FIRST, broke)
+    assert "defect two: not caught in any of 1 cells" in reported_gaps(SOUND, FIRST, broke)
 
 
 def test_the_page_names_every_defect_and_its_requirement():
@@ -117,6 +121,7 @@ def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
 
 def test_every_defect_has_a_description_and_breaks_a_requirement_of_the_catalogue():
     known: Catalogue = catalogue()
+    assert active_defects()
     for defect in active_defects():
         assert defect.breaks in known.ids, defect.name
         assert defect.says.endswith("."), defect.name

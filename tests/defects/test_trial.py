@@ -1,4 +1,4 @@
-"""Trials for real: the unbroken reference passes where the broken one is caught, in every process of the pool."""
+"""Trials that run cells: the unbroken reference passes where a broken one is caught, in every process of the pool."""
 
 import itertools
 import subprocess
@@ -66,6 +66,7 @@ def test_in_trials_broken_should_rows_are_failures(cells: list[Cell]):
 
 def test_trials_have_the_same_results_with_one_process_and_with_two(cells: list[Cell]):
     planned = plan_trials(active_defects()[:1], cells[:1])
+    assert len(planned) > 1
     assert list(run_trials(planned, seed=1, jobs=1)) == list(run_trials(planned, seed=1, jobs=2))
 
 
@@ -78,18 +79,18 @@ def test_an_out_of_memory_kill_elsewhere_does_not_excuse_a_defect(cells: list[Ce
     assert next(kills) > 1
 
 
-@pytest.mark.parametrize("ends", ["torn", "hushed", "raised"])
+@pytest.mark.parametrize("clean_up", ["raises another", "raises nothing", "raises the same"])
 def test_a_trial_over_its_cpu_limit_is_an_error_whatever_its_clean_up_raises(
-    ends: str, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+    clean_up: str, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
 ):
     async def busy(*_: object) -> None:
         try:
             while True:
                 pass
         except trial.CpuLimitExceeded:
-            if ends == "torn":
+            if clean_up == "raises another":
                 raise KeyError(39) from None
-            if ends == "raised":
+            if clean_up == "raises the same":
                 raise
 
     monkeypatch.setattr(trial, "CPU_LIMIT_S", 0.1)
@@ -101,12 +102,14 @@ def test_a_trial_over_its_cpu_limit_is_an_error_whatever_its_clean_up_raises(
 
 @pytest.mark.integration
 def test_worker_processes_end_when_the_command_is_killed(tmp_path: Path):
-    with subprocess.Popen(command("defects"), cwd=tmp_path, env=environment()) as table:
+    jobs = 2
+    with subprocess.Popen(command("defects", "--jobs", str(jobs)), cwd=tmp_path, env=environment()) as table:
         parent = psutil.Process(table.pid)
-        while table.poll() is None and not (workers := parent.children()):
+        workers: list[psutil.Process] = []
+        while table.poll() is None and len(workers) < jobs:
+            workers = parent.children()
             time.sleep(0.01)
         table.kill()
-    assert workers
-    gone, alive = psutil.wait_procs(workers, timeout=60)
+    assert len(workers) == jobs
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert alive == []
-    assert gone

@@ -1,4 +1,4 @@
-"""examples/minimal-shadow-node: it shares nothing with the harness, and the harness finds what is wrong with it."""
+"""examples/minimal-shadow-node: it imports nothing of the harness, and the harness catches its defects."""
 
 import ast
 import io
@@ -49,14 +49,14 @@ def test_the_example_imports_only_the_standard_library_and_its_own_modules(path:
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for name in names:
             top = name.partition(".")[0]
-            assert top in own or top in __import__("sys").stdlib_module_names, f"{path.name} imports {name}"
+            assert top in own or top in sys.stdlib_module_names, f"{path.name} imports {name}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_its_modules_are_short_and_only_node_imports_the_defects(path: Path):
     text = path.read_text("utf-8")
     assert text.count("\n") <= 300
-    assert ("from defects" in text) is (path.stem == "node"), "a mistake replaces a piece from outside"
+    assert ("from defects" in text) is (path.stem == "node"), "a defect replaces a function from outside"
 
 
 def code_lines(text: str) -> set[int]:
@@ -79,7 +79,7 @@ def test_it_has_at_most_the_lines_of_code_that_the_tutorial_states():
     (most,) = re.findall(r"at most (\d+) lines of code", (ROOT / "docs/build-a-shadow-node.md").read_text("utf-8"))
     counted = {path.stem: len(code_lines(path.read_text("utf-8"))) for path in MODULES if path.stem != "defects"}
     assert min(counted.values()) > 20
-    assert sum(counted.values()) <= int(most) == 900, counted
+    assert sum(counted.values()) <= int(most), counted
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLE.glob("*.yaml")), ids=lambda path: path.stem)
@@ -87,9 +87,10 @@ def test_its_descriptions_have_no_unknown_placeholder(path: Path):
     assert list(unknown_placeholders(read_description(path))) == []
 
 
-def test_each_of_its_defects_breaks_a_row_and_replaces_a_function():
+def test_each_of_its_thirty_defects_breaks_a_row_and_replaces_a_function():
     ran = subprocess.run([sys.executable, "-c", SWITCHED], cwd=EXAMPLE, capture_output=True, text=True, check=True)
     table = json.loads(ran.stdout)
+    assert "can be made wrong in thirty ways" in (ROOT / "docs/build-a-shadow-node.md").read_text("utf-8")
     assert len(table) == 30
     assert {row for row, _ in table.values()} <= set(catalogue().ids)
     assert [name for name, (_, changed) in table.items() if not changed] == []
