@@ -1,4 +1,4 @@
-"""The halves of a concept find each other by name; one without the other is told when the package is imported."""
+"""The registry: declarations and their counterparts find each other by name; a missing or duplicate one is an error."""
 
 import importlib
 import sys
@@ -10,45 +10,45 @@ import pytest
 from conformance import registry
 from conformance.registry import Registry, RegistryError
 
-DECLARING = "from halves_register import DONE\nDONE.add({name!r}, {name!r})\n"
+REGISTERING = "from counterparts_registry import REGISTRY\nREGISTRY.add({name!r}, {name!r})\n"
 Package = tuple[ModuleType, Registry[str]]
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
-    """A package with a module that declares `one`, and one that declares `two`."""
-    (tmp_path / "halves_register.py").write_text(
-        "from conformance.registry import Registry\nDONE = Registry('check of a thing')\n"
+    """Return a package of two modules that register `one` and `two`, and its registry."""
+    (tmp_path / "counterparts_registry.py").write_text(
+        "from conformance.registry import Registry\nREGISTRY = Registry('check of a thing')\n"
     )
-    (tmp_path / "halves").mkdir()
-    (tmp_path / "halves" / "__init__.py").write_text("")
+    (tmp_path / "counterparts").mkdir()
+    (tmp_path / "counterparts" / "__init__.py").write_text("")
     for name in ("one", "two"):
-        (tmp_path / "halves" / f"of_{name}.py").write_text(DECLARING.format(name=name))
+        (tmp_path / "counterparts" / f"of_{name}.py").write_text(REGISTERING.format(name=name))
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("halves", "halves_register")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("counterparts", "counterparts_registry")]:
         monkeypatch.delitem(sys.modules, name)
-    return importlib.import_module("halves"), importlib.import_module("halves_register").DONE
+    return importlib.import_module("counterparts"), importlib.import_module("counterparts_registry").REGISTRY
 
 
 def test_every_module_of_the_package_is_imported(package: Package) -> None:
-    halves, register = package
-    registry.import_submodules(halves)
-    registry.check_counterparts("thing", ["two", "one"], "here", register, "halves/")
+    modules, register = package
+    registry.import_submodules(modules)
+    registry.check_counterparts("thing", ["two", "one"], "here", register, "counterparts/")
     assert list(register) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        (["one", "two", "three"], "the thing 'three' is declared in here, and nothing in halves/ implements it"),
-        (["one"], "halves/ implements the thing 'two', which here does not declare"),
+        (["one", "two", "three"], "the thing 'three' is declared in here, and nothing in counterparts/ implements it"),
+        (["one"], "counterparts/ implements the thing 'two', which here does not declare"),
     ],
 )
 def test_a_missing_counterpart_is_named(package: Package, declared: list[str], words: str) -> None:
-    halves, register = package
-    registry.import_submodules(halves)
+    modules, register = package
+    registry.import_submodules(modules)
     with pytest.raises(RegistryError, match=words):
-        registry.check_counterparts("thing", declared, "here", register, "halves/")
+        registry.check_counterparts("thing", declared, "here", register, "counterparts/")
 
 
 def test_a_duplicate_or_missing_name_is_refused() -> None:
