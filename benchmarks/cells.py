@@ -1,8 +1,8 @@
-"""What `--cells N` is worth: the relay suite against the five servers, one cell at a time and then N at once.
+"""Measures what `--cells N` saves: the relay suite against the five servers, one cell at a time and then N at once.
 
 Both runs must come to the same verdicts: for every cell the same outcome, and the same failed checks of the same
-requirements; but for races of a server's own, which its baseline names (`sometimes`): whether one is lost is told, and
-not compared. Whatever differs is told, and the exit code is then 1. What is told of time: wall seconds of both runs, CPU
+requirements; but for races of a server's own, which its baseline names (`sometimes`): a lost one is printed and
+not compared. Each difference is printed, and the exit code is then 1. Printed of time: wall seconds of both runs, CPU
 seconds (of all processes that ended), and the ratio, which is to be a third at most. `--parts` makes the first run a run
 for each candidate, all side by side, each with one cell in flight, and adds their times up: on a machine with nothing
 else to do that comes to the same, and takes a fifth of the time.
@@ -40,16 +40,16 @@ Verdicts = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run, or several side by side: what it came to, wall seconds (added up), CPU seconds."""
+    """One run, or several side by side: verdicts, wall seconds (added up), CPU seconds."""
 
     verdicts: Verdicts
     wall: float
     cpu: float
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Measure both, tell; return 1 where the verdicts differ."""
-    options = _options(words)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure both and print the results; return 1 where the verdicts differ."""
+    options = _options(arguments)
     with TemporaryDirectory(prefix="cells-") as made:
         directory = options.keep or Path(made)
         directory.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def differences(one: Verdicts, other: Verdicts) -> list[str]:
-    """Return a line for each cell that came to something else, or that only one of the two has."""
+    """Return a line for each cell whose verdicts differ, or that only one of the two has."""
     cells = sorted({*one, *other})
     return [
         f"{cell}: {' '.join(one.get(cell, ('not run',)))}; together: {' '.join(other.get(cell, ('not run',)))}"
@@ -77,10 +77,10 @@ def differences(one: Verdicts, other: Verdicts) -> list[str]:
 
 def verdicts(directory: Path, baselines: Mapping[str, Baseline]) -> Verdicts:
     """Read what the cells of a run came to, without the races that were lost."""
-    return {cell.header.nodeid: _came_to(cell, baselines) for cell in read_run(directory).cells([])}
+    return {cell.header.nodeid: _outcome_and_failures(cell, baselines) for cell in read_run(directory).cells([])}
 
 
-def _came_to(cell: StoredCell, baselines: Mapping[str, Baseline]) -> tuple[str, ...]:
+def _outcome_and_failures(cell: StoredCell, baselines: Mapping[str, Baseline]) -> tuple[str, ...]:
     known = baselines[cell.header.candidate].known if cell.header.candidate in baselines else ()
     races = [entry for entry in known if entry.sometimes and entry.covers(cell.header)]
     failed = [verdict for verdict in cell.verdicts if verdict.outcome is Outcome.FAIL]
@@ -114,19 +114,19 @@ def _measure(directory: Path, name: str, cells: int, parts: Sequence[tuple[str, 
 
 
 def _command(directory: Path, cells: int, candidates: Sequence[str], only: str | None) -> list[str]:
-    words = [sys.executable, "-m", "conformance", "run", *SUITE, "--run-dir", str(directory), "--fresh"]
-    words += [word for name in candidates for word in ("--candidate", name)]
-    return [*words, "--cells", str(cells), *(("-k", only) if only else ())]
+    arguments = [sys.executable, "-m", "conformance", "run", *SUITE, "--run-dir", str(directory), "--fresh"]
+    arguments += [word for name in candidates for word in ("--candidate", name)]
+    return [*arguments, "--cells", str(cells), *(("-k", only) if only else ())]
 
 
-def _options(words: Sequence[str] | None) -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cells", type=int, default=16)
     parser.add_argument("--candidate", action="append")
     parser.add_argument("--only", metavar="EXPRESSION", help="as pytest's -k")
     parser.add_argument("--parts", action="store_true", help="one cell at a time of each candidate, side by side")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the run directories stay")
-    options = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     options.candidate = options.candidate or list(SERVERS)
     return options
 

@@ -57,10 +57,10 @@ def conformance(words: Iterable[str], directory: Path, workers: int) -> float:
     """Run `conformance run` into a directory and return how many seconds it took. Raises SystemExit when it broke."""
     began = time.monotonic()
     command = [sys.executable, "-m", "conformance", "run", *words, "--run-dir", str(directory), "--fresh", "-q"]
-    with (directory.parent / f"{directory.name}.txt").open("w") as told:
-        ran = subprocess.run([*command, "-n", str(workers)], stdout=told, stderr=told, check=False)
+    with (directory.parent / f"{directory.name}.txt").open("w") as log:
+        ran = subprocess.run([*command, "-n", str(workers)], stdout=log, stderr=log, check=False)
     if ran.returncode == 2:
-        raise SystemExit(f"{told.name}: the run did not begin")
+        raise SystemExit(f"{log.name}: the run did not begin")
     return time.monotonic() - began
 
 
@@ -157,7 +157,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    """Run, compare, tell."""
+    """Run the cells under both clocks, compare, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", nargs="*", default=[str(CORPUS)])
     parser.add_argument("--clock", choices=("scaled", "shifted"), default="scaled")

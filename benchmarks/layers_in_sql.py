@@ -21,7 +21,7 @@ SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,
        CASE WHEN kind = 'command' AND verb IN ('MAIL', 'RCPT') THEN verb
             WHEN kind = 'command' THEN 'query'
             WHEN kind <> 'reply' THEN kind
-            WHEN operation.name = 'discard-list' OR to LIKE 'XQ%' THEN 'told'
+            WHEN operation.name = 'discard-list' OR to LIKE 'XQ%' THEN 'listed'
             WHEN to IN ('MAIL', 'RCPT', 'CONTENT') THEN 'to ' || to
             ELSE 'other' END AS what,
        CASE WHEN verb IN ('MAIL', 'RCPT') THEN regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)
@@ -52,13 +52,13 @@ and gathered.
 
 _NUMBERED = """
 SELECT *,
-       CASE what WHEN 'told' THEN count_if(what = 'told') OVER passed
+       CASE what WHEN 'listed' THEN count_if(what = 'listed') OVER passed
                  WHEN 'query' THEN count_if(what = 'query') OVER passed
                  WHEN 'MAIL' THEN count_if(what = 'MAIL') OVER passed
                  WHEN 'RCPT' THEN count_if(what = 'MAIL') OVER passed
                  WHEN 'content' THEN count_if(what = 'MAIL') OVER passed
                  ELSE count_if(what = 'to MAIL') OVER passed END AS number,
-       what IN ('told', 'query') AS discard,
+       what IN ('listed', 'query') AS discard,
        last(handshake, true) OVER passed AS agreed, first(parties) OVER passed AS both
 FROM (SELECT *, xxhash64(cell_id, session) AS place FROM said)
 WINDOW passed AS (PARTITION BY place, cell_id, session ORDER BY n
@@ -78,14 +78,14 @@ SELECT cell_id, session, discard, number, any_value(both) AS parties,
        array_sort(collect_list(struct(n, code)) FILTER (WHERE what = 'to RCPT')) AS said,
        array_sort(collect_list(struct(n, t, code, address AS recipient)) FILTER (WHERE what = 'to CONTENT')) AS finals,
        any_value(struct(n, t, operation.database, operation.shadow_ids, operation.left))
-         FILTER (WHERE what = 'told') AS told
+         FILTER (WHERE what = 'listed') AS listed
 FROM ({_NUMBERED})
-WHERE what IN ('MAIL', 'RCPT', 'query', 'content', 'told', 'to RCPT', 'to CONTENT')
+WHERE what IN ('MAIL', 'RCPT', 'query', 'content', 'listed', 'to RCPT', 'to CONTENT')
 GROUP BY cell_id, session, discard, number
 """  # made of constants
 
 _ANSWERED = f"""
-SELECT cell_id, session, number, parties, begun, content, finals, discard, told,
+SELECT cell_id, session, number, parties, begun, content, finals, discard, listed,
        zip_with(asked, said, (a, s) -> named_struct('address', a.address, 'code', s.code)) AS envelope,
        array_max(transform(finals, one -> one.code)) AS code,
        exists(finals, one -> one.recipient IS NOT NULL) AS each
@@ -138,11 +138,11 @@ _DISCARD = {
     **{name: _MAIL[name] for name in ("n", "t", "session", "client", "server", "listener", "number")},
     "kind": "'discard'",
     "limit": "begun.limit",
-    "reply_n": "told.n",
-    "reply_t": "told.t",
-    "database": "told.database",
-    "shadow_ids": "told.shadow_ids",
-    "left": "told.left",
+    "reply_n": "listed.n",
+    "reply_t": "listed.t",
+    "database": "listed.database",
+    "shadow_ids": "listed.shadow_ids",
+    "left": "listed.left",
 }
 _KNOWN = {
     "key": "coalesce(digest.message_id, digest.body_sha256)",

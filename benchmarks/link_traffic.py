@@ -1,4 +1,4 @@
-"""What passes over the links that are measured: senders and receivers, and a relay that does nothing but pass octets on."""
+"""Traffic for the links benchmark: senders, a receiver, and a relay that only forwards octets."""
 
 import asyncio
 import time
@@ -76,8 +76,8 @@ async def bare_relay(target: Address) -> tuple[asyncio.Server, Address]:
     return server, server.sockets[0].getsockname()
 
 
-class Giver(asyncio.Protocol):
-    """Sends one message after another, its envelope in one group, until it is told to stop."""
+class FastSender(asyncio.Protocol):
+    """Sends one message after another, its envelope in one group, until `enough` is set."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -103,17 +103,17 @@ class Giver(asyncio.Protocol):
         self.done.set_result(None)
 
 
-async def give(address: Address, size: int, sessions: int, seconds: float) -> float:
+async def send_fast(address: Address, size: int, sessions: int, seconds: float) -> float:
     """Return messages a second of the hand-made sender."""
     loop = asyncio.get_running_loop()
     content = b"Message-ID: <1@b.test>\r\n\r\n" + (b"x" * 76 + b"\r\n") * (size // 78) + b".\r\n"
-    givers = [(await loop.create_connection(lambda: Giver(content), *address))[1] for _ in range(sessions)]
+    senders = [(await loop.create_connection(lambda: FastSender(content), *address))[1] for _ in range(sessions)]
     began = time.perf_counter()
     await asyncio.sleep(seconds)
-    for giver in givers:
-        giver.enough = True
-    await asyncio.gather(*(giver.done for giver in givers))
-    return sum(giver.sent for giver in givers) / (time.perf_counter() - began)
+    for sender in senders:
+        sender.enough = True
+    await asyncio.gather(*(sender.done for sender in senders))
+    return sum(sender.sent for sender in senders) / (time.perf_counter() - began)
 
 
 async def send(address: Address, size: int, sessions: int, seconds: float) -> float:
@@ -163,4 +163,4 @@ class Through:
 
 
 Traffic = Callable[[Address, int, int, float], Awaitable[float]]
-"""Sends messages of so many octets to an address, over so many sessions, for so many seconds: messages a second."""
+"""Sends to an address: (address, octets of a message, sessions, seconds) -> messages a second."""

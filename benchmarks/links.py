@@ -10,7 +10,7 @@ Five arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
 - `three`: the same sender, receiver and the link in a process each.
 
 `bare` is a relay that neither parses nor records: what any detour through asyncio costs here. Direct, bare and linked
-rounds take turns, so that all meet the same machine; what is told is the median of the rounds. In all arrangements
+rounds take turns, so that all meet the same machine; printed is the median of the rounds. In all arrangements
 but the first two a message costs the server next to nothing, so that the ratio is that of one hop over loopback to two.
 `by CPU` is the same ratio in CPU seconds of all processes a message: what it would be on a machine with nothing else to
 do and no disk to wait for.
@@ -33,7 +33,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from benchmarks.link_traffic import Receiver, Through, Traffic, bare_relay, give, send
+from benchmarks.link_traffic import Receiver, Through, Traffic, bare_relay, send, send_fast
 from conformance.candidates.lookup import find_candidate
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Wiring, listeners_of, render
@@ -173,7 +173,7 @@ async def one(rounds: int, seconds: float) -> list[Row]:
     direct = server.sockets[0].getsockname()
     link = await links.open("a", "b", "smtp", direct)
     bare, address = await bare_relay(direct)
-    rows = await compare(give, (direct, address, link.address), rounds, seconds)
+    rows = await compare(send_fast, (direct, address, link.address), rounds, seconds)
     bare.close()
     await links.close()
     server.close()
@@ -191,7 +191,7 @@ async def three(rounds: int, seconds: float) -> list[Row]:
     linking.start()
     bare, linked = pipe_link.recv()
     try:
-        return await compare(give, (direct, bare, linked), rounds, seconds)
+        return await compare(send_fast, (direct, bare, linked), rounds, seconds)
     finally:
         pipe.send(None)
         pipe_link.send(None)
@@ -203,16 +203,16 @@ def _in_process(main: Callable[..., Coroutine[None, None, None]], *args: object)
     asyncio.run(main(*args))
 
 
-async def _until_told(pipe: Connection) -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_reader(pipe.fileno(), told.set)
-    await told.wait()
+async def _until_stopped(pipe: Connection) -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), stopped.set)
+    await stopped.wait()
 
 
 async def _receive(pipe: Connection) -> None:
     server = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", 0)
     pipe.send(server.sockets[0].getsockname())
-    await _until_told(pipe)
+    await _until_stopped(pipe)
 
 
 async def _link(pipe: Connection, target: Address) -> None:
@@ -220,7 +220,7 @@ async def _link(pipe: Connection, target: Address) -> None:
     link = await links.open("a", "b", "smtp", target)
     bare, address = await bare_relay(target)
     pipe.send((address, link.address))
-    await _until_told(pipe)
+    await _until_stopped(pipe)
     bare.close()
     await links.close()
 

@@ -1,7 +1,7 @@
 """What the reference carries, and whether it grows: many messages through a DAG of two servers, each a program.
 
 Every message comes from outside over a session of its own, is shadowed on the other server before it is acknowledged,
-and is delivered to a mailbox of either server or outside. Told are messages a second (acknowledged, and delivered), and
+and is delivered to a mailbox of either server or outside. Measured are messages a second (acknowledged, and delivered), and
 the resident memory of each server: after the first fifth, at the end, and what it has grown by in between.
 
     python -m benchmarks.reference [--messages 10000] [--senders 16] [--size 2000] [--json FILE]

@@ -7,7 +7,7 @@ one of a run more, the same tables by DuckDB; every table of both must be the sa
 which Java's start; CPU seconds (user and system) and peak memory of all processes together
 (proportional set size: what a process that is just forked shares counts once).
 
-Measured on two cores with nobody beside: 1,000 runs of 500 cells take 163 s of the clock, 309 s of CPU and at most
+Measured on two cores without other work: 1,000 runs of 500 cells take 163 s of the clock, 309 s of CPU and at most
 3.0 GiB, Python and Java together (166 to 170 s and 315 to 322 s before sessions and events were moved apart). One run more
 takes 17.3 s of the clock, 14.3 of them after the session's start, and 28 s of CPU. DuckDB
 makes the same tables of the same thousand runs in 42 s with 79 s of CPU: Spark takes 3.9 times as long.
@@ -84,7 +84,7 @@ class Watch:
 
 
 def measured(what: str, do: Callable[[], T]) -> tuple[T, Cost]:
-    """Do something and say what it took."""
+    """Run a function, print what it took, and return its result with the cost."""
     with Watch() as watch:
         result = do()
     cost = watch.cost
@@ -130,8 +130,8 @@ def measure(folder: Path, runs: int, cells: int, master: str, *, beside: bool) -
     if beside:
         tables, duckdb = measured("the same by DuckDB", lambda: tables_of([made / "runs"], THREADS))
         for table in TABLES:
-            told = difference(table, pq.read_table(out / "tables" / f"{table.name}.parquet"), tables[table.name])
-            assert not told, told
+            problem = difference(table, pq.read_table(out / "tables" / f"{table.name}.parquet"), tables[table.name])
+            assert not problem, problem
         wall, cpu = all_of_them.wall / duckdb.wall, all_of_them.cpu / duckdb.cpu
         print(f"{len(TABLES)} tables are the same; Spark takes {wall:.1f} times as long, {cpu:.1f} times the CPU")
     (more,) = make_many(made, 1, cells, first=runs)

@@ -1,7 +1,7 @@
 """Seven weeks of heartbeats in virtual time: what one session costs from its connect to its place in the history.
 
 A next hop is away for 49 days; every two minutes the shadow server asks the primary for discard status, in a session of
-its own over real sockets and a recorded link: 35,280 sessions, 317,500 events. Told are the whole command's wall and CPU
+its own over real sockets and a recorded link: 35,280 sessions, 317,500 events. Printed are the whole command's wall and CPU
 seconds, and CPU milliseconds for each heartbeat, of which the start is a part. The command is to end within 30 s: that is
 0.85 ms for each heartbeat.
 
@@ -18,7 +18,7 @@ Measured with Python 3.11 on two virtual cores, CPU milliseconds a session:
     from socket to socket without a turn of the loop, the events
     of one moment written together, a database without locks      0.70
 
-The start takes 0.03 more of each. The whole command, 49 days, with nobody beside: 25.9 and 26.0 s, of which 25.8 and
+The start takes 0.03 more of each. The whole command, 49 days, without other work: 25.9 and 26.0 s, of which 25.8 and
 25.9 s CPU; before the last of these steps 28.7 s. A session has two connections with seven messages; one costs 0.21 in
 this loop with protocols of three lines. A quarter of what is left is the kernel's, the rest has no peak.
 """
@@ -40,7 +40,7 @@ EVERY = 120.0
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the scenario, tell; return 1 unless it passed."""
+    """Run the scenario and print what it took; return 1 unless it passed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=49)
     days = parser.parse_args(words).days

@@ -1,6 +1,6 @@
 """The kinds of files that others write: examples of each, how each is read in this process, and by which command.
 
-`read` returns "good" or "told"; whatever else it raises is a defect of the harness.
+`read` returns "good" or "refused": any other exception is a defect of the harness.
 """
 
 import asyncio
@@ -107,14 +107,14 @@ def _scenarios(work: Path) -> Sequence[bytes]:
 
 
 def _read_scenario(path: Path) -> str:
-    told = False
+    refused = False
     for scenario in read_scenarios(path, paths.fixtures()):
         _short(str(problem).removeprefix(str(path)) for problem in scenario.problems)
         try:
             scenario.cells("smoke")
         except InvalidFile:
-            told = True
-    return "told" if told else "good"
+            refused = True
+    return "refused" if refused else "good"
 
 
 def _short(messages: Iterable[str]) -> None:
@@ -139,7 +139,7 @@ def _read_topology(path: Path) -> str:
         topology = load_topology(path)
     except InvalidFile as error:
         _short(str(problem).removeprefix(str(path)) for problem in error.problems)
-        return "told"
+        return "refused"
     for server in topology.servers:
         topology.boundary(server.name)
     return "good"
@@ -169,10 +169,10 @@ def _read_candidate(path: Path) -> str:
         assignment = read_assignment(str(path), paths.fixtures() / "candidates")
     except CandidateError as error:
         _short(line.removeprefix(str(path)) for line in str(error).splitlines())
-        return "told"
+        return "refused"
     candidate = assignment.default
     candidate.sha256.encode()
-    return "told" if list(unknown_placeholders(candidate)) else "good"
+    return "refused" if list(unknown_placeholders(candidate)) else "good"
 
 
 def _run(option: str, *more: str) -> Callable[[Path], Sequence[str]]:
@@ -189,7 +189,7 @@ def _read_baseline(path: Path) -> str:
         read_baselines([str(path)])
     except BaselineError as error:
         _short(line.removeprefix("--baseline ").removeprefix(str(path)) for line in str(error).splitlines())
-        return "told"
+        return "refused"
     return "good"
 
 
@@ -230,7 +230,7 @@ def _read_reply(path: Path) -> str:
     except NodeError as error:
         if len(str(error)) > 1200:  # 200 octets, each written as up to four characters
             raise AssertionError(f"a message of {len(str(error))} characters") from error
-        return "told"
+        return "refused"
     return "good"
 
 
@@ -358,21 +358,21 @@ def _read_history(path: Path) -> str:
     try:
         cell = read_cell(path)
     except (CellUnreadable, SchemaTooNew):
-        return "told"
-    told = bool(cell.damage) or cell.cut_short
+        return "refused"
+    refused = bool(cell.damage) or cell.cut_short
     material = view_stored_cell(cell, paths.corpus())
     summarize_cell(material, cell.slug)
     cell_page(material, home="index.html", earlier_outcomes=())
     try:
         today = find_cell(_known(), cell.header, "smoke")
     except (ValidationError, InvalidFile):
-        return "told"
+        return "refused"
     if today is None:
-        return "told"
+        return "refused"
     events, why = consistent_prefix(cell.events, today.topology.by_name)
     whole = not why
     judge_stored_cell(today, replace(cell, events=tuple(events)), all_events=whole)
-    return "told" if told or why else "good"
+    return "refused" if refused or why else "good"
 
 
 def _history_words(folder: Path) -> Sequence[str]:

@@ -95,7 +95,7 @@ def _one(work: Path, word: str, *, command: bool) -> int:
         return 1 if tally.defects else 0
     result = one_read(kind, int(seed), folder, examples)
     print(f"{make(kind, int(seed), folder, examples)}: {result}")
-    return 0 if result in ("good", "told") else 1
+    return 0 if result in ("good", "refused") else 1
 
 
 class _State:
@@ -111,7 +111,7 @@ class _State:
 
     def save(self) -> None:
         scratch = self._file.with_suffix(".new")
-        scratch.write_text(json.dumps({name: one.told_as() for name, one in self._tallies.items()}, indent=1), "utf-8")
+        scratch.write_text(json.dumps({name: one.to_json() for name, one in self._tallies.items()}, indent=1), "utf-8")
         scratch.replace(self._file)
 
     @property
@@ -119,10 +119,10 @@ class _State:
         return [defect for tally in self._tallies.values() for defect in tally.defects]
 
     def page(self) -> str:
-        lines = [f"{'':20} {'files':>6} {'good':>6} {'told':>6} {'slowest s':>10} {'MB':>6} {'defects':>8}"]
+        lines = [f"{'':20} {'files':>6} {'good':>6} {'refused':>7} {'slowest s':>10} {'MB':>6} {'defects':>8}"]
         for name, one in self._tallies.items():
             lines.append(
-                f"{name:20} {one.files:6} {one.good:6} {one.told:6} {one.slowest:10} {one.megabytes:6.0f} {len(one.defects):8}"
+                f"{name:20} {one.files:6} {one.good:6} {one.refused:7} {one.slowest:10} {one.megabytes:6.0f} {len(one.defects):8}"
             )
         return "\n".join([*lines, *self.defects])
 

@@ -15,7 +15,7 @@ from tests.hostile.files_kinds import Kind, make
 from tests.hostile.forks import run_command
 
 SECONDS = 20
-"""Seconds of CPU that one file may take, by SIGPROF. What is told as slowest is real time, beside others: an upper bound."""
+"""Seconds of CPU that one file may take, by SIGPROF. The slowest file is reported in real time, beside others: an upper bound."""
 HANGING = 200
 """Real seconds after which a file hangs, by SIGALRM."""
 MEGABYTES = 768
@@ -32,12 +32,12 @@ class Tally:
 
     files: int = 0
     good: int = 0
-    told: int = 0
+    refused: int = 0
     slowest: float = 0.0
     megabytes: float = 0.0
     defects: list[str] = field(default_factory=list)
 
-    def told_as(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return it for the state file."""
         return asdict(self)
 
@@ -91,7 +91,7 @@ def _count(tally: Tally, kind: Kind, result: str, seconds: float, megabytes: flo
     tally.files += 1
     tally.slowest = max(tally.slowest, round(seconds, 2))
     tally.megabytes = max(tally.megabytes, megabytes)
-    if result in ("good", "told"):
+    if result in ("good", "refused"):
         setattr(tally, result, getattr(tally, result) + 1)
     else:
         tally.defects.append(f"{kind.name}:{seed}: {result.removeprefix('DEFECT ')}")
@@ -117,7 +117,7 @@ def _bounded_reading(kind: Kind, seeds: Sequence[int], folder: Path, examples: S
 
 
 def one_read(kind: Kind, seed: int, folder: Path, examples: Sequence[bytes]) -> str:
-    """Return "good" or "told", or which exception came and where."""
+    """Return "good" or "refused", or which exception came and where."""
     path = make(kind, seed, folder, examples)
     try:
         return kind.read(path)
@@ -147,7 +147,7 @@ def run_one(kind: Kind, seed: int, folder: Path, examples: Sequence[bytes], tall
         problem = f"ended by signal {os.WTERMSIG(status)} (SIGALRM: it had not ended after {OF_A_COMMAND[0]} s)"
     else:
         problem = _judge(kind, os.WEXITSTATUS(status), output.read_bytes().decode("utf-8", "replace"))
-    result = f"DEFECT {problem}" if problem else "good" if status == 0 else "told"
+    result = f"DEFECT {problem}" if problem else "good" if status == 0 else "refused"
     _count(tally, kind, result, time.monotonic() - began, round(used.ru_maxrss / 1024), seed)
 
 

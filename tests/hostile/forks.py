@@ -24,7 +24,7 @@ def run_command(
 ) -> tuple[int, resource.struct_rusage]:
     """Run `conformance WORDS` in a folder, with its output in a file; return its status as `os.wait4` does, and what it used.
 
-    It ends by SIGALRM after so many seconds. `megabytes` bounds its address space; `first` is called in it before.
+    It ends by SIGALRM after `seconds`. `megabytes` bounds its address space; `first` is called in it before.
     """
     sys.stdout.flush()
     sys.stderr.flush()

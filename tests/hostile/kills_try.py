@@ -1,6 +1,6 @@
 """kill -9 of `run`, `report` and `aggregate` at random moments: `python -m tests.hostile.kills_try --run 100 --report 30 --aggregate 30`.
 
-Each kill has a number, and its moment comes from that number alone. What holds after each: every cell that was told as
+Each kill has a number, and its moment comes from that number alone. What holds after each: every cell that was reported as
 finished is whole, what is there can be read, the run that was read is as it was, and the same command into the same place
 works. Goes on where it was ended; `--one run:17` does one again. What a kill with a defect left is kept in `kept/run-17`.
 """
@@ -26,7 +26,7 @@ from tests.hostile.forks import run_command
 ROOT = Path(conformance.__file__).parents[1]
 SEED = 34
 WORDS = ["run", str(ROOT / "scenarios/creation/inbound.scenario.yaml"), "-v", "-p", "no:cacheprovider"]
-_TOLD = re.compile(r"(\S+\.scenario\.yaml::\S+) PASSED|PASSED (\S+\.scenario\.yaml::\S+)")
+_PASSED = re.compile(r"(\S+\.scenario\.yaml::\S+) PASSED|PASSED (\S+\.scenario\.yaml::\S+)")
 OUTER = 300
 """Seconds after which a command that should have ended is a defect."""
 
@@ -57,7 +57,7 @@ def command(words: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def killed(words: Sequence[str], folder: Path, after: float) -> tuple[bool, str]:
-    """Run a command, kill it after so many seconds; return whether that was before its end, and what it had said."""
+    """Run a command, kill it `after` seconds; return whether that was before its end, and what it had said."""
     with (folder / SAID).open("w+b") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "conformance", *words], cwd=folder, env=_environment(folder), stdout=file, stderr=subprocess.STDOUT,
@@ -95,7 +95,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def moment(kind: str, number: int, length: float) -> float:
-    """Return when the n-th kill of a kind strikes, in a command that takes about so many seconds."""
+    """Return when the n-th kill of a kind comes, in a command that takes about `length` seconds."""
     return random.Random(f"{SEED} {kind} {number}").uniform(0.05, 1.05) * length
 
 
@@ -110,15 +110,15 @@ def kill_run(number: int, work: Path, length: float) -> bool:
     more = ["-n", "2"] if number % 3 == 2 else []
     words = [*WORDS, *more, "--run-dir", "killed"]
     struck, said = killed([*words, "--fresh"], work, moment("run", number, length))
-    told = {one[0] or one[1] for one in _TOLD.findall(said)}
+    reported = {one[0] or one[1] for one in _PASSED.findall(said)}
     run = work / "killed"
     if (run / "run.json").is_file():
         damage: list[object] = []
         cells = list(read_run(run).cells(damage))  # type: ignore[arg-type]
         whole = {cell.header.nodeid for cell in cells if not cell.cut_short and not cell.damage}
-        lost = [one for one in told if not any(node.endswith(one) or one.endswith(node) for node in whole)]
+        lost = [one for one in reported if not any(node.endswith(one) or one.endswith(node) for node in whole)]
         if lost:
-            raise Failed(f"{len(lost)} of {len(told)} cells that were told are not whole: {lost[0]}")
+            raise Failed(f"{len(lost)} of {len(reported)} cells that were reported are not whole: {lost[0]}")
         if number % 5 == 0 and (code := command(["judge", "killed"], work)[0]) not in (0, 3):
             raise Failed(f"judge: exit {code}")
         if number % 5 == 1 and (code := command(["report", "killed", "--out", "site"], work)[0]) != 0:
@@ -126,8 +126,8 @@ def kill_run(number: int, work: Path, length: float) -> bool:
         code, said = command(words, work)
         if code != 2 or "holds a run already" not in said:
             raise Failed(f"without --fresh: exit {code}: {said[-300:]}")
-    elif told:
-        raise Failed("cells were told, and there is no run")
+    elif reported:
+        raise Failed("cells were reported, and there is no run")
     code, said = command([*words, "--fresh"], work)
     again = read_run(run)
     if code or again.footer is None or again.footer.cut_short or again.footer.missing:
@@ -181,7 +181,7 @@ KINDS: dict[str, Callable[[int, Path, float], bool]] = {
 
 
 def keep(kind: str, number: int, work: Path) -> None:
-    """Keep what a kill with a defect left, for whoever looks for its cause: the next one would write over it."""
+    """Copy what a kill with a defect left, since the next kill would overwrite it."""
     kept = work / "kept" / f"{kind}-{number}"
     shutil.rmtree(kept, ignore_errors=True)
     for name in ("killed", "report", "tables", SAID, LAST):

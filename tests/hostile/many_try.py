@@ -1,6 +1,6 @@
 """Many cells in one run, watched: `python -m tests.hostile.many_try --cells 5000`, `--cells 256 --at-once 64`.
 
-One after another in virtual time with the reference, or so many at once with a program each, in scaled time. While it runs,
+One after another in virtual time with the reference, or `--at-once` of them together with a program each, in scaled time. While it runs,
 the memory and open files of its process and the processes below it are looked at. They are flat: what they are at most in the
 last third of the cells is what they were in the second, but for what pytest keeps of each test that has ended.
 """
@@ -49,7 +49,7 @@ steps:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a run has at a moment, after so many cells have ended."""
+    """What a run has at a moment, after `cells` cells have ended."""
 
     cells: int
     files: int
@@ -58,7 +58,7 @@ class Look:
 
 
 def scenario(cells: int) -> str:
-    """Return a scenario of so many cells, a multiple of 50 where there are more."""
+    """Return a scenario of `cells` cells; above 50 they are a multiple of 50."""
     second = min(cells, 50)
     first = -(-cells // second)
     return SCENARIO.format(

@@ -42,7 +42,7 @@ POISON = (
     "\u202e\u2066\u200b\x1b[2J",
 )
 KEPT = {"record", "kind", "outcome", "started", "finished", "clock", "level", "listener", "action", "phase", "by", "how", "protocol", "schema", "grid", "role", "generation", "generations", "check", "requirements", "scenario_sha256", "should"}  # fmt: skip
-"""What has to be a word of a list: anything else there is damage, and told as that."""
+"""What has to be a word of a list: anything else there is damage, and reported as such."""
 
 
 def poisoned(value: Any, rng: random.Random, share: float) -> Any:

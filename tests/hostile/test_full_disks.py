@@ -1,4 +1,4 @@
-"""A disk that is full, or read-only: a sentence, exit code 3, and what has ended stays."""
+"""A full or read-only disk: an error message, exit code 3, and finished cells and pages stay."""
 
 import hashlib
 import json
@@ -79,8 +79,8 @@ def test_a_report_of_a_run_that_is_read_only_is_written_elsewhere(tmp_path: Path
     ran = conformance_command("run", RELAY, "-k", "no-smuggling", "--run-dir", "disk/run", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    told = conformance_command("report", "disk/run", "--out", "site", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
+    report = conformance_command("report", "disk/run", "--out", "site", cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
     assert (tmp_path / "site" / "index.html").is_file()
     judged = conformance_command("judge", "disk/run", cwd=tmp_path)
     assert judged.returncode == 0, judged.stdout + judged.stderr
@@ -92,15 +92,15 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def taken(place: Path, leave: int) -> Path:
-    """Take the room of a disk but for so many octets, and return the file that has it."""
+def fill_disk(place: Path, leave: int) -> Path:
+    """Fill a disk but for `leave` octets, and return the file that fills it."""
     room = os.statvfs(place)
     file = place / "taken"
     file.write_bytes(b"x" * max(room.f_bavail * room.f_frsize - leave, 0))
     return file
 
 
-def told_as_full(*words: str, cwd: Path) -> None:
+def check_full_disk_error(*words: str, cwd: Path) -> None:
     ran = conformance_command(*words, cwd=cwd, timeout=900)
     said = ran.stdout + ran.stderr
     assert ran.returncode == 3, said[-3000:]
@@ -136,8 +136,8 @@ def test_a_report_on_a_full_disk_replaces_no_page(tmp_path: Path, disk: Path, ro
         make_run(tmp_path / name, cells)
     assert conformance_command("report", "first", "--out", "disk/site", cwd=tmp_path).returncode == 0
     before = content(disk / "site")
-    file = taken(disk, room * 1024)
-    told_as_full("report", "second", "--out", "disk/site", cwd=tmp_path)
+    file = fill_disk(disk, room * 1024)
+    check_full_disk_error("report", "second", "--out", "disk/site", cwd=tmp_path)
     left = content(disk / "site")
     assert {name: left[name] for name in before} == before
     assert set(left) == set(before), "and nothing half-written lies beside them"
@@ -152,8 +152,8 @@ def test_a_report_on_a_full_disk_replaces_no_page(tmp_path: Path, disk: Path, ro
 def test_an_aggregation_on_a_full_disk_leaves_no_partial_tables(tmp_path: Path, disk: Path, room: int):
     mount(disk, "size=8m")
     make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("bad", DEFECTS[0])])
-    file = taken(disk, room * 1024)
-    told_as_full("aggregate", "run", "--out", "disk/out", cwd=tmp_path)
+    file = fill_disk(disk, room * 1024)
+    check_full_disk_error("aggregate", "run", "--out", "disk/out", cwd=tmp_path)
     assert not list((disk / "out").glob("*.html")), "no page, and no table, of what is not all there"
     assert not (disk / "out/tables").is_dir() or not list((disk / "out/tables").iterdir())
     file.unlink()

@@ -60,8 +60,8 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
             "leaves with 137": "SIGKILL",
         }.items():
             assert said in " ".join(verdict.sentence for verdict in cells[name].verdicts), name
-        told = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
-        assert told.returncode == 0, told.stderr[-2000:]
+        report = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
+        assert report.returncode == 0, report.stderr[-2000:]
         mine = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
         assert mine == []
         home = cgroups._parent()

@@ -40,11 +40,11 @@ def ports() -> Iterator[PortLeases]:
     leases.release()
 
 
-def serve(told: str) -> None:
-    """Be the servers of a JSON list of [name, host, port, next hop's port, what it says to RCPT], and say when they listen."""
+def serve(servers: str) -> None:
+    """Run the servers of a JSON list of [name, host, port, next hop's port, what it says to RCPT], and print `listening` once they do."""
 
     async def main() -> None:
-        for name, host, port, hop, says in json.loads(told):
+        for name, host, port, hop, says in json.loads(servers):
             config = {
                 "listeners": {"frontend": {"host": host, "port": port}},
                 "routes": [{"domain": "*", "next_hops": [{"dial": [host, hop]}]}],
@@ -80,7 +80,7 @@ def describe(directory: Path, name: str, host: str, port: int, hop: int) -> str:
 
 
 class Serving:
-    """A process in which servers run that the harness has not started."""
+    """A process of this test in which servers run; the harness has not started it."""
 
     def __init__(self, servers: list[tuple[str, str, int, int, str]]) -> None:
         variables = {**environment(), "PYTHONPATH": str(ROOT)}
@@ -108,7 +108,7 @@ def test_hostile_running_servers_are_judged_in_time_and_not_ended(tmp_path: Path
             "run", "relayed.scenario.yaml", *words, "--cells", "8", "--clock", "scaled", "--scale", "600",
             "--cell-timeout", "60", "--run-dir", "run", cwd=tmp_path, timeout=900,
         )  # fmt: skip
-        assert process.poll() is None, "nobody ended what the harness has not started"
+        assert process.poll() is None, "the harness ended a process that it had not started"
     said = ran.stdout + ran.stderr
     assert "INTERNALERROR" not in said
     assert "Traceback" not in said

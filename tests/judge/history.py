@@ -1,4 +1,4 @@
-"""Makes histories by hand: parties that talk, mail that passes, servers that die. One call, all the events of it."""
+"""Builds histories by hand: each method of `History` adds all the events of one action, such as a whole transaction."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ def sha(*parts: object) -> str:
 
 @dataclass(slots=True)
 class Mail:
-    """A message of the history: its name in the scenario, `m`, and what is known of it."""
+    """A message of the history; `name` is the scenario's name of it, such as `m`."""
 
     name: str
     to: tuple[str, ...] = ("bob@corp.test",)
@@ -42,7 +42,7 @@ class Mail:
 
 
 @dataclass(slots=True)
-class Open:
+class OpenSession:
     """A session that is open, and the transaction in it that waits for its final reply."""
 
     name: str
@@ -59,7 +59,7 @@ class Open:
 
 @dataclass(slots=True)
 class History:
-    """The events so far. Times are documented seconds; `t` is the time of what is told next."""
+    """The events so far. Times are documented seconds; `t` is the time of the next event."""
 
     topology: Topology
     t: float = 0.0
@@ -68,7 +68,7 @@ class History:
     databases: dict[str, str] = field(default_factory=dict)
     keywords: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     harness: set[str] = field(default_factory=set)
-    _open: dict[tuple[str, str], Open] = field(default_factory=dict)
+    _open: dict[tuple[str, str], OpenSession] = field(default_factory=dict)
     _sessions: int = 0
     _attempts: dict[str, int] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class History:
         self.events.append(event)  # type: ignore[arg-type]
         return event
 
-    def made(self, mail: Mail) -> None:
+    def add_message(self, mail: Mail) -> None:
         self.mails[mail.name] = mail
         digest = mail.digest()
         self.add(ev.MessageMade, message=f"{mail.name}#1", message_id=digest.message_id, sender=mail.sender,
@@ -94,25 +94,27 @@ class History:
             return "lmtp" if server.endswith("-store") else "smtp"
         return "frontend" if client == "outside" else "transport"
 
-    def connect(self, client: str, server: str, listener: str | None = None, *, greet: bool = True) -> Open:
+    def connect(self, client: str, server: str, listener: str | None = None, *, greet: bool = True) -> OpenSession:
         """Open a session, and greet as far as EHLO."""
-        door = listener or self.listener(client, server)
+        listener_name = listener or self.listener(client, server)
         self._sessions += 1
-        one = Open(f"s{self._sessions}", client, server, door)
+        one = OpenSession(f"s{self._sessions}", client, server, listener_name)
         self._open[client, server] = one
-        self.add(ev.Connected, session=one.name, client=client, server=server, listener=door)
+        self.add(ev.Connected, session=one.name, client=client, server=server, listener=listener_name)
         if greet:
             self.reply_to(one, "GREETING", 220, "ready")
-            keywords = self.keywords.get((server, door), KEYWORDS[door])
-            self.say(one, f"{'LHLO' if door in ('lmtp', 'delivery') else 'EHLO'} {client}", 250, server, *keywords)
+            keywords = self.keywords.get((server, listener_name), KEYWORDS[listener_name])
+            self.say(
+                one, f"{'LHLO' if listener_name in ('lmtp', 'delivery') else 'EHLO'} {client}", 250, server, *keywords
+            )
         return one
 
-    def session(self, client: str, server: str, listener: str | None = None) -> Open:
-        """Return the open session between two, or open one."""
+    def session(self, client: str, server: str, listener: str | None = None) -> OpenSession:
+        """Return the open session between two parties; open one if there is none."""
         return self._open.get((client, server)) or self.connect(client, server, listener)
 
-    def say(self, one: Open, line: str, code: int | None = None, *lines: str) -> None:
-        """One command and, with a code, its reply; both mean what the built-in dialect says."""
+    def say(self, one: OpenSession, line: str, code: int | None = None, *lines: str) -> None:
+        """Add a command and, with a code, its reply; operations are those of the default dialect."""
         verb = line.split(" ")[0].upper()
         asked = PROFILE_1.parse_command(line)
         self.add(ev.Command, session=one.name, verb=verb, line=line, operation=asked)
@@ -122,7 +124,7 @@ class History:
             self.reply_to(one, verb, code, *lines, operation=PROFILE_1.parse_reply(asked, code, lines, content=False))
 
     def reply_to(
-        self, one: Open, to: str, code: int, *lines: str, recipient: str | None = None,
+        self, one: OpenSession, to: str, code: int, *lines: str, recipient: str | None = None,
         operation: Operation | None = None, malformed: str = "",
     ) -> None:  # fmt: skip
         texts = lines or ("",)
@@ -136,7 +138,7 @@ class History:
         refused: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
         new: bool = True,
     ) -> None:  # fmt: skip
-        """A whole transaction up to the final dot."""
+        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550."""
         mail = self.mails.get(name)
         assert mail is not None or digest is not None, name
         one = self.connect(client, server, listener) if new else self.session(client, server, listener)
@@ -160,7 +162,7 @@ class History:
         return any(server.generation == "ex2010" for server in known)
 
     def final(self, client: str, server: str, code: int | None, text: str = "", *, taken: bool | None = None) -> None:
-        """The final reply, or none; a sink takes the mail, a sender notes its attempt, and the session ends."""
+        """Add the final reply (none with code None), the deliveries of a sink, the attempt of a sender, and the end of the session."""
         one = self._open.pop((client, server))
         assert one.digest is not None
         accepted = code is not None and code // 100 == 2
@@ -180,7 +182,7 @@ class History:
             self._attempt(one, code, words)
         self.close(one, by="client" if code is not None else "server", polite=code is not None)
 
-    def _attempt(self, one: Open, code: int | None, text: str) -> None:
+    def _attempt(self, one: OpenSession, code: int | None, text: str) -> None:
         message = f"{one.mail}#1"
         self._attempts[message] = self._attempts.get(message, 0) + 1
         enhanced = text.split(" ")[0] if text[1:2] == "." else None
@@ -188,14 +190,14 @@ class History:
                  listener=one.listener, session=one.name, outcome="answered" if code else "lost", code=code,
                  enhanced=enhanced, text=text, accepted=one.recipients, refused=one.refused, dot_sent=True)  # fmt: skip
 
-    def close(self, one: Open, by: str = "client", *, polite: bool = True, how: str = "fin") -> None:
+    def close(self, one: OpenSession, by: str = "client", *, polite: bool = True, how: str = "fin") -> None:
         if polite:
             self.say(one, "QUIT", 221, "2.0.0 bye")
         self.add(ev.Closed, session=one.name, by=by, how=how)
         self._open.pop((one.client, one.server), None)
 
     def query(self, by: str, at: str, answer: Sequence[str] | str, *, in_session: bool = False) -> None:
-        """XQDISCARD: answered with shadow ids, refused with a reply, or (`silence`) not at all."""
+        """Add an XQDISCARD and its reply: shadow ids, a refusal such as `550 5.7.1 no`, or none (`silence`)."""
         one = self.session(by, at) if in_session else self.connect(by, at, greet=answer != "silence")
         line = f"XQDISCARD {by} 100"
         if answer == "silence":
@@ -204,8 +206,8 @@ class History:
             code, _, text = answer.partition(" ")
             self.say(one, line, int(code), text)
         else:
-            told = [f"2.0.0 discard {shadow_id}" for shadow_id in answer]
-            self.say(one, line, 250, f"2.0.0 database {self.database(at)}", *told, "2.0.0 end 0")
+            ids = [f"2.0.0 discard {shadow_id}" for shadow_id in answer]
+            self.say(one, line, 250, f"2.0.0 database {self.database(at)}", *ids, "2.0.0 end 0")
         if not in_session:
             self.close(one, polite=answer != "silence")
 
@@ -213,7 +215,7 @@ class History:
         self.add(ev.StepEvent, phase=phase, path=path, verb=verb, line=1, label=label)
 
     def inspected(self, node: str, queues: Sequence[Mapping[str, Any]], delivered_to: int = 0) -> None:
-        """What `inspect` prints: queues of `{kind, next_hop, items: [m, ...]}`."""
+        """Add what `inspect` prints: queues of `{kind, next_hop, items: [m, ...]}`."""
         rows = []
         for queue in queues:
             items = [{"message_id": f"<{self.mails[name].digest().message_id}>"} for name in queue["items"]]

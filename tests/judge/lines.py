@@ -1,4 +1,4 @@
-"""The lines of a miniature: one happening each, read in order.
+"""The lines of a miniature: each is one action, read in order.
 
     outside > mbx1  m                            a transaction of message m, up to its final dot
     outside < mbx1  250                          its final reply; `nothing`: the session was lost first
@@ -7,8 +7,8 @@
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
-    mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids told; `nothing`, `silence`, or a refusal
-    mbx1 >< mbx2                                 a connection in vain
+    mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
+    mbx1 >< mbx2                                 a connection that fails
     mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
     outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
@@ -29,7 +29,7 @@
     drained                                      `drained after 6h, busy` when it never was quiet
     lag 20s                                      the harness ran late
 
-A duration in front is the time from which the lines are told. `also` behind the parties keeps to the session that is
+A duration in front sets the time of this line and of those after it. `also` behind the parties keeps to the session that is
 open; `by the harness` says that it speaks under a server's name; `at delivery` names the listener.
 """
 
@@ -39,7 +39,7 @@ from collections.abc import Callable
 from conformance.history import events as ev
 from conformance.history.values import Digest, TalkExchange
 from conformance.scenarios import values
-from tests.judge.history import History, Open, sha
+from tests.judge.history import History, OpenSession, sha
 
 _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
@@ -54,18 +54,18 @@ _JOURNAL = r"journal of (?P<name>[a-z]\w*), to (?P<to>\S+)"
 _PAIR = r"(?P<client>\S+) > (?P<server>\S+)\s+(?P<also>also )?"
 
 
-def tell(history: History, text: str) -> None:
-    """Add what the lines tell to a history. Raises ValueError for a line that says nothing."""
+def add_lines(history: History, text: str) -> None:
+    """Add the events of each line to a history. Raises ValueError for a line that matches no pattern."""
     for line in filter(None, (line.partition("#! ")[0].strip() for line in text.splitlines())):
         timed = _TIME.fullmatch(line)
         if timed:
             history.t, line = values.parse_duration(timed[1]), timed[2]
-        for pattern, happening in _HAPPENINGS:
+        for pattern, add_events in _PATTERNS:
             if match := re.fullmatch(pattern, line):
-                happening(history, match)
+                add_events(history, match)
                 break
         else:
-            raise ValueError(f"nobody understands the line {line!r}")
+            raise ValueError(f"cannot parse the line {line!r}")
 
 
 def _several(text: str | None) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ def _reported(history: History, m: re.Match[str]) -> None:
 
 def _queried(history: History, m: re.Match[str]) -> None:
     answer = m["answer"]
-    told = answer if answer == "silence" or answer[:1].isdigit() else () if answer == "nothing" else _several(answer)
-    history.query(m["by"], m["at"], told, in_session=bool(m["also"]))
+    reply = answer if answer == "silence" or answer[:1].isdigit() else () if answer == "nothing" else _several(answer)
+    history.query(m["by"], m["at"], reply, in_session=bool(m["also"]))
 
 
 def _said(history: History, m: re.Match[str]) -> None:
@@ -131,12 +131,12 @@ def _heard(history: History, m: re.Match[str]) -> None:
     history.reply_to(one, m["to"] or "", int(m["code"]), m["text"], malformed=m["form"] or "")
 
 
-def _last(history: History, client: str, server: str) -> Open:
+def _last(history: History, client: str, server: str) -> OpenSession:
     session = next(
         e for e in reversed(history.events)
         if isinstance(e, ev.Connected) and (e.client, e.server) == (client, server)
     )  # fmt: skip
-    return Open(session.session, client, server, session.listener)
+    return OpenSession(session.session, client, server, session.listener)
 
 
 def _ended(history: History, m: re.Match[str]) -> None:
@@ -211,7 +211,7 @@ def _lagged(history: History, m: re.Match[str]) -> None:
     history.add(ev.Lag, seconds=values.parse_duration(m["lag"]))
 
 
-_HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
+_PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"(?P<database>DB\d) becomes active elsewhere", lambda h, m: h.step("began", "0", "activate")),
     (r"step (?P<label>\S+)", _began),
     (r"expected", _reached),
@@ -223,7 +223,7 @@ _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = 
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
     (_PAIR + r"hears (?:(?P<to>[A-Z]+): )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?:, (?P<how>reset|secured))?", _ended),
-    (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _in_vain(h, m["client"], m["server"])),
+    (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _connect_failed(h, m["client"], m["server"])),
     (r"(?P<client>\S+) < (?P<server>\S+)\s+(?P<result>.+)", lambda h, m: _finish(h, m["client"], m["server"], m["result"])),
     (_PAIR + _REPORT + _RESULT, _reported),
     (_PAIR + _JOURNAL + _RESULT, _reported),
@@ -241,6 +241,6 @@ _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = 
 )  # fmt: skip
 
 
-def _in_vain(history: History, client: str, server: str) -> None:
-    door = history.listener(client, server)
-    history.add(ev.ConnectFailed, client=client, server=server, listener=door, reason="refused")
+def _connect_failed(history: History, client: str, server: str) -> None:
+    listener = history.listener(client, server)
+    history.add(ev.ConnectFailed, client=client, server=server, listener=listener, reason="refused")

@@ -18,14 +18,14 @@ from conformance.scenarios.steps.action import Expect, Step
 from conformance.topology import Topology
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
-from tests.judge.lines import tell
+from tests.judge.lines import add_lines
 
 HERE = Path(__file__).parent / "miniatures"
 CLAIMS = frozenset({"relay", "shadow-2013", "shadow-2010", "duplicate-detection", "lmtp-delivery"})
 Kind = Literal["good", "bad", "vacuous", "inconclusive"]
 KINDS: tuple[Kind, ...] = ("good", "bad", "vacuous", "inconclusive")
 ELSEWHERE = "RL-ACK-02"
-"""The requirement of the scenario, which no check blames by itself."""
+"""The requirement that each miniature's scenario names; no check blames it by itself."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,7 +40,7 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Miniature:
-    """One history and what is to be found in it. `says` is a part of the verdict's sentence."""
+    """One history with the verdict that one check must give; `says` is a part of the verdict's sentence."""
 
     file: str
     check: str
@@ -70,7 +70,7 @@ class Miniature:
 
 @cache
 def miniatures() -> tuple[Miniature, ...]:
-    """Return every miniature of every file. Raises ValueError where one makes no sense."""
+    """Return every miniature of every file. Raises ValueError for a line that cannot be parsed, or a bad one without `says`."""
     return tuple(one for path in sorted(HERE.glob("*.yaml")) for one in _read(path))
 
 
@@ -83,12 +83,12 @@ def _read(path: Path) -> Iterator[Miniature]:
 def _miniature(file: str, what: Mapping[str, Any]) -> Miniature:
     kind = next(kind for kind in KINDS if kind in what)
     if kind == "bad" and "says" not in what:
-        raise ValueError(f"{what['check']}: {what['bad']!r} does not say what is said")
+        raise ValueError(f"{what['check']}: {what['bad']!r} has no `says`")
     topology = _topology(what.get("topology", "two-servers-one-dag"), what.get("configure", {}))
     history = History(topology)
     for name, mail in what.get("messages", {"m": "bob@corp.test"}).items():
-        history.made(_mail(name, mail))
-    tell(history, what["history"])
+        history.add_message(_mail(name, mail))
+    add_lines(history, what["history"])
     expect = what.get("expect")
     if expect is not None:
         if not any(getattr(event, "phase", "") == "reached" for event in history.events):

@@ -62,8 +62,8 @@ def test_lateness_excuses_a_transient_reply_and_not_a_permanent_one(check: str, 
     )  # fmt: skip
     for event in (answered, talked):
         verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="not as written", evidence=(event.n,))
-        (told,) = excuse_lateness([verdict], [*history(0, 20), event], 10)
-        assert told.outcome is expected
+        (excused,) = excuse_lateness([verdict], [*history(0, 20), event], 10)
+        assert excused.outcome is expected
         (timed,) = excuse_lateness(
             [verdict.model_copy(update={"check": "expect.delivered"})], [*history(0, 20), event], 10
         )
@@ -76,9 +76,9 @@ def test_lateness_does_not_change_a_pass() -> None:
 
 def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="it came late")
-    (told,) = excuse_lateness([verdict], history(0, 20), 10)
-    assert told.sentence == "the harness or its machine ran 20 s late, 10 s are allowed: it came late"
-    assert told.reason is Reason.LATE
+    (excused,) = excuse_lateness([verdict], history(0, 20), 10)
+    assert excused.sentence == "the harness or its machine ran 20 s late, 10 s are allowed: it came late"
+    assert excused.reason is Reason.LATE
 
 
 def test_every_untimed_check_is_a_declared_invariant() -> None:
@@ -95,8 +95,8 @@ def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:
 def test_the_cause_of_the_lateness_is_named() -> None:
     late = Lag(n=2, t=9, kind="lag", seconds=20, detail="mta1 wakes up more than 100 times a second")
     verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
-    (told,) = excuse_lateness([verdict], [*history(0, 0), late], 10)
-    assert "20 s late (mta1 wakes up more than 100 times a second)" in told.sentence
+    (excused,) = excuse_lateness([verdict], [*history(0, 0), late], 10)
+    assert "20 s late (mta1 wakes up more than 100 times a second)" in excused.sentence
 
 
 def several(*late: tuple[float, float]) -> list[AnyEvent]:
@@ -135,8 +135,8 @@ def test_delays_within_a_bound_do_not_change_a_pass() -> None:
 @pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
 def test_a_check_with_a_margin_is_excused_by_lateness_above_the_margin_only(late: float, expected: Outcome) -> None:
     verdict = Verdict(check="expect.queue", outcome=Outcome.FAIL, sentence="3 items", step="9")
-    (told,) = excuse_lateness([verdict], history(0, late), 10, {"9": 1800.0})
-    assert told.outcome is expected
+    (excused,) = excuse_lateness([verdict], history(0, late), 10, {"9": 1800.0})
+    assert excused.outcome is expected
     (elsewhere,) = excuse_lateness([verdict.model_copy(update={"step": "8"})], history(0, late), 10, {"9": 1800.0})
     assert elsewhere.outcome is Outcome.INCONCLUSIVE
 

@@ -13,7 +13,7 @@ from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.action import Expect, Step
 from conformance.verdicts import Outcome
 from tests.judge.history import History, Mail
-from tests.judge.lines import tell
+from tests.judge.lines import add_lines
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ CROSS_SITE = load_topology(paths.fixtures() / "topologies" / "cross-site-dag.yam
 def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[str, ...]) -> list[str]:
     """Return the rows of the violations of a cell, in their order."""
     made = History(CROSS_SITE)
-    made.made(Mail("m"))
-    tell(made, history)
+    made.add_message(Mail("m"))
+    add_lines(made, history)
     steps = []
     for number, (verb, fields) in enumerate(expected, 1):
         steps.append(
@@ -94,10 +94,10 @@ ATTEMPTS = ("shadow-attempts", {"of": "m", "by": "mbx1", "sites": ["remote", "re
 
 
 def test_attempts_at_wrong_sites_are_blamed_before_the_missing_shadow():
-    told = "outside > mbx1  m\n" + 4 * "mbx1 >< mbx4\n" + "outside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
-    assert blamed(told, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-PRF-01", "SR-CRE-01", "SR-CRE-01"]
+    lines = "outside > mbx1  m\n" + 4 * "mbx1 >< mbx4\n" + "outside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
+    assert blamed(lines, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-PRF-01", "SR-CRE-01", "SR-CRE-01"]
 
 
 def test_without_attempts_the_missing_shadow_is_blamed_first():
-    told = "outside > mbx1  m\noutside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
-    assert blamed(told, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-CRE-01", "SR-CRE-01", "SR-PRF-01"]
+    lines = "outside > mbx1  m\noutside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
+    assert blamed(lines, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-CRE-01", "SR-CRE-01", "SR-PRF-01"]

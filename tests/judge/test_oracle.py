@@ -16,9 +16,9 @@ from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 from conformance.topology import Topology
 from tests.judge.history import History, Mail, sha
-from tests.judge.lines import tell
+from tests.judge.lines import add_lines
 from tests.judge.oracle import ORACLE
-from tests.judge.passages import World
+from tests.judge.transfers import World
 
 CLAIMS = frozenset({"shadow-2013", "duplicate-detection"})
 TOPOLOGY = Topology.model_validate(
@@ -65,7 +65,7 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.tuples(st.just("again"), servers),
 )  # fmt: skip
 
-LIFE: tuple[Action, ...] = (
+CORRECT_ACTIONS: tuple[Action, ...] = (
     ("give", "mbx1", "m"),
     ("shadow", "mbx1", "mbx2", "m", "s1", "250", False, ()),
     ("answer", "mbx1", "250"),
@@ -77,7 +77,7 @@ LIFE: tuple[Action, ...] = (
 
 
 @dataclass(frozen=True)
-class Made:
+class GeneratedHistory:
     """A history and the parameters under which it is judged."""
 
     actions: tuple[Action, ...]
@@ -88,68 +88,70 @@ class Made:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Made:
-    left_out = draw(st.sets(st.integers(0, len(LIFE) - 1), max_size=3))
-    actions = [action for number, action in enumerate(LIFE) if number not in left_out]
+def generated_histories(draw: st.DrawFn) -> GeneratedHistory:
+    left_out = draw(st.sets(st.integers(0, len(CORRECT_ACTIONS) - 1), max_size=3))
+    actions = [action for number, action in enumerate(CORRECT_ACTIONS) if number not in left_out]
     for action in draw(st.lists(ACTIONS, max_size=6)):
         actions.insert(draw(st.integers(0, len(actions))), action)
-    return Made(
+    return GeneratedHistory(
         tuple(actions), draw(st.booleans()), draw(st.integers(0, 3)), draw(st.sampled_from((60, 3600, 50 * 86400))),
         draw(st.booleans()),
     )  # fmt: skip
 
 
-def play(made: Made) -> History:
+def build_history(made: GeneratedHistory) -> History:
     """Let a story happen; an answer without a question, and a server that talks to itself, say nothing."""
     history = History(TOPOLOGY)
     twin = "m@x" if made.twins else ""
-    history.made(Mail("m", ("bob@corp.test", "victor@outside.test")))
-    history.made(Mail("n", ("bob@corp.test", "dave@corp.test"), message_id=twin))
+    history.add_message(Mail("m", ("bob@corp.test", "victor@outside.test")))
+    history.add_message(Mail("n", ("bob@corp.test", "dave@corp.test"), message_id=twin))
     waiting: set[str] = set()
     for number, action in enumerate(made.actions):
         match action:
             case ("give", via, name) if via not in waiting:
                 waiting.add(via)
-                tell(history, f"outside > {via}  {name}")
+                add_lines(history, f"outside > {via}  {name}")
             case ("answer", via, code) if via in waiting:
                 waiting.remove(via)
-                tell(history, f"outside < {via}  {code}")
+                add_lines(history, f"outside < {via}  {code}")
             case ("shadow", primary, holder, name, shadow_id, code, altered, to) if primary != holder:
                 words = f" for {', '.join(to)}" if to else ""
-                tell(
+                add_lines(
                     history, f"{primary} > {holder}  {name} as shadow {shadow_id}{words}{' altered' * altered}: {code}"
                 )
             case ("vain", client, server) if client != server:
-                tell(history, f"{client} >< {server}")
+                add_lines(history, f"{client} >< {server}")
             case ("pass", client, server, name, to, code, altered) if client != server:
                 text = "nothing" if code == "taken, unheard" and server in SERVERS else code
-                tell(history, f"{client} > {server}  {name} for {', '.join(to)}{' altered' * altered}: {text}")
-            case ("query", by, at, told) if by != at:
-                tell(history, f"{by} ? {at}: {', '.join(told) or 'nothing'}")
+                add_lines(history, f"{client} > {server}  {name} for {', '.join(to)}{' altered' * altered}: {text}")
+            case ("query", by, at, ids_listed) if by != at:
+                add_lines(history, f"{by} ? {at}: {', '.join(ids_listed) or 'nothing'}")
             case ("report", server, name, who, action):
-                tell(history, f"{server} > outside  report on {name}, {action} for {who}, to alice@outside.test: 250")
+                add_lines(
+                    history, f"{server} > outside  report on {name}, {action} for {who}, to alice@outside.test: 250"
+                )
             case ("wipe", server):
-                tell(history, f"{server} killed\n{server} wiped")
+                add_lines(history, f"{server} killed\n{server} wiped")
             case ("wait", seconds):
                 history.t += seconds
             case ("again", server) if any(
                 isinstance(e, ev.Connected) and (e.client, e.server) == ("outside", server) for e in history.events
             ):
-                tell(history, f"outside > {server}  hears 250 2.6.0 queued {number}")
+                add_lines(history, f"outside > {server}  hears 250 2.6.0 queued {number}")
             case _:
                 continue
-    tell(history, "drained")
+    add_lines(history, "drained")
     return history
 
 
-def opinions(made: Made, name: str) -> tuple[bool, bool]:
+def opinions(made: GeneratedHistory, name: str) -> tuple[bool, bool]:
     """Return whether the judge, and whether the oracle, finds an invariant violated."""
     parameters = {
         "RejectMessageOnShadowFailure": made.mandatory,
         "MaxRetriesForLocalSiteShadow": made.attempts,
         "DuplicateTrackingWindow": made.window,
     }
-    history = play(made)
+    history = build_history(made)
     topology = TOPOLOGY.model_copy(update={"transport": parameters})
     cell = Cell(
         scenario="story", title="a story", path="", line=1, axes={}, requirements=("RL-ACK-01",), needs=(),
@@ -161,8 +163,8 @@ def opinions(made: Made, name: str) -> tuple[bool, bool]:
 
 @pytest.mark.parametrize("name", sorted(ORACLE))
 @settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(made=stories())
-def test_the_judge_and_the_oracle_agree(name: str, made: Made) -> None:
+@given(made=generated_histories())
+def test_the_judge_and_the_oracle_agree(name: str, made: GeneratedHistory) -> None:
     judged, second = opinions(made, name)
     assert judged is second
 
@@ -171,12 +173,15 @@ def test_the_judge_and_the_oracle_agree(name: str, made: Made) -> None:
 @pytest.mark.parametrize("violated", [True, False])
 def test_generated_histories_include_violations_and_their_absence(name: str, violated: bool) -> None:
     """Agreement is worth something only where both verdicts come up."""
-    wanted: Callable[[Made], bool] = lambda made: opinions(made, name)[1] is violated  # noqa: E731
+    wanted: Callable[[GeneratedHistory], bool] = lambda made: opinions(made, name)[1] is violated  # noqa: E731
     options = settings(max_examples=500, derandomize=True, phases=[Phase.generate], database=None)
-    assert find(stories(), wanted, settings=options)
+    assert find(generated_histories(), wanted, settings=options)
 
 
 @pytest.mark.parametrize("name", sorted(ORACLE))
 def test_a_correct_history_is_no_violation_for_either(name: str) -> None:
     for mandatory, attempts in itertools.product((True, False), range(3)):
-        assert opinions(Made(LIFE, mandatory, attempts, 3600, twins=False), name) == (False, False)
+        assert opinions(GeneratedHistory(CORRECT_ACTIONS, mandatory, attempts, 3600, twins=False), name) == (
+            False,
+            False,
+        )

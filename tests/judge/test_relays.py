@@ -16,7 +16,7 @@ from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.steps.action import Expect, Step, flattened
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
-from tests.judge.lines import tell
+from tests.judge.lines import add_lines
 
 RELAY = frozenset({"relay", "dsn"})
 CORPUS = read_corpus([paths.corpus()], paths.fixtures())
@@ -40,18 +40,18 @@ def judged(
 ) -> tuple[Verdict, ...]:
     """Judge a history of the topology `relay` with one expectation at its end."""
     topology = load_topology(paths.fixtures() / "topologies" / "relay.yaml")
-    told = History(topology)
-    told.made(Mail("m", ("victor@outside.test",), sender="alice@outside.test"))
-    tell(told, history)
+    built = History(topology)
+    built.add_message(Mail("m", ("victor@outside.test",), sender="alice@outside.test"))
+    add_lines(built, history)
     ((verb, fields),) = expect.items()
     action = Expect(verb=verb, expectation=EXPECTATIONS[verb].model_validate(fields))
-    told.step("reached", "1", "expect")
-    told.step("ended", "1", "expect")
+    built.step("reached", "1", "expect")
+    built.step("ended", "1", "expect")
     cell = Cell(
         scenario="s", title="a scenario", path="x.yaml", line=1, axes={}, requirements=requirements, needs=(),
         topology=topology, drain=60.0, sha256="0" * 64, steps=(Step(path="1", line=2, verb="expect", action=action),),
     )  # fmt: skip
-    return judge_cell(cell, told.events, JudgeSettings("virtual", 0.0, claims, complete=True))
+    return judge_cell(cell, built.events, JudgeSettings("virtual", 0.0, claims, complete=True))
 
 
 WRONG = """

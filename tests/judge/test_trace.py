@@ -20,7 +20,7 @@ from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.action import Expect, Step
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
-from tests.judge.lines import tell
+from tests.judge.lines import add_lines
 
 TOPOLOGY = load_topology(paths.fixtures() / "topologies" / "two-servers-one-dag.yaml")
 
@@ -28,8 +28,8 @@ TOPOLOGY = load_topology(paths.fixtures() / "topologies" / "two-servers-one-dag.
 def history(text: str, *mails: Mail) -> History:
     made = History(TOPOLOGY)
     for mail in mails or (Mail("m"),):
-        made.made(mail)
-    tell(made, text)
+        made.add_message(mail)
+    add_lines(made, text)
     return made
 
 
@@ -61,7 +61,7 @@ def test_a_refused_recipient_is_not_part_of_the_transaction() -> None:
 
 def test_rset_ends_a_transaction() -> None:
     made = history("mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says RCPT TO:<b@x>: 250 ok")
-    tell(made, "mbx1 > outside  says RSET: 250 ok\nmbx1 > outside  also m for c@x: 250")
+    add_lines(made, "mbx1 > outside  says RSET: 250 ok\nmbx1 > outside  also m for c@x: 250")
     (sent,) = Trace(made.events).transactions_of("m#1")
     assert sent.recipients == ["c@x"]
 
@@ -77,7 +77,7 @@ def test_a_refused_mail_command_ends_the_transaction() -> None:
 def test_pipelined_replies_are_paired_with_their_commands() -> None:
     """All commands first, then all replies: the second recipient is the refused one."""
     made = history("mbx1 > outside  says MAIL FROM:<a@x>")
-    tell(made, "mbx1 > outside  says RCPT TO:<b@x>\nmbx1 > outside  says RCPT TO:<c@x>")
+    add_lines(made, "mbx1 > outside  says RCPT TO:<b@x>\nmbx1 > outside  says RCPT TO:<c@x>")
     one = made.session("mbx1", "outside")
     for to, code in (("MAIL", 250), ("RCPT", 250), ("RCPT", 550)):
         made.reply_to(one, to, code, "x")
@@ -105,8 +105,8 @@ def test_a_shadow_is_kept_by_the_server_and_in_2010_by_the_client() -> None:
     (copy,) = Trace(history("mbx1 > mbx2  m as shadow s1: 250").events).copies
     assert (copy.primary, copy.holder, copy.shadow_id) == ("mbx1", "mbx2", "s1")
     hubs = History(load_topology(paths.fixtures() / "topologies" / "hubs-one-site.yaml"))
-    hubs.made(Mail("m"))
-    tell(hubs, "hub1 > hub2  m as shadow s1: 250")
+    hubs.add_message(Mail("m"))
+    add_lines(hubs, "hub1 > hub2  m as shadow s1: 250")
     (copy,) = Trace(hubs.events).copies
     assert (copy.primary, copy.holder) == ("hub2", "hub1")
 
@@ -169,7 +169,7 @@ def test_an_expectation_inside_a_repeat_gets_its_worst_outcome() -> None:
         made.step("reached", "1", "expect")
         made.step("ended", "1", "expect")
         if n < 2:
-            tell(made, "mbx1 > mbx1-store  m: 250")
+            add_lines(made, "mbx1 > mbx1-store  m: 250")
     found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test")), made)["expect.mailbox"]
     assert found.outcome is Outcome.FAIL
     assert "0 copies reached" in found.sentence
@@ -179,7 +179,7 @@ def test_an_expectation_is_judged_on_the_events_before_its_end() -> None:
     made = history("outside > mbx1  m: 250")
     made.step("reached", "1", "expect")
     made.step("ended", "1", "expect")
-    tell(made, "mbx1 > mbx1-store  m: 250")
+    add_lines(made, "mbx1 > mbx1-store  m: 250")
     assert any(isinstance(event, Delivered) for event in made.events)
     found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test", copies=0)), made)["expect.mailbox"]
     assert found.outcome is Outcome.PASS

@@ -52,7 +52,7 @@ def test_a_row_binds_servers_of_its_generations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "problem"),
     [
         ([row(), row()], "two requirements are called SR-CRE-01"),
         ([row(id="SR-XXX-01")], "no group 'XXX'"),
@@ -62,8 +62,8 @@ def test_a_row_binds_servers_of_its_generations() -> None:
         ([row(id="CRE-1")], "id"),
     ],
 )
-def test_a_damaged_catalogue_is_refused(rows: list[dict[str, object]], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_damaged_catalogue_is_refused(rows: list[dict[str, object]], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
         made(*rows)
 
 

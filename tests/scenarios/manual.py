@@ -60,7 +60,7 @@ def reference() -> Iterator[str]:
     yield "### Steps\n\n"
     for verb, model in sorted(ACTIONS.items()):
         short = f" Short: `{verb}: {model.short.upper()}` for `{model.short}`." if model.short else ""
-        yield f"#### `{verb}`\n\n{told(model)}{short}\n\n{table(model, referenced_names(model))}"
+        yield f"#### `{verb}`\n\n{paragraph(model)}{short}\n\n{table(model, referenced_names(model))}"
         if verb == "fault":
             yield "What it `does`:\n\n" + rows(
                 ("kind", "what it does", "where", "also once it has passed"), kinds_of_faults()
@@ -70,7 +70,7 @@ def reference() -> Iterator[str]:
     yield "`repeat: {times: N, steps: [STEP, ...]}` does steps one after another, N times.\n\n"
     yield "### Expectations\n\nEvery expectation can have, beside its own fields:\n\n" + table(Expectation)
     for verb, expectation in EXPECTATIONS.items():
-        yield f"#### `{verb}`\n\n{told(expectation)}\n\n{table(expectation, referenced_names(expectation), Expectation)}"
+        yield f"#### `{verb}`\n\n{paragraph(expectation)}\n\n{table(expectation, referenced_names(expectation), Expectation)}"
     yield "### Parts\n\n"
     parts: dict[str, type[BaseModel]] = {
         "a line of `talk`": Line,
@@ -79,8 +79,8 @@ def reference() -> Iterator[str]:
         "`copies`": Copies,
     }
     for name, part in parts.items():
-        yield f"#### {name}\n\n{told(part)}\n\n{table(part)}"
-    yield f"#### `faults`\n\n{told(FaultGrid)}\n\n{table(FaultGrid)}"
+        yield f"#### {name}\n\n{paragraph(part)}\n\n{table(part)}"
+    yield f"#### `faults`\n\n{paragraph(FaultGrid)}\n\n{table(FaultGrid)}"
     yield "### Names\n\n"
     yield f"Capabilities (`needs`): {listed(NEEDS)}.\n\n"
     yield f"Invariants (`waive`): {listed(INVARIANTS)}.\n\n"
@@ -180,7 +180,7 @@ def default(field: Mapping[str, Any]) -> str:
     return "`" + re.sub(r"['\"]", "", str(value)) + "`"
 
 
-def told(model: type[BaseModel]) -> str:
+def paragraph(model: type[BaseModel]) -> str:
     """Return a model's docstring as one paragraph."""
     return " ".join((model.__doc__ or "").split())
 

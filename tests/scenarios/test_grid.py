@@ -1,4 +1,4 @@
-"""Fault grids: which points they have, that every fault makes sense on a link, and that no pair is forgotten."""
+"""Fault grids: their points, that every fault is valid on a link, and that pairwise grids have every pair."""
 
 from itertools import combinations
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_steps_may_depend_on_the_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "problem"),
     [
         ("from: outside", "from: outsid", "5:16: no party 'outsid' (did you mean 'outside'?)"),
         ("to: mbx1,", "to: mbx9,", "5:29: no party 'mbx9' (did you mean 'mbx2'?)"),
@@ -113,10 +113,10 @@ def test_steps_may_depend_on_the_fault(tmp_path: Path) -> None:
         ("steps:", "steps:\n  - advance: 1s\n    when: {fault: dot-after-dorp}", "(did you mean 'dot-after-drop'?)"),
     ],
 )
-def test_problems_of_a_grid_are_reported_with_their_place(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_problems_of_a_grid_are_reported_with_their_place(tmp_path: Path, old: str, new: str, problem: str) -> None:
     found = "\n".join(map(str, problems(tmp_path, TEXT.replace(old, new))))
-    assert told in found
-    assert bool(told) == bool(found)
+    assert problem in found
+    assert bool(problem) == bool(found)
 
 
 def values(point: Point, fault: GridFault) -> tuple[object, ...]:

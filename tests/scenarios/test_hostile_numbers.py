@@ -11,7 +11,7 @@ from conformance.scenarios.loader import read_scenarios
 HEAD = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n"
 
 
-def told(folder: Path, *steps: str) -> list[str]:
+def problems_of_steps(folder: Path, *steps: str) -> list[str]:
     """Return what is wrong with a scenario of these steps."""
     path = folder / "x.scenario.yaml"
     path.write_text(HEAD + "steps:\n" + "".join(f"  - {step}\n" for step in steps), "utf-8")
@@ -49,14 +49,14 @@ def told(folder: Path, *steps: str) -> list[str]:
     ],
 )
 def test_a_number_beyond_its_limit_is_refused_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
-    problems = told(tmp_path, *steps)
+    problems = problems_of_steps(tmp_path, *steps)
     assert any(said in problem for problem in problems), problems
     assert all(len(problem) <= 320 for problem in problems)
 
 
 def test_the_largest_documented_numbers_are_accepted(tmp_path: Path):
     send = "send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1024}"
-    assert told(tmp_path, send, "expect: {delivered: {of: m, copies: {min: 1, max: 1000000}}}") == []
+    assert problems_of_steps(tmp_path, send, "expect: {delivered: {of: m, copies: {min: 1, max: 1000000}}}") == []
 
 
 def test_a_legal_matrix_of_five_thousand_cells_is_read_in_seconds(tmp_path: Path):

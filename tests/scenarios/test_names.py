@@ -22,14 +22,14 @@ def test_a_text_field_without_a_kind_of_name_is_refused() -> None:
             of: Message
             to: OneOrMore | None = None
 
-    with pytest.raises(TypeError, match="Told: `said` is a text"):
+    with pytest.raises(TypeError, match="Unnamed: `said` is a text"):
 
-        @step("told")
-        class Told(Action):
+        @step("unnamed")
+        class Unnamed(Action):
             said: str
 
     assert "bare" not in EXPECTATIONS
-    assert "told" not in ACTIONS
+    assert "unnamed" not in ACTIONS
 
 
 class Inner(Expectation):

@@ -54,8 +54,8 @@ TOPOLOGY: dict[str, Any] = {
 }
 
 
-class _Hand:
-    """The hand of a stopwatch that is moved by whoever makes a history."""
+class _ManualClock:
+    """A clock that moves only when its `now` is set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -73,12 +73,12 @@ class World:
     messages: int = 3
     excused: bool = False
     starved: bool = False
-    _hand: _Hand = field(default_factory=_Hand)
+    _clock: _ManualClock = field(default_factory=_ManualClock)
     _sessions: int = 0
 
     def history(self) -> Sequence[AnyEvent]:
         """Make it."""
-        self._recorder = Recorder(self._hand)
+        self._recorder = Recorder(self._clock)
         if self.excused:
             self._excuse()
         for number in range(1, self.messages + 1):
@@ -162,8 +162,8 @@ class World:
         session = self._open(holder, "mbx1", "transport")
         query = Operation(name="query-discard", server=holder, limit=100)
         self._command(session, "XQDISCARD", f"XQDISCARD {holder} 100", operation=query)
-        told = Operation(name="discard-list", database="D1", shadow_ids=(shadow_id,), left=0)
-        self._reply(session, "XQDISCARD", operation=told)
+        listed = Operation(name="discard-list", database="D1", shadow_ids=(shadow_id,), left=0)
+        self._reply(session, "XQDISCARD", operation=listed)
         self._close(session)
 
     def _send(self, session: str, recipient: str, digest: Digest, shadow_id: str | None = None) -> None:
@@ -201,7 +201,7 @@ class World:
         self._recorder.record(kind, **fields)
 
     def _pass(self, seconds: float) -> None:
-        self._hand.now += seconds
+        self._clock.now += seconds
 
     def _digest(self, key: str, change: bytes = b"") -> Digest:
         mark = f"{key}{change.decode()}"

@@ -1,4 +1,4 @@
-"""What Java learnt of Spark: it is used where it is, made where it is asked for, and the old one goes."""
+"""The ahead-of-time cache of Java: it is used if it exists, built on request, and replaces the old one."""
 
 from pathlib import Path
 
@@ -69,24 +69,24 @@ def test_the_second_session_uses_the_cache_of_the_first(tmp_path: Path, monkeypa
     java = find_java_home({}, paths.cache()) / "bin" / "java"
     if (java_version(java) or 0) < MIN_JAVA:
         pytest.skip(f"keeps nothing before Java {MIN_JAVA}")
-    told: list[str] = []
-    with open_session("local[1]", record_classes=True, notify=told.append) as session:
+    notices: list[str] = []
+    with open_session("local[1]", record_classes=True, notify=notices.append) as session:
         assert session.range(3).count() == 3
-    assert len(told) == 2
+    assert len(notices) == 2
     (kept,) = paths.cache().glob("spark-*/*.aot")
-    with open_session("local[1]", notify=told.append) as session:
+    with open_session("local[1]", notify=notices.append) as session:
         assert session.range(3).count() == 3
         assert f"-XX:AOTCache={kept}" in launch_arguments(session)[0]
-    assert len(told) == 2
+    assert len(notices) == 2
     kept.write_bytes(b"no cache" * 1000)
-    with open_session("local[1]", notify=told.append) as session:
+    with open_session("local[1]", notify=notices.append) as session:
         assert session.range(3).count() == 3
-    assert len(told) == 3
-    assert "the cache for Java is not used: The AOT cache has a bad magic number" in told[-1]
+    assert len(notices) == 3
+    assert "the cache for Java is not used: The AOT cache has a bad magic number" in notices[-1]
     kept.rename(kept.with_name("of-another-spark.aot"))
-    with open_session("local[1]", notify=told.append):
+    with open_session("local[1]", notify=notices.append):
         pass
-    assert "the cache for Java is not used: it was made of another Java or Spark" in told[-1]
+    assert "the cache for Java is not used: it was made of another Java or Spark" in notices[-1]
 
 
 def test_only_errors_of_java_are_reasons_for_a_mismatch(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_only_errors_of_java_are_reasons_for_a_mismatch(tmp_path: Path) -> None:
     assert found.mismatch_reason() == "it was made of another Java or Spark"
     found.file.touch()
     assert found.mismatch_reason() == ""
-    (told,) = (one for one in found.options(brief=True, record=False) if ":file=" in one)
-    said = Path(told.partition(":file=")[2])
+    (option,) = (one for one in found.options(brief=True, record=False) if ":file=" in one)
+    said = Path(option.partition(":file=")[2])
     said.write_text("[0.01s][warning][aot] Saved blob's name 'L' is different\n")
     assert found.mismatch_reason() == ""
     said.write_text("[0.01s][warning][aot] The AOT cache has been truncated.\n[0.01s][error  ][aot] Unable to map\n")

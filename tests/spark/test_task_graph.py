@@ -1,4 +1,4 @@
-"""Steps that build on each other: each waits for those before it and for no others."""
+"""Tasks that depend on each other: each waits for its prerequisites and for no others."""
 
 import threading
 
@@ -8,14 +8,14 @@ from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_
 
 
 def test_a_task_starts_after_its_prerequisites() -> None:
-    told: list[str] = []
+    ran: list[str] = []
     steps = {
-        "last": Task(lambda: told.append("last"), frozenset({"first", "second"})),
-        "second": Task(lambda: told.append("second"), frozenset({"first"})),
-        "first": Task(lambda: told.append("first")),
+        "last": Task(lambda: ran.append("last"), frozenset({"first", "second"})),
+        "second": Task(lambda: ran.append("second"), frozenset({"first"})),
+        "first": Task(lambda: ran.append("first")),
     }
     run_tasks(steps)
-    assert told == ["first", "second", "last"]
+    assert ran == ["first", "second", "last"]
 
 
 def test_independent_tasks_run_at_the_same_time() -> None:
@@ -25,32 +25,32 @@ def test_independent_tasks_run_at_the_same_time() -> None:
 
 
 def test_of_several_ready_tasks_the_first_named_starts() -> None:
-    told: list[str] = []
+    ran: list[str] = []
     gate = threading.Event()
 
     def busy() -> None:
         assert gate.wait(timeout=20)
 
     def open_gate() -> None:
-        told.append("needed")
+        ran.append("needed")
         gate.set()
 
     holding = {f"busy {n}": Task(busy) for n in range(MAX_RUNNING - 1)}
-    rest = {"begins": Task(lambda: told.append("begins")), "needed": Task(open_gate, frozenset({"begins"}))}
-    later = {f"later {n}": Task(lambda: told.append("later")) for n in range(3)}
+    rest = {"begins": Task(lambda: ran.append("begins")), "needed": Task(open_gate, frozenset({"begins"}))}
+    later = {f"later {n}": Task(lambda: ran.append("later")) for n in range(3)}
     run_tasks({**holding, **rest, **later})
-    assert told[:2] == ["begins", "needed"]
+    assert ran[:2] == ["begins", "needed"]
 
 
 def test_an_exception_of_a_task_is_raised_and_no_dependent_task_starts() -> None:
-    told: list[str] = []
+    ran: list[str] = []
 
     def fails() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        run_tasks({"fails": Task(fails), "after": Task(lambda: told.append("after"), frozenset({"fails"}))})
-    assert told == []
+        run_tasks({"fails": Task(fails), "after": Task(lambda: ran.append("after"), frozenset({"fails"}))})
+    assert ran == []
 
 
 def test_names_in_a_query_are_whole_words() -> None:

@@ -1,4 +1,4 @@
-"""What a history says, for the second opinion: who was where, and every message on its way from one party to another.
+"""Sessions and message transfers of a history, for the second opinion.
 
 Nothing of `conformance.judge` is used here. Every question is answered by going through all events again.
 """
@@ -14,7 +14,7 @@ from conformance.topology import Topology
 
 @dataclass
 class World:
-    """What happened, and where."""
+    """A history with its topology and parameters."""
 
     events: Sequence[AnyEvent]
     topology: Topology
@@ -45,7 +45,7 @@ class World:
         return {s.name for s in self.topology.servers if s.dag == one.dag}
 
     def message(self, digest: Digest) -> Any:
-        """The message that a content is; no two in these histories have the same body."""
+        """Return the event of the message with this body, None for a report; bodies are unique in these histories."""
         if digest.report is not None:
             return None
         for made in self.kind("message"):
@@ -55,8 +55,8 @@ class World:
 
 
 @dataclass
-class Passage:
-    """One message on its way from one party to another, to wherever it came."""
+class Transfer:
+    """One transaction that reached its final dot: a message on its way from one party to another."""
 
     session: str
     client: str
@@ -71,24 +71,24 @@ class Passage:
     finals: list[Any] = field(default_factory=list)
 
     @property
-    def yes(self) -> Any:
+    def acceptance(self) -> Any:
         return next((reply for reply in self.finals if 200 <= reply.code <= 299), None)
 
-    def yes_for(self, recipient: str) -> bool:
+    def accepted_for(self, recipient: str) -> bool:
         return any(
             200 <= reply.code <= 299 and (reply.recipient is None or reply.recipient == recipient)
             for reply in self.finals
         )
 
 
-def passages(world: World) -> list[Passage]:
+def transfers(world: World) -> list[Transfer]:
     """Read every session from its beginning, once for each MAIL in it."""
     found = []
     for start in world.kind("command"):
         if start.verb != "MAIL":
             continue
         where = world.session(start.session)
-        one = Passage(
+        one = Transfer(
             start.session, where.client, where.server, where.listener, start.n,
             start.line.split("<")[1].split(">")[0], start.operation.shadow_id if start.operation else None,
         )  # fmt: skip
@@ -112,6 +112,6 @@ def passages(world: World) -> list[Passage]:
     return found
 
 
-def passages_of(world: World, made: Any) -> list[Passage]:
+def transfers_of(world: World, made: Any) -> list[Transfer]:
     """Return those of one message."""
-    return [p for p in passages(world) if world.message(p.dot.digest) is made]
+    return [p for p in transfers(world) if world.message(p.dot.digest) is made]
