@@ -26,11 +26,12 @@ class Recorder:
     """
 
     def __init__(self, clock: ElapsedClock, events: list[AnyEvent] | None = None) -> None:
+        """Record by the clock's documented time, from an empty history or at the end of `events`."""
         self._clock = clock
         self.secrets = Secrets()
         self.events: list[AnyEvent] = [] if events is None else events
         self._listeners: tuple[Callable[[AnyEvent], None], ...] = ()
-        self._last_elapsed = self._last_stamp = 0.0
+        self._last_elapsed = self._last_stamp = 0.0  # a time, and the same rounded
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Add a listener; return a function that removes it again."""

@@ -131,7 +131,11 @@ def _judge_expectations(
 
 
 def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSettings) -> tuple[Verdict, bool]:
-    """Return an expectation's verdict on the events so far, and whether it is a failure that explains others."""
+    """Return an expectation's verdict on the events so far, and whether it is a failure that explains others.
+
+    The kind of its first violation decides which rows it is blamed on. On a clock of real time, what came later than `within`
+    because the harness was late is excused; a violation that came too early cannot come from lateness.
+    """
     check, requirements, expectation = _check_and_rows(cell, step, settings)
     result = find_so_far(cell, step, trace, settings.tolerance, settings.claims)
     if result is None:

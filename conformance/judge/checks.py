@@ -48,7 +48,12 @@ def expectation_check(
     explaining_kinds: Iterable[ViolationKind] = (),
     fallback_rows: Mapping[ViolationKind, Mapping[bool, str]] = _NONE,
 ) -> Callable[[ExpectationCheck[E]], ExpectationCheck[E]]:
-    """Return a decorator that registers a function as the check of an expectation; the other arguments: `BlameRules`."""
+    """Return a decorator that registers a function as the check of an expectation.
+
+    `rows_by_kind` has the requirements that a violation of each kind breaks. Violations of `explaining_kinds` are listed
+    before others, since they say what was done instead. `fallback_rows` has the requirement to blame where the scenario
+    names none for a kind: under False for servers of 2013 and later, under True where all are of 2010.
+    """
 
     def register(check: ExpectationCheck[E]) -> ExpectationCheck[E]:
         rules = BlameRules(rows_by_kind, frozenset(explaining_kinds), fallback_rows)
@@ -59,7 +64,10 @@ def expectation_check(
 
 
 def invariant_check(name: str, *requirements: str) -> Callable[[InvariantCheck], InvariantCheck]:
-    """Return a decorator that registers a function as the check of an invariant, which judges these requirements."""
+    """Return a decorator that registers a function as the check of an invariant, which judges these requirements.
+
+    A violation that names no row of its own is blamed on the first of them.
+    """
 
     def register(check: InvariantCheck) -> InvariantCheck:
         INVARIANT_CHECKS.add(name, RegisteredInvariant(check, requirements))

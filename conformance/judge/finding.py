@@ -72,7 +72,10 @@ class Finding:
         row: str | None = None,
         kind: ViolationKind = "",
     ) -> None:
-        """Add a violation about a message, which is described in front of the sentence; None: about no single message."""
+        """Add a violation about a message, which is described in front of the sentence; None: about no single message.
+
+        The other arguments are those of `Observation`.
+        """
         if message is None:
             self.add_violation(sentence, *evidence, row=row, kind=kind)
         else:

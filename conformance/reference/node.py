@@ -148,9 +148,10 @@ class Node:
             write_status(Path(config.status_file), revision, error)
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
-        """Run `inspect`, `resubmit DATABASE` or `redirect-messages TARGET`.
+        """Run `inspect`, `resubmit DATABASE` or `redirect-messages TARGET`; return its result, a value for JSON.
 
-        Raises CommandRefused for a command that cannot be done, and NotImplementedError for an unknown one.
+        Raises CommandRefused for a command that cannot be done, NotImplementedError for an unknown one, and DatabaseError when
+        the node is not running.
         """
         host = self._running
         match name, list(arguments):

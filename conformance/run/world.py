@@ -158,9 +158,13 @@ class World:
             self.sinks[name] = sink
 
     def _sink_protocols(self) -> dict[str, str]:
-        """Return the protocol of each sink: those of the topology, and an LMTP store for each server with mailboxes."""
-        hosts = {mailbox.server for mailbox in self.topology.mailboxes} | {s.name for s in self.topology.servers}
-        stores = {self.topology.store_name(server): "lmtp" for server in sorted(hosts) if self.topology.mailboxes}
+        """Return the protocol of each sink: those of the topology, and an LMTP store for each server.
+
+        Every server has a store if the topology has any mailbox, since a mailbox may move to it later. Without mailboxes
+        there are no stores.
+        """
+        hosts = sorted(server.name for server in self.topology.servers) if self.topology.mailboxes else []
+        stores = {self.topology.store_name(server): "lmtp" for server in hosts}
         return {**{sink.name: sink.protocol for sink in self.topology.sinks}, **stores}
 
     async def _open_links(self) -> None:

@@ -176,6 +176,7 @@ def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
 
     def first_event(role: int) -> Integers:
         """Return for each exchange the index in `events` of its first event of a role; -1 where there is none."""
+        # In reverse, since of several values for one index the last assignment stays.
         found = np.flatnonzero((selected.roles == role) & (exchange >= 0))[::-1]
         first = np.full(count, -1, np.int64)
         first[exchange[found]] = selected.rows[found]

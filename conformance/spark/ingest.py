@@ -104,7 +104,10 @@ def read_headers(paths: Sequence[Path]) -> ReadableRuns:
 
 
 def _inspect(path: Path, header: RunHeader) -> IngestedRun:
-    """Return a run with its content hash, after checking its Parquet tables against their manifest."""
+    """Return a run with its content hash, after checking its Parquet tables against their manifest.
+
+    Without a manifest that fits the sizes of the run's files, or with a damaged table, the run is read from its lines.
+    """
     stored = read_current_manifest(path)
     damage = _damaged_tables(path, stored) if stored else ()
     if stored is None or damage:

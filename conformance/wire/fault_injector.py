@@ -157,7 +157,11 @@ class FaultInjector:
             apply_to_connection(self._context(due, relay, relay.to_server), link)
 
     def intercept(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
-        """Return the unit to forward; None if a moment or a fault holds, answers or drops it."""
+        """Return the unit to forward; None if a moment or a fault holds, answers or drops it.
+
+        Every armed fault whose point this is counts an occurrence. `skip` is the number of octets at the unit's start that the
+        lane has written already. A unit that a moment holds is requeued with `examined=False`: it comes here again.
+        """
         for awaited in tuple(self._moments):
             if awaited.moment.arrived and awaited.count_unit(relay.pair, unit):
                 self._moments.remove(awaited)
@@ -183,7 +187,11 @@ class FaultInjector:
                 self._start(awaited, None)
 
     def _acts_at(self, armed: ArmedFault, relay: Relay, unit: Unit) -> bool:
-        """Whether a fault acts at a unit that arrives; one at the offset at which the content ends acts at that end."""
+        """Return whether a fault acts at a unit that arrives.
+
+        A fault at an octet of the body acts here only if the content ends at that offset. That it was reached in this content
+        is noted, so that it does not act there twice.
+        """
         if relay.pair not in armed.pairs:
             return False
         if armed.fault.at == "body":

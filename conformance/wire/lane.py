@@ -93,10 +93,10 @@ class Lane:
         self._queued = 0
         self._written_early = 0
         self._holds: set[str] = set()
-        self._examined: Unit | None = None
+        self._examined: Unit | None = None  # a requeued unit that the observer has examined already
         self._throttled = bytearray()
         self._merging = bytearray()
-        self._processing = False
+        self._processing = False  # set while the queue is being worked through, which a unit can cause again
         self._timer: asyncio.TimerHandle | None = None
 
     def forward_fast(self, data: bytes, unparsed: int) -> bool:
@@ -255,7 +255,10 @@ class Lane:
             self.forward(instead, skip)
 
     def _write_slowly(self) -> None:
-        """Write the next octets of a throttled lane, and hold it until the time for the octets after them."""
+        """Write the next octets of a throttled lane, and hold it until the time for the octets after them.
+
+        Nothing left to write means that `flush_throttled` lifts that hold (reason "pace").
+        """
         if not self._throttled or self.pace is None:
             self.flush_throttled()
             return

@@ -295,7 +295,11 @@ class Relay:
         self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)
 
     def _interpret_command(self, unit: CommandLine) -> None:
-        """Set the operation that a command means in the link's dialect, and remember it if the content will complete it."""
+        """Set what a command means in the link's dialect: the operation and the canonical verb of its pending reply.
+
+        A MAIL that begins a shadow copy is remembered until the reply to the content, which completes the operation. Any other
+        command of `ABORTS_CONTENT` ends that.
+        """
         operation = self._link.dialect.parse_command(unit.line)
         unit.pending.operation = operation
         if unit.pending.verb == unit.verb:  # else it is BDAT LAST, whose reply answers the content

@@ -143,10 +143,15 @@ class Sender:
         await (self._client.close_after_421() if refusal.code == 421 else self._client.close())
 
     async def _transmit(self, transmission: Transmission, progress: _Progress) -> SendResult:
-        """Send envelope and content over the open session; update `progress`. Raises SessionLost, SessionRefused."""
-        self._sent += 1
+        """Send envelope and content over the open session; update `progress`.
+
+        A reply that refuses the envelope or the message is a result ("answered") like a positive one. Raises SessionLost,
+        SessionRefused.
+        """
+        self._sent += 1  # part of the shadow id: each transmission has an id of its own
         # Only a server that offers it may be sent commands in groups (RFC 2920 3.1).
         pipelined = transmission.pipelining and "PIPELINING" in self._client.keywords
+        # None means that the server waits for the content.
         refusal = await (self._send_pipelined if pipelined else self._send_envelope)(transmission, progress)
         if refusal is not None:
             return self._result("answered", progress, refusal)

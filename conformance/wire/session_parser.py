@@ -240,7 +240,11 @@ class SessionParser:
         return CommandLine(raw, verb, shown, pending)
 
     def _next_content_units(self) -> list[ClientUnit] | None:
-        """Split the content at the dot that ends it: only CRLF . CRLF does (RFC 5321 4.1.1.4)."""
+        """Split the content at the dot that ends it: only CRLF . CRLF does (RFC 5321 4.1.1.4).
+
+        Return None until more octets arrive. Up to four octets at the end are kept back, since they may begin that sequence. A
+        part is marked as `stuffed` unless no line in it can begin with a dot.
+        """
         data = self._client
         stuffed = b"." in data and b"\r\n." in data  # the first test is much faster, and Base64 contains no dots
         if self._line_start:

@@ -102,9 +102,10 @@ def _count_in_flight(context: ExpectationContext) -> int:
 
 
 def _was_in_flight(transaction: Transaction, kill: NodeEvent) -> bool:
-    """Return whether a killed server may have forgotten a transaction whose content was sent.
+    """Return whether a killed server may have forgotten a transaction whose session was open when it was killed.
 
-    A killed client may not have stored the reply. A killed server may not have sent one: none was seen before the kill.
+    A killed client may not have stored the reply. A killed server may not have sent one: none was seen before the kill. A
+    transaction whose final dot was not sent is nothing to forget.
     """
     if transaction.dot_n is None:
         return False
@@ -159,7 +160,8 @@ def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) ->
     """Return the servers through which a message came to a delivery, first hop first.
 
     The route is followed backwards: to each server by the last transmission for this recipient that was not refused, and
-    whose dot came before the server passed the message on. It ends at a client that is not a server under test.
+    whose dot came before the MAIL with which the server passed the message on (`transactions_of` is in the order of dots).
+    It ends at a client that is not a server under test.
     """
     servers, before = [delivery.giver], delivery.n
     while True:
@@ -179,7 +181,10 @@ def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) ->
     ReportExpected, rows_by_kind={"missing": frozenset({"RL-DSN-01"}), "surplus": frozenset({"RL-DSN-01", "RL-DSN-02"})}
 )
 def report(expected: ReportExpected, context: ExpectationContext) -> Finding:
-    """Check how many delivery status notifications about each message reached `to`, each with a null reverse-path."""
+    """Check how many delivery status notifications about each message reached `to`, each with a null reverse-path.
+
+    A report with another reverse-path is a violation without a kind, so it is blamed on the scenario's first row.
+    """
     finding = Finding(
         f"{format_count(expected.copies)} reports ({expected.action}) about each message of {expected.of} for {expected.to}"
     )

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A message is acknowledged when the harness, its sender, got a positive final reply. It must then reach each recipient that
-was accepted, with these exceptions:
+A message is acknowledged when the harness, its sender, got a positive final reply after its final dot; 2xx to DATA is none. It
+must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), with these exceptions:
 
 - A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).

@@ -54,7 +54,10 @@ class HubManager(ShadowRedundancyManager):
         """Do nothing: only a session that this server opens counts as contact (SR-E10-06)."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Delete a shadow whose primary has passed the message on (SR-E10-07)."""
+        """Delete a shadow whose primary has passed the message on (SR-E10-07).
+
+        `database` is the id of the primary's queue database. A copy that was taken over is no shadow any more, and stays.
+        """
         shadow = self.host.shadows.find(primary, database, shadow_id)
         if shadow is not None and shadow.place == "shadow":
             self.host.messages.drop(shadow.row_id)

@@ -134,6 +134,7 @@ class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.withheld: dict[int, Reply | None] = {}
+        """Messages whose reply is withheld -> the refusal that the report of their failure stored here, None before that."""
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
         """Return the acknowledgement, or the next hop's refusal where it refused the message meanwhile."""

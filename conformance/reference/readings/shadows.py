@@ -160,7 +160,10 @@ class HeartbeatsWhateverTheMail(ShadowRedundancyManager):
     """Opens a heartbeat session in every ShadowHeartbeatFrequency, also where mail sessions carried the query."""
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Query discard status; a query in a mail session does not put the next heartbeat off."""
+        """Query discard status; a query in a mail session does not put the next heartbeat off.
+
+        Return the id of the primary's queue database, '' if unknown.
+        """
         watch = self.watched.get(primary)
         before = watch.last_query if watch is not None and not watch.heartbeat_running else None
         database = await super().query_discards(primary, dialogue)

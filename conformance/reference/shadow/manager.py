@@ -79,7 +79,11 @@ class ShadowRedundancyManager(Component):
         self.host.shadows.set_contact(primary, self.host.now(), alone=in_heartbeat)
 
     def record_query_from(self, server: str) -> None:
-        """Record an XQDISCARD from a server, which counts as contact if we hold shadows for it."""
+        """Record an XQDISCARD from a server: it runs.
+
+        Where we hold shadows for it that is a contact with their primary; else the choice of shadow servers forgets that an
+        attempt with it had failed.
+        """
         if server in self.watched:
             self.record_contact(server)
         else:
@@ -102,9 +106,9 @@ class ShadowRedundancyManager(Component):
             await self.query_discards(primary, dialogue)
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Query discard status until no notification remains; return the id of the primary's queue database.
+        """Query discard status until no notification remains, and discard the shadows that the replies name.
 
-        Discards the shadows that it names. Raises SessionLost.
+        Return the id of the primary's queue database as the replies give it, '' where they give none. Raises SessionLost.
         """
         while True:
             if primary in self.watched:

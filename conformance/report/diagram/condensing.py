@@ -74,7 +74,10 @@ def _likeness(row: DiagramRow) -> object:
 
 
 def _cut_to(rows: Sequence[DiagramRow], max_rows: int) -> Iterator[DiagramRow]:
-    """Yield the `max_rows` rows that are chosen as the module says, and a band for each stretch between them."""
+    """Yield the `max_rows` rows that are chosen as the module says, and a band for each stretch between them.
+
+    `_band` fills in the number of rows and the time that a stretch takes. A row is `marked` if a verdict rests on it.
+    """
     last = len(rows) - 1
     half = max_rows // 2
     inwards = [index for pair in zip(range(half), range(last, last - half, -1), strict=True) for index in pair]

@@ -228,7 +228,10 @@ def _shape(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, st
 
 
 def _style(event: AnyEvent) -> Style:
-    """Return the style of an arrow, which decides its colour and sign."""
+    """Return the style of an arrow, which decides its colour and sign.
+
+    "final" is a positive answer to a whole message. A `Talked` event has an arrow only where a reply was not as expected.
+    """
     if isinstance(event, Command | Reply) and event.operation is not None:
         return "shadow" if event.operation.name in _SHADOW_OPERATIONS else "discard"
     match event:

@@ -63,7 +63,11 @@ async def _act_now(world: World, action: NodeAction) -> None:
 
 @handles(Configure)
 async def configure(world: World, action: Configure) -> str:
-    """Change parameters of nodes and record whether each accepted them: a scenario may expect a refusal."""
+    """Offer nodes new transport parameters and listener settings, and record for each whether it accepted them.
+
+    `action.unknown` has keys that no parameter has, which a node must refuse. A refusal is recorded and is no error: a
+    scenario may expect it.
+    """
     for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
         listeners: dict[str, dict[str, Any]] = {key: dict(changes) for key, changes in action.listeners.items()}
