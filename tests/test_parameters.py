@@ -3,9 +3,6 @@
 import ast
 from pathlib import Path
 
-import pyarrow as pa
-import pytest
-
 import conformance.judge
 from conformance.judge.parameters import DEFAULTS as JUDGED
 from conformance.parameters import DEFAULTS, LISTENER_LIMITS, effective_parameters
@@ -65,25 +62,6 @@ def test_defaults_stand_in_these_modules_only():
         "reference/config.py",
         "reference/defects/configuration.py",
     }
-
-
-@pytest.mark.parametrize("stated", [False, True])
-def test_a_cells_header_overrides_the_parameters_of_its_topology(stated: bool):
-    from conformance.spark.topologies import extract_topologies
-
-    topology = '{"servers": [{"name": "a", "site": "S", "transport": {"MessageRetryInterval": 5}}, {"name": "b", "dag": "D"}], "transport": {"RejectMessageOnShadowFailure": true}}'
-    parameters = '{"a": {"MessageRetryInterval": 7}}' if stated else None
-    cells = pa.table({
-        "cell": ["one", "two"], "topology": [topology, "no JSON"], "parameters": [parameters, "{}"], "waive": ['{"x": "since"}', None], "axes": ['{"k": "v"}', None],
-    })  # fmt: skip
-    rows, topologies = extract_topologies(cells)
-    one, two = rows.to_pylist()
-    by_id = {topology["topology_id"]: topology for topology in topologies.to_pylist()}
-    servers = dict(by_id[one["topology_id"]]["servers"])
-    assert (servers["a"]["retry"], servers["a"]["mandatory"]) == (("7", None) if stated else ("5", "true"))
-    assert (servers["b"]["retry"], servers["b"]["boundary"], servers["a"]["boundary"]) == ("60", "DAG D", "site S")
-    assert (one["waived"], one["axes"], two["waived"], two["axes"]) == (["x"], [("k", "v")], [], None)
-    assert by_id[two["topology_id"]]["servers"] == []
 
 
 def test_the_parameters_of_a_server_override_those_of_the_topology():

@@ -1,4 +1,4 @@
-"""One aggregation over made-up runs: the oracle finds what was planted and nothing else, and tables say why."""
+"""One aggregation of made-up runs: the second oracle finds the planted defects and nothing else, and tables describe them."""
 
 import json
 import math
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conformance.commands.aggregate import write_page
 from conformance.spark import aggregation, partitioning
 from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES, TABLES, AggregationResult, aggregate
+from conformance.spark.ingest import read_headers
 from conformance.spark.session import open_session
 from conformance.spark.tables.table import Table
 from conformance.spark.views import CACHED_VIEWS, VIEWS_CACHED_WHEN_SMALL
@@ -114,7 +115,9 @@ def test_an_excused_or_waived_defect_is_no_violation(made: tuple[Path, Aggregati
     assert row["nodeid"].endswith("::waived-no-duplicate-in-mailbox")
 
 
-def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, AggregationResult]) -> None:
+def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, AggregationResult], runs: Path) -> None:
+    found = read_headers([runs / "planted", runs / "loose"]).runs
+    assert (found["planted"].parquet, found["loose"].parquet) == (True, False)
     for one in TABLES:
         if one.across:
             continue
@@ -126,7 +129,7 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, AggregationRes
 def test_a_small_history_is_shuffled_by_two_queries_only(
     spark: None, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it is one part: an exchange would be there only because Spark thinks that it is large."""
+    """It has one partition, so that a shuffle would only cost time."""
     plans: dict[str, str] = {}
     cached, query = partitioning.Partitioning.cached, aggregation._query
 

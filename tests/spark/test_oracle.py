@@ -1,4 +1,4 @@
-"""The second oracle over histories written by hand: it never contradicts what these must be judged as.
+"""The second oracle over histories written by hand: its verdicts are those of the judge.
 
 Its queries run in DuckDB here, which takes no JVM; `test_aggregate` runs them in Spark over the same histories.
 """
@@ -50,11 +50,11 @@ def test_the_oracles_agree_on_every_miniature_but_one(tables: dict[str, list[dic
 def test_the_second_oracle_finds_at_least_half_of_the_recorded_violations(
     tables: dict[str, list[dict[str, Any]]],
 ) -> None:
-    """Not every violation can be decided from its queries; of each invariant most are."""
+    """Some violations cannot be decided from the layers that the queries read."""
     failed = {row["check"]: row["failed"] for row in tables["rechecks"]}
     recorded = Counter(
         row["check"] for row in tables["checks"] for _ in range(row["verdicts"]) if row["outcome"] == "fail"
     )
     for one in INVARIANTS:
         check = f"invariant.{one.name}"
-        assert failed[check] >= recorded[check] / 2, check
+        assert 0 < recorded[check] <= 2 * failed[check], check

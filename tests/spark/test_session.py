@@ -154,7 +154,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
         killing = Killing(cluster, victim, "checking")
         aggregate([run], tmp_path / "cluster", master=cluster.url, conf=conf, progress=killing)
     assert any("org.apache.spark.executor.CoarseGrainedExecutorBackend" in words for words in killing.killed)
-    assert len(killing.stages_after) == 4
+    assert len(killing.stages_after) > 1, "the aggregation went on after the kill"
     expected = tables_of([run], 1)
     for table in TABLES:
         made = pq.read_table(tmp_path / "cluster" / "tables" / f"{table.name}.parquet")
