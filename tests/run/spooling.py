@@ -1,4 +1,4 @@
-"""A relay of forty lines that loses nothing: it writes, syncs, renames, syncs the directory, replies. And what loses mail."""
+"""A small relay that loses nothing (it writes, syncs, renames, syncs the directory, replies), and changes that lose mail."""
 
 SERVER = """\
 import contextlib, os, smtplib, socketserver, sys, threading, time
@@ -67,7 +67,7 @@ LOSES: dict[str, tuple[tuple[str, str], ...]] = {
         (_DIRECTORY, "    fd = os.open(msg, os.O_RDONLY); os.fdatasync(fd); os.close(fd)\n"),
     ),
 }
-"""What loses mail by what ext4, XFS and btrfs keep: name -> texts of the server, and what stands in their place."""
+"""Mutants that lose mail on ext4, XFS and btrfs: name -> texts of the server and their replacements."""
 
 RELIES_ON_FSYNC: dict[str, tuple[tuple[str, str], ...]] = {
     "in place without fsync of the directory": (
@@ -79,11 +79,11 @@ RELIES_ON_FSYNC: dict[str, tuple[tuple[str, str], ...]] = {
         (_FSYNC, ""), (_RENAME, ""), (_DIRECTORY, ""),
     ),
 }  # fmt: skip
-"""What loses mail only where names are kept by nothing but fsync of their directory."""
+"""Mutants that lose mail only where a name is kept by nothing but fsync of its directory."""
 
 
 def server(changes: tuple[tuple[str, str], ...] = ()) -> str:
-    """Return the server's text, changed. Raises AssertionError where there is nothing to change."""
+    """Return the server's text with changes. Raises AssertionError if a text to replace does not occur exactly once."""
     text = SERVER
     for old, new in changes:
         assert text.count(old) == 1, old

@@ -1,4 +1,4 @@
-"""A server that spells every shadow verb differently is judged as any other, once its description has its dialect."""
+"""A server that spells every shadow verb differently is judged as any other if its description has its dialect."""
 
 import re
 import shutil
@@ -104,7 +104,7 @@ def ran(description: Path, *scenarios: str) -> str:
     ).stdout
 
 
-def test_with_its_dialect_it_passes_and_faults_meet_its_verbs(description: Path):
+def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(description: Path):
     description.write_text(description.read_text("utf-8") + DIALECT, "utf-8")
     cells = (
         "inbound-acknowledgement-waits-for-the-shadow",
@@ -115,12 +115,12 @@ def test_with_its_dialect_it_passes_and_faults_meet_its_verbs(description: Path)
     assert "3 pass, 1 not applicable" in said, said
 
 
-def test_without_it_no_copy_is_seen(description: Path):
+def test_a_server_without_its_dialect_fails_for_want_of_a_shadow(description: Path):
     said = ran(description, "inbound-acknowledgement-waits-for-the-shadow")
     assert "1 failed" in said, said
 
 
-def test_a_hub_of_2010_with_a_dialect_passes_and_faults_meet_its_verbs(hub: Path):
+def test_a_hub_of_2010_with_its_dialect_passes_and_faults_fire_at_its_verbs(hub: Path):
     hub.write_text(hub.read_text("utf-8") + HUBS_DIALECT, "utf-8")
     cells = (
         "no-right-to-send-it",  # what is offered, and which verb is used how often

@@ -1,4 +1,4 @@
-"""An exception that ends a cell is told as a sentence, also when it has no words of its own."""
+"""The sentence for an exception that ends a cell, also for one without a message."""
 
 import pytest
 
@@ -15,5 +15,5 @@ from conformance.run.cell import describe_errors
         (NodeError("mbx1", "start", "it would not start"), "mbx1: start: it would not start"),
     ],
 )
-def test_an_error_is_a_sentence(error: Exception, words: str) -> None:
+def test_each_exception_is_described_once(error: Exception, words: str) -> None:
     assert describe_errors(ExceptionGroup("several", [ExceptionGroup("inner", [error]), error])) == words

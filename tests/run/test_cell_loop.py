@@ -1,4 +1,4 @@
-"""Running a cell on a loop of its own, for callers without one, and on a shared loop."""
+"""`OWN_LOOP` runs a cell on a new loop, for callers without one; `SHARED_LOOP` on the loop of the caller."""
 
 import asyncio
 import threading
@@ -10,17 +10,20 @@ from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
 
 
-async def main(clock: Clock) -> float:
+async def main(clock: Clock) -> tuple[asyncio.AbstractEventLoop, float]:
+    """Be a cell that returns its loop and its elapsed time."""
     await asyncio.sleep(0)
-    return clock.elapsed()
+    return asyncio.get_running_loop(), clock.elapsed()
 
 
-def test_an_own_loop_gives_a_result_without_a_loop_and_in_the_callers_thread() -> None:
-    assert run_without_loop(OWN_LOOP.run(main, Settings())) == 0.0
+def test_own_loop_runs_in_the_callers_thread_without_a_running_loop() -> None:
+    loop, elapsed = run_without_loop(OWN_LOOP.run(main, Settings()))
+    assert loop.is_closed()
+    assert elapsed == 0.0
     assert run_without_loop(OWN_LOOP.call(threading.current_thread)) is threading.current_thread()
 
 
-def test_what_waits_for_the_callers_loop_is_refused_and_closed() -> None:
+def test_a_coroutine_that_waits_for_the_callers_loop_is_refused_and_closed() -> None:
     closed = []
 
     async def waits() -> None:
@@ -34,12 +37,11 @@ def test_what_waits_for_the_callers_loop_is_refused_and_closed() -> None:
     assert closed == [True]
 
 
-def test_a_shared_loop_is_the_callers_and_calls_run_in_another_thread() -> None:
-    async def both() -> tuple[float, bool]:
-        asyncio.get_running_loop().set_task_factory(tracked_task_factory)
-        elapsed = await create_cell_task(SHARED_LOOP.run(main, Settings(clock="real")))
-        return elapsed, await SHARED_LOOP.call(threading.current_thread) is not threading.current_thread()
+def test_shared_loop_runs_on_the_callers_loop_and_calls_in_another_thread() -> None:
+    async def both() -> tuple[bool, bool]:
+        own = asyncio.get_running_loop()
+        own.set_task_factory(tracked_task_factory)
+        loop, _ = await create_cell_task(SHARED_LOOP.run(main, Settings(clock="real")))
+        return loop is own, await SHARED_LOOP.call(threading.current_thread) is not threading.current_thread()
 
-    elapsed, elsewhere = asyncio.run(both())
-    assert elapsed >= 0.0
-    assert elsewhere
+    assert asyncio.run(both()) == (True, True)

@@ -1,4 +1,4 @@
-"""Three clocks behind one interface, and that nothing outlives a cell that ran on one."""
+"""Every clock behind the one interface, and the leftovers of a cell that ran on it."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ EVERY = pytest.mark.parametrize("name", get_args(ClockName))
 
 
 @EVERY
-def test_each_clock_says_what_it_is(name: ClockName) -> None:
+def test_each_clock_has_its_name_scale_and_durations(name: ClockName) -> None:
     async def look(clock: Clock) -> tuple[str, float, float]:
         return clock.name, clock.scale, clock.duration(120)
 
@@ -52,7 +52,7 @@ def test_a_scaled_clock_divides_durations_and_multiplies_back_what_passed() -> N
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
-def test_a_scale_that_is_none_is_refused(scale: float) -> None:
+def test_an_invalid_scale_is_refused(scale: float) -> None:
     async def nothing(clock: Clock) -> None:
         raise AssertionError("must not be reached")
 
@@ -61,7 +61,7 @@ def test_a_scale_that_is_none_is_refused(scale: float) -> None:
 
 
 class HandLoop:
-    """A loop whose time is set by hand, with one timer: how late it runs must not depend on the machine."""
+    """A loop with one timer, whose time the test sets, so that lateness does not depend on the machine."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -87,7 +87,7 @@ class HandLoop:
         self.now += seconds
 
 
-def test_what_happened_is_handed_on_before_virtual_time_passes() -> None:
+def test_progress_is_flushed_once_before_virtual_time_passes() -> None:
     handed_on: list[list[str]] = []
     happened: list[str] = []
 
@@ -105,7 +105,7 @@ def test_what_happened_is_handed_on_before_virtual_time_passes() -> None:
 
 
 @pytest.mark.parametrize("name", ["scaled", "real", "shifted"])
-def test_what_happened_is_handed_on_at_once_where_time_always_passes(name: ClockName) -> None:
+def test_progress_is_flushed_at_once_by_clocks_that_do_not_jump(name: ClockName) -> None:
     handed_on: list[str] = []
 
     async def main(clock: Clock) -> None:
@@ -116,7 +116,7 @@ def test_what_happened_is_handed_on_at_once_where_time_always_passes(name: Clock
     run_with_clock(main, name, 1.0)
 
 
-def test_lag_is_what_blocked_the_loop_and_is_told_once() -> None:
+def test_lag_is_the_time_the_loop_was_blocked_and_is_returned_once() -> None:
     loop = HandLoop()
     clock = ScaledClock(loop, 100)  # type: ignore[arg-type]
     loop.runs_until(1006)
@@ -126,7 +126,7 @@ def test_lag_is_what_blocked_the_loop_and_is_told_once() -> None:
     assert overdue == pytest.approx(30, abs=2), "0.3 real seconds, less a beat, at a scale of 100"
     loop.is_blocked_for(0.2)
     loop.runs_until(1010)
-    assert clock.take_lag() == pytest.approx(50, abs=2), "told by the beat that came so late"
+    assert clock.take_lag() == pytest.approx(50, abs=2), "measured by the timer that was late"
     assert clock.take_lag() == 0
     clock.stop()
     assert loop.due == float("inf")
@@ -143,7 +143,7 @@ def test_a_real_loop_measures_what_blocked_it() -> None:
 
 
 @EVERY
-def test_tasks_left_behind_are_cancelled_and_told(name: ClockName) -> None:
+def test_leftover_tasks_are_cancelled_and_reported(name: ClockName) -> None:
     cancelled: list[bool] = []
 
     async def lingers(clock: Clock) -> None:
@@ -163,7 +163,7 @@ def test_tasks_left_behind_are_cancelled_and_told(name: ClockName) -> None:
 
 
 @EVERY
-def test_sockets_left_open_are_closed_and_told(name: ClockName) -> None:
+def test_leftover_sockets_are_closed_and_reported(name: ClockName) -> None:
     async def main(clock: Clock) -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
@@ -174,7 +174,7 @@ def test_sockets_left_open_are_closed_and_told(name: ClockName) -> None:
         run_with_clock(main, name)
 
 
-def test_leftovers_do_not_hide_the_error() -> None:
+def test_leftovers_are_added_as_a_note_to_the_error_of_the_cell() -> None:
     async def main(clock: Clock) -> None:
         task = asyncio.create_task(clock.sleep(3600), name="the lingerer")
         assert not task.done()
@@ -186,7 +186,7 @@ def test_leftovers_do_not_hide_the_error() -> None:
 
 
 @EVERY
-def test_an_interrupt_cancels_and_cleans_up(name: ClockName) -> None:
+def test_an_interrupt_cancels_the_cell_which_cleans_up(name: ClockName) -> None:
     cleaned: list[bool] = []
 
     async def main(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The bound of real time: what it is by default, and that a cell ends at it, inconclusive, and says what it waited for."""
+"""The limit of real time for a cell: its default, and that a cell ends at it, is inconclusive, and names what it waited for."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ def cell(tmp_path: Path) -> Cell:
     return read_scenarios(tmp_path / f"slow{SUFFIX}", paths.fixtures())[0].cells()[0]
 
 
-def test_the_bound_is_ten_minutes_more_than_steps_and_drain_take_on_the_clock(cell: Cell) -> None:
+def test_the_default_timeout_is_ten_minutes_more_than_steps_and_drain(cell: Cell) -> None:
     documented = 3600 + 600 + 1800 + 2 * 3600
     assert cell_timeout(cell, Settings("virtual")) == 600
     assert cell_timeout(cell, Settings("real")) == 600 + documented
@@ -50,7 +50,7 @@ def test_the_bound_is_ten_minutes_more_than_steps_and_drain_take_on_the_clock(ce
 
 
 @pytest.mark.parametrize("name", ["virtual", "real"])
-def test_a_body_that_goes_on_for_ever_is_cancelled_and_cleans_up(name: ClockName) -> None:
+def test_a_cell_that_never_ends_is_cancelled_and_cleans_up(name: ClockName) -> None:
     cleaned: list[str] = []
 
     async def main(clock: Clock) -> None:
@@ -70,7 +70,7 @@ def test_a_body_that_goes_on_for_ever_is_cancelled_and_cleans_up(name: ClockName
 
 @pytest.mark.parametrize("name", ["virtual", "real"])
 @pytest.mark.parametrize("blockers", [1, 2])
-def test_code_that_blocks_the_loop_is_interrupted_and_the_rest_cleans_up(
+def test_code_that_blocks_the_loop_is_interrupted_and_the_cell_cleans_up(
     name: ClockName, blockers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadline, "GRACE_S", 0.2)
@@ -91,7 +91,7 @@ def test_code_that_blocks_the_loop_is_interrupted_and_the_rest_cleans_up(
     assert cleaned == [name]
 
 
-def test_what_ends_in_time_is_left_alone() -> None:
+def test_a_cell_that_ends_in_time_is_not_cancelled() -> None:
     async def main(clock: Clock) -> str:
         async with real_deadline(60):
             await asyncio.sleep(0)
@@ -149,7 +149,9 @@ def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell
 
 @pytest.mark.integration
 @pytest.mark.parametrize("cells", ["1", "2"])
-def test_a_cell_whose_time_is_used_up_says_what_it_waited_for(cell: Cell, tmp_path: Path, cells: str) -> None:
+def test_a_cell_that_times_out_is_inconclusive_and_names_the_step_it_waited_for(
+    cell: Cell, tmp_path: Path, cells: str
+) -> None:
     words = ("--clock", "real", "--cell-timeout", "12", "--cells", cells, "--run-dir", "run")
     ran = conformance_command("run", f"slow{SUFFIX}", "--candidate", "exec:reference", *words, cwd=tmp_path)
     assert ran.returncode == 3, ran.stdout + ran.stderr

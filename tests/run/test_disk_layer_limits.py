@@ -1,4 +1,4 @@
-"""A cell whose server does what the layer does not see is not applicable, with the reason: never clean, never a violation."""
+"""A cell whose server does what the disk layer cannot see is not applicable, with the reason."""
 
 import json
 import os
@@ -28,11 +28,11 @@ DOES = {
 }
 if os.geteuid() != 0:
     del DOES["setuid"]  # it takes root to give a file away
-"""What the server does once it has kept a message, and what is said of that."""
+"""What the server does after it has stored a message, and the reason in the verdict ("": the cell passes)."""
 PLACES = ("{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
 
 
-def test_what_the_layer_does_not_see_makes_the_cell_not_applicable(tmp_path: Path) -> None:
+def test_operations_that_the_layer_does_not_see_make_the_cell_not_applicable(tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
     for name, flags in (("static", ["-static"]), ("setuid", [])):
         subprocess.run(["cc", *flags, "-o", tmp_path / name, tmp_path / "program.c"], check=True)

@@ -1,4 +1,4 @@
-"""Disks that fail under the reference: without room it refuses for now and goes on, and a failed sync is no 250."""
+"""Failing disks under the reference: a write without room is refused with 452, a failed sync is not answered with 250."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ pytestmark = [
 ]
 
 
-def played(directory: Path, name: str, defect: str = "") -> tuple[RecordedRun, set[str]]:
-    """Return what was run, and the requirements of the checks that failed."""
+def run_cell(directory: Path, name: str, defect: str = "") -> tuple[RecordedRun, set[str]]:
+    """Run a cell with the reference, or with a defect of it; return the recorded run and the requirements that failed."""
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
     candidate = find_candidate(f"exec:reference{'+' * bool(defect)}{defect}", Path())
@@ -41,8 +41,8 @@ def replies(ran: RecordedRun) -> list[tuple[str, int | None, str | None]]:
 
 
 @pytest.mark.parametrize("at", [1, 2, 4])
-def test_without_room_at_a_write_it_refuses_for_now_and_goes_on(tmp_path: Path, at: int) -> None:
-    ran, failed = played(tmp_path, f"no-room-at-a-write-is-refused-for-now[at-write={at}]")
+def test_a_write_without_room_is_refused_with_452_and_the_node_goes_on(tmp_path: Path, at: int) -> None:
+    ran, failed = run_cell(tmp_path, f"no-room-at-a-write-is-refused-for-now[at-write={at}]")
     assert failed == set()
     refused = [reply for reply in replies(ran) if reply[0] == "m"]
     assert ("m", 452, "4.3.1") in refused
@@ -52,10 +52,12 @@ def test_without_room_at_a_write_it_refuses_for_now_and_goes_on(tmp_path: Path, 
     assert [event.detail for event in ran.events if isinstance(event, NodeEvent) and event.action == "exited"] == []
 
 
-def test_a_sync_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
-    ran, failed = played(tmp_path, "a-sync-that-fails-is-no-acknowledgement")
+def test_a_message_whose_sync_failed_is_not_acknowledged(tmp_path: Path) -> None:
+    ran, failed = run_cell(tmp_path, "a-sync-that-fails-is-no-acknowledgement")
     assert failed == set()
-    assert [code for message, code, _ in replies(ran) if message == "m"] != [250]
+    codes = [code for message, code, _ in replies(ran) if message == "m"]
+    assert codes
+    assert 250 not in codes
     assert next(event.detail for event in ran.events if isinstance(event, FaultFired)).endswith("failed syncs")
 
 
@@ -66,6 +68,6 @@ def test_a_sync_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
         ("acknowledges-what-a-sync-failed-for", "a-sync-that-fails-is-no-acknowledgement", "RL-ACK-01"),
     ],
 )
-def test_each_defect_is_caught(tmp_path: Path, defect: str, name: str, blamed: str) -> None:
-    _, failed = played(tmp_path, name, defect)
+def test_each_disk_defect_fails_its_requirement(tmp_path: Path, defect: str, name: str, blamed: str) -> None:
+    _, failed = run_cell(tmp_path, name, defect)
     assert failed == {blamed}

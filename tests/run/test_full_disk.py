@@ -1,4 +1,4 @@
-"""A disk that is full under the reference: it says so, keeps running, and loses nothing that it acknowledged."""
+"""A full disk under the reference: messages are refused, the node keeps running, and no acknowledged message is lost."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from conformance.verdicts import Outcome, worst_in_cell
 
 @pytest.mark.integration
 @pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
-def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) -> None:
+def test_a_node_on_a_full_disk_refuses_every_message_and_keeps_running(tmp_path: Path) -> None:
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
     assignment, settings = Assignment(find_candidate("exec:reference", Path())), Settings(clock="shifted")

@@ -1,4 +1,4 @@
-"""How long programs waited for a processor is measured by what the kernel counts."""
+"""`RunDelay` measures how long programs waited for a processor, by the counters of the kernel."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def rivals():
         shell.wait()
 
 
-def test_a_program_that_gets_no_core_has_waited(rivals):
+def test_a_program_without_a_core_is_measured_as_waiting(rivals):
     delay = RunDelay(lambda: {"mbx1": rivals[0]})
     began = time.monotonic()
     seconds, node, asked = 0.0, "", []
@@ -39,11 +39,11 @@ def test_a_program_that_gets_no_core_has_waited(rivals):
         seconds, node = RunDelay(lambda: {"mbx1": rivals[0]}).take_longest_wait()
         asked.append(delay.take_longest_wait()[0])
     assert node == "mbx1"
-    assert sum(asked) == pytest.approx(seconds, rel=0.5)  # each wait is counted once, however often it is asked
+    assert sum(asked) == pytest.approx(seconds, rel=0.5)  # each wait is counted once, in however many calls
     assert seconds < time.monotonic() - began + 1.0
 
 
-def test_a_program_that_waits_for_something_else_has_not():
+def test_a_sleeping_program_is_not_measured_as_waiting():
     with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
         delay = RunDelay(lambda: {"mbx1": idle.pid})
         delay.take_longest_wait()
@@ -63,7 +63,7 @@ def test_the_node_that_waited_longest_is_named(rivals):
         os.killpg(idle.pid, 9)
 
 
-def test_a_node_that_has_gone_is_no_error():
+def test_an_ended_node_has_waited_for_nothing():
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert RunDelay(lambda: {"mbx1": gone.pid}).take_longest_wait() == (0.0, "")

@@ -1,4 +1,4 @@
-"""Memory in place of a disk: there while a process lives, gone with it however it goes."""
+"""Directories in memory are removed when their process ends, or by the next process if it was killed."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def maker(shared: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_it_is_gone_with_its_process(tmp_path: Path) -> None:
+def test_a_directory_is_removed_when_its_process_ends(tmp_path: Path) -> None:
     process, made = maker(tmp_path)
     assert made.parents[2] == tmp_path
     assert (made / "queue.db").exists()
@@ -42,7 +42,7 @@ def test_it_is_gone_with_its_process(tmp_path: Path) -> None:
     assert not made.parent.exists()
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_the_directory_of_a_killed_process_is_removed_by_the_next_process(tmp_path: Path) -> None:
     killed, left = maker(tmp_path)
     living, kept = maker(tmp_path)
     killed.send_signal(signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
-def test_a_process_that_ends_while_another_looks_for_what_is_left_harms_it_not(
+def test_a_directory_that_disappears_during_the_cleanup_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending, made = maker(tmp_path)
@@ -81,7 +81,7 @@ def test_a_process_that_ends_while_another_looks_for_what_is_left_harms_it_not(
 
 
 @pytest.mark.parametrize("taken", ["open to others", "link", "file", "of another user"])
-def test_a_name_that_another_user_took_is_not_used(taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsafe_home_directory_is_not_used(taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / f"conformance-{os.getuid()}"
     if taken == "link":
         home.symlink_to(tmp_path / "elsewhere")
@@ -103,8 +103,6 @@ def test_a_name_that_another_user_took_is_not_used(taken: str, tmp_path: Path, m
     assert memory_directory.make_directory("cell-", fallback).parent == fallback
 
 
-def test_without_memory_it_is_below_the_directory_that_was_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_memory_the_given_directory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_directory, "_process_directory", lambda: None)
     assert memory_directory.make_directory("cell-", tmp_path).parent == tmp_path

@@ -1,4 +1,4 @@
-"""Whose fault it is that a node is gone: the server's, the machine's, or the harness's own."""
+"""A node that has ended is blamed on the server, the machine or the harness, by its cause."""
 
 import os
 import resource
@@ -84,7 +84,7 @@ def ran(
     [RESTARTED, RESTARTED.split("  - send")[0] + AT_A_MOMENT],
     ids=["by a step", "at a moment of the protocol"],
 )
-def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(tmp_path: Path, scenario: str):
+def test_a_server_that_does_not_restart_on_its_own_queue_has_lost_acknowledged_mail(tmp_path: Path, scenario: str):
     done, verdicts = ran(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')", scenario=scenario)
     assert done.problem == ""
     assert "start" in done.wrong_state
@@ -96,7 +96,7 @@ def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.FAIL
 
 
-def test_without_an_acknowledgement_nothing_was_promised(tmp_path: Path):
+def test_a_failed_restart_without_an_acknowledgement_is_inconclusive(tmp_path: Path):
     torn = "raise RuntimeError('the queue is torn')"
     done, verdicts = ran(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
     assert done.problem == ""
@@ -110,7 +110,7 @@ def test_without_an_acknowledgement_nothing_was_promised(tmp_path: Path):
         ("raise OSError(28, 'No space left on device')", "No space left on device"),
     ],
 )
-def test_what_the_machine_has_run_out_of_is_held_against_nobody(tmp_path: Path, program: str, words: str):
+def test_a_shortage_of_the_machine_makes_the_cell_inconclusive(tmp_path: Path, program: str, words: str):
     done, verdicts = ran(tmp_path, on_a_queue=program)
     assert done.problem == ""
     assert any(event.action == "starved" for event in done.events if isinstance(event, NodeEvent))
@@ -130,7 +130,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_full_disk_is_no_violation(small_disk: Path, tmp_path: Path):
+def test_a_full_disk_of_the_harness_is_not_a_violation(small_disk: Path, tmp_path: Path):
     words = ("run", "-k", "content-passes-unchanged", "--run-dir", str(small_disk / "run"))
     done = subprocess.run(
         command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=200, check=False
@@ -141,7 +141,7 @@ def test_a_full_disk_is_no_violation(small_disk: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("limit", [34, 37, 40])
-def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path, limit: int):
+def test_a_harness_without_file_descriptors_reports_no_violation(tmp_path: Path, limit: int):
     """By where they run out: while connecting, while accepting, while a file is opened."""
 
     def few() -> None:
@@ -165,7 +165,7 @@ INVARIANT_CHECKS["content-unchanged"] = RegisteredInvariant(broken, ("RL-CNT-01"
 """
 
 
-def test_a_judge_that_breaks_is_an_error_with_a_sentence(tmp_path: Path):
+def test_an_exception_in_the_judge_is_reported_as_a_harness_error(tmp_path: Path):
     (tmp_path / "breaks_the_judge.py").write_text(BROKEN_JUDGE, "utf-8")
     words = ("run", "-p", "breaks_the_judge", "-k", "each-message-once", "--run-dir", "run")
     path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])

@@ -1,4 +1,4 @@
-"""A power cut in a scenario: who syncs what it acknowledges passes, who does not is caught, with root and without."""
+"""A power cut in a scenario: a server that syncs before it acknowledges passes, another fails, on each kind of disk."""
 
 from pathlib import Path
 
@@ -29,13 +29,13 @@ Node.start = start_without_sync
 from conformance.reference.main import main
 sys.exit(main(sys.argv[1:]))
 """
-"""The reference, but that it acknowledges what it has written and not synced."""
+"""The reference, except that it acknowledges messages that it has not synced."""
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
         bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-"
-    ),  # the moved clock needs it as well
+    ),  # the shifted clock needs it as well
 ]
 
 
@@ -49,7 +49,7 @@ def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("_kind")
 @pytest.mark.parametrize("syncs", [True, False])
-def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) -> None:
+def test_a_power_cut_loses_acknowledged_mail_only_of_a_server_without_sync(tmp_path: Path, syncs: bool) -> None:
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id.endswith("synced[messages=1]"))
     candidate = find_candidate("exec:reference", Path())

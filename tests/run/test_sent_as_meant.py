@@ -1,4 +1,4 @@
-"""What a scenario says is sent is compared with what passed the link: an attack that the harness defuses proves nothing."""
+"""The octets on the link are compared with those of the scenario: an attack that the harness defuses proves nothing."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +31,9 @@ def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
 
 
 @pytest.mark.parametrize("message", RAW)
-def test_a_raw_attack_passes_as_the_scenario_means_it(message: str, tmp_path: Path) -> None:
-    assert {verdict.outcome for verdict in verdicts(message, tmp_path)} <= {Outcome.PASS, Outcome.NOT_APPLICABLE}
+def test_a_raw_attack_is_sent_as_written(message: str, tmp_path: Path) -> None:
+    outcomes = {verdict.outcome for verdict in verdicts(message, tmp_path)}
+    assert outcomes - {Outcome.NOT_APPLICABLE} == {Outcome.PASS}
 
 
 @pytest.mark.parametrize("message", RAW)

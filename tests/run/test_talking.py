@@ -1,4 +1,4 @@
-"""The step `talk`: what it records of each exchange."""
+"""The step `talk` records each exchange."""
 
 import asyncio
 from types import SimpleNamespace

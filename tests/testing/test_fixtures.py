@@ -1,4 +1,4 @@
-"""Sinks, links and servers in tests of somebody else: what they take, what they are told, and that nothing outlives the test."""
+"""Sinks, links and servers for tests of other projects (`conformance.testing`, `conformance.fixtures`)."""
 
 import smtplib
 import threading
@@ -21,7 +21,7 @@ def send(server: MailLink, *recipients: str, client: type[smtplib.SMTP] = smtpli
         return session.sendmail("app@app.test", recipients or ["victor@outside.test"], LETTER)
 
 
-def test_a_sink_has_the_envelope_and_the_content_octet_for_octet(smtp_sink: MailSink):
+def test_a_sink_returns_the_envelope_and_the_content_octet_for_octet(smtp_sink: MailSink):
     send(smtp_sink, "victor@outside.test", "Wanda@outside.test")
     (taken,) = smtp_sink.wait_for(1)
     assert (taken.sender, taken.recipients) == ("app@app.test", ("victor@outside.test", "Wanda@outside.test"))
@@ -37,12 +37,12 @@ def test_a_sink_has_the_envelope_and_the_content_octet_for_octet(smtp_sink: Mail
     [
         ("connect", "421 4.3.2 not now", smtplib.SMTPConnectError),
         ("MAIL", "451 4.3.0 later", smtplib.SMTPSenderRefused),
-        ("RCPT", "550 5.1.1 nobody", smtplib.SMTPRecipientsRefused),
+        ("RCPT", "550 5.1.1 unknown", smtplib.SMTPRecipientsRefused),
         ("DATA", "451 4.3.0 later", smtplib.SMTPDataError),
         ("dot", "554 5.6.0 no", smtplib.SMTPDataError),
     ],
 )
-def test_a_sink_answers_as_it_is_told_as_often_as_it_is_told(
+def test_a_scripted_answer_of_a_sink_is_given_once_with_times_1(
     smtp_sink: MailSink, at: str, reply: str, error: type[Exception]
 ):
     smtp_sink.answer(at, reply, times=1)  # type: ignore[arg-type]  # each of them is one of the literals
@@ -66,7 +66,7 @@ def test_a_sink_that_speaks_lmtp_answers_each_recipient(lmtp_sink: MailSink):
     assert taken.recipients == ("carol@corp.test",)
 
 
-def test_a_fault_strikes_where_it_is_told_and_is_seen_to_have_struck(smtp_sink: MailSink):
+def test_a_fault_fires_at_its_point_and_is_recorded(smtp_sink: MailSink):
     smtp_sink.fault("reset", at="dot", when="heard")
     with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionResetError)):
         send(smtp_sink)
@@ -74,19 +74,19 @@ def test_a_fault_strikes_where_it_is_told_and_is_seen_to_have_struck(smtp_sink: 
     assert [event.action for event in smtp_sink.history if isinstance(event, FaultFired)] == ["reset"]
 
 
-def test_a_fault_that_makes_no_sense_is_refused_at_once(smtp_sink: MailSink):
+def test_an_invalid_fault_and_an_unknown_name_are_refused(smtp_sink: MailSink):
     with pytest.raises(ValueError, match="reply"):
         smtp_sink.fault("replace", at="dot")
     with pytest.raises(ValueError, match="no fault"):
         smtp_sink.heal("fault-7")
 
 
-def test_what_does_not_come_is_said_with_what_came(smtp_sink: MailSink):
+def test_a_timeout_reports_how_many_messages_arrived(smtp_sink: MailSink):
     with pytest.raises(TimeoutError, match="0 of 2 messages came within 0.05 s"):
         smtp_sink.wait_for(2, within=0.05)
 
 
-def test_a_link_to_a_server_that_runs_records_and_breaks(smtp_sink: MailSink, smtp_link):
+def test_a_link_to_a_running_server_records_commands_and_applies_faults(smtp_sink: MailSink, smtp_link):
     link = smtp_link(smtp_sink.host, smtp_sink.port)
     name = link.fault("refuse", times=None)
     with pytest.raises((ConnectionError, smtplib.SMTPServerDisconnected)):
@@ -97,7 +97,7 @@ def test_a_link_to_a_server_that_runs_records_and_breaks(smtp_sink: MailSink, sm
     assert link.commands == smtp_sink.commands
 
 
-def test_two_sinks_are_two_parties(mail_bench: MailBench):
+def test_sinks_are_independent_and_have_distinct_names(mail_bench: MailBench):
     one, other = mail_bench.sink("one", "smtp"), mail_bench.sink("other", "smtp")
     send(one)
     assert (len(one.messages), len(other.messages)) == (1, 0)
@@ -106,7 +106,7 @@ def test_two_sinks_are_two_parties(mail_bench: MailBench):
         mail_bench.sink("one", "smtp")
 
 
-def test_a_server_keeps_its_queue_over_a_kill(mail_node):
+def test_a_server_keeps_its_queue_after_a_kill(mail_node):
     node: MailNode = mail_node("exec:reference")
     node.next_hop.answer("MAIL", "451 4.3.0 later")
     send(node)
@@ -122,7 +122,7 @@ def test_a_server_keeps_its_queue_over_a_kill(mail_node):
     assert node.log.exists()
 
 
-def test_a_server_that_does_not_start_raises(mail_node, tmp_path: Path):
+def test_a_server_that_does_not_start_raises_an_error_with_its_output(mail_node, tmp_path: Path):
     broken = tmp_path / "broken.yaml"
     argv = "[sh, -c, 'echo fatal: no licence >&2; exit 3']"
     broken.write_text(f"name: broken\nkind: exec\nclaims: [relay]\nlisteners: [frontend]\nargv: {argv}\n", "utf-8")
@@ -138,7 +138,7 @@ def test_no_thread_outlives_a_server(tmp_path: Path):
     assert set(threading.enumerate()) <= before
 
 
-def test_nothing_outlives_a_bench():
+def test_a_closed_bench_leaves_no_thread_and_no_listener():
     before = set(threading.enumerate())
     bench = MailBench()
     sink = bench.sink("one", "smtp")

@@ -1,4 +1,4 @@
-"""Programs whose clock is moved: compiled from `programs/`, started below a guard, and gone when a test is over."""
+"""Compiles programs of `programs/`, and runs programs with a shifted clock below a guard for the time of a test."""
 
 import asyncio
 import contextlib
@@ -22,13 +22,13 @@ MARKS = [
     pytest.mark.integration,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler"),
 ]
-"""What every module of tests about the shifted clock is marked with."""
+"""The marks of every test module of the shifted clock."""
 
 PROGRAMS = Path(__file__).parent / "programs"
 HOUR = 3600.0
 
 
-def built(directory: Path, name: str, *flags: str) -> Path:
+def compile_program(directory: Path, name: str, *flags: str) -> Path:
     """Compile a program of `programs/` into a directory."""
     program = directory / name
     subprocess.run(["cc", "-O1", "-o", program, PROGRAMS / f"{name}.c", *flags], check=True)
@@ -36,36 +36,36 @@ def built(directory: Path, name: str, *flags: str) -> Path:
 
 
 @asynccontextmanager
-async def moving(
+async def running_shifted(
     clock: Clock, directory: Path, *argv: object, stdout: int | None = None
 ) -> AsyncIterator[tuple[ShiftedProgram, Process]]:
-    """Give a program that runs with its clock moved; it is for the test to say that it is ready.
+    """Start a program with a shifted clock, and yield it; the test calls `on_ready`.
 
-    It is waited for at the end, and must end well; in a test that fails it is killed.
+    At the end wait for the program, which must exit with 0; kill it if the test fails.
     """
-    moved = clock.shifted_program(directory / "clock")
-    assert moved is not None
-    process = await _guarded(moved, *argv, stdout=stdout)
+    shifted = clock.shifted_program(directory / "clock")
+    assert shifted is not None
+    process = await _guarded(shifted, *argv, stdout=stdout)
     try:
-        yield moved, process
-        moved.on_ending()
+        yield shifted, process
+        shifted.on_ending()
         assert await process.wait() == 0
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         raise
-    moved.on_ended()
+    shifted.on_ended()
 
 
-def run_moved(
+def run_shifted(
     directory: Path, *argv: object, before: Callable[[Clock], None] = lambda clock: None
 ) -> tuple[str, float]:
-    """Run a program with its clock moved; return what it printed, and the seconds that passed in the harness."""
+    """Run a program with its clock shifted; return what it printed, and the seconds that passed in the harness."""
 
     async def main(clock: Clock) -> tuple[str, float]:
-        async with moving(clock, directory, *argv, stdout=PIPE) as (moved, process):
-            moved.on_ready()
+        async with running_shifted(clock, directory, *argv, stdout=PIPE) as (shifted, process):
+            shifted.on_ready()
             before(clock)
             said, _ = await process.communicate()
             assert process.returncode == 0, said
@@ -74,18 +74,18 @@ def run_moved(
     return run_with_clock(main, "shifted")
 
 
-async def _guarded(moved: ShiftedProgram, *argv: object, stdout: int | None) -> Process:
-    """Start a program with its clock moved, below a guard whose clock is not; both are a process group of their own.
+async def _guarded(shifted: ShiftedProgram, *argv: object, stdout: int | None) -> Process:
+    """Start a program with its clock shifted, below a guard whose clock is not; both are a process group of their own.
 
     Return once the program runs with the shim, or has ended.
     """
     words = [str(word) for word in argv]
-    guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *moved.command_prefix(words[0], os.environ), *words]
+    guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *shifted.command_prefix(words[0], os.environ), *words]
     process = await asyncio.create_subprocess_exec(*guard, stdout=stdout, start_new_session=True)
-    moved.on_started(process.pid)
+    shifted.on_started(process.pid)
     while process.returncode is None:
         below = [*descendants(process.pid)]
-        if below and not any(why_not_shifted(pid, Path(build_shim().name), moved.page.path) for pid in below):
+        if below and not any(why_not_shifted(pid, Path(build_shim().name), shifted.page.path) for pid in below):
             break
         await asyncio.sleep(0.01)
     return process

@@ -1,4 +1,4 @@
-"""A shifted clock on a busy machine: guards that look round are no news, and who never rests is named."""
+"""A shifted clock on a busy machine: guards that wake do not stop time, and a program that never sleeps is named."""
 
 import asyncio
 import os
@@ -18,25 +18,25 @@ from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.shifted_program import ShiftedProgram
 from conformance.run.shifted.shim_library import NeverQuiet
-from tests.run.shifted.shifted_process import HOUR, MARKS, moving
+from tests.run.shifted.shifted_process import HOUR, MARKS, running_shifted
 
 pytestmark = MARKS
 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is so late in waking threads that one must sleep for a quarter of a second to be believed."""
+    """A machine so slow to wake threads that one counts as asleep only after a quarter of a second."""
     monkeypatch.setattr(loop_module, "measure_sleep_threshold", lambda samples=40: 0.25)
 
 
-def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: None) -> None:
-    """Six nodes whose guards wake at moments of their own: they are never all asleep for a quarter of a second."""
+def test_guards_that_poll_directories_do_not_stop_time(tmp_path: Path, busy: None) -> None:
+    """Six nodes whose guards wake at different times are never all asleep for a quarter of a second."""
 
     async def main(clock: Clock) -> float:
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(_looking(clock, tmp_path / f"n{n}")) for n in range(6)]
-            for moved in nodes:
-                moved.on_ready()
+            for shifted in nodes:
+                shifted.on_ready()
             began = time.monotonic()
             for _ in range(4):
                 await clock.sleep(HOUR)
@@ -47,7 +47,7 @@ def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: 
     assert run_with_clock(main, "shifted") < 20
 
 
-def test_a_program_that_never_rests_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_never_sleeps_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "STUCK_AFTER_S", 1.0)
     with pytest.raises(NeverQuiet, match=r"n1: process \d+ \(python"):
         run_with_clock(lambda clock: _slept(clock, tmp_path / "n1", "while True: pass"), "shifted")
@@ -79,29 +79,29 @@ def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
 async def _looking(clock: Clock, directory: Path) -> AsyncIterator[ShiftedProgram]:
     """Yield a program that sleeps for an hour, again and again, below the guard of nodes, with a directory to look at."""
     directory.mkdir()  # noqa: ASYNC240
-    moved = clock.shifted_program(directory / "clock")
-    assert moved is not None
+    shifted = clock.shifted_program(directory / "clock")
+    assert shifted is not None
     program = "import time\nwhile True: time.sleep(3600)"
     limits = ("--directory", str(directory), "--directory-limit", str(2**30))
-    argv = (*moved.command_prefix(sys.executable, os.environ), sys.executable, "-c", program)
+    argv = (*shifted.command_prefix(sys.executable, os.environ), sys.executable, "-c", program)
     process = await asyncio.create_subprocess_exec(sys.executable, guard.__file__, *limits, *argv, stdin=PIPE)
-    moved.on_started(process.pid)
+    shifted.on_started(process.pid)
     await asyncio.sleep(0.5)
     try:
-        yield moved
+        yield shifted
     finally:
         assert process.stdin is not None
         process.stdin.write(b"K")
-        moved.on_ending()
+        shifted.on_ending()
         await process.wait()
-        moved.on_ended()
+        shifted.on_ended()
 
 
 async def _slept(clock: Clock, directory: Path, program: str) -> None:
     directory.mkdir()  # noqa: ASYNC240
     words = (sys.executable, "-c", f"import signal\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\n{program}")
-    async with moving(clock, directory, *words) as (moved, process):
-        moved.on_ready()
+    async with running_shifted(clock, directory, *words) as (shifted, process):
+        shifted.on_ready()
         try:
             await clock.sleep(86400)
         finally:

@@ -1,4 +1,4 @@
-"""The jumps of the shifted clock: programs and harness go from timer to timer together, and nobody is jumped over."""
+"""The jumps of the shifted clock: from timer to timer of programs and harness, and none is jumped over."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.process_tree import ProcessTree
 from conformance.run.virtual.selector import OrderedSelector, Ready
-from tests.run.shifted.shifted_process import HOUR, MARKS, moving, run_moved
+from tests.run.shifted.shifted_process import HOUR, MARKS, run_shifted, running_shifted
 
 pytestmark = MARKS
 
@@ -23,7 +23,7 @@ WAITING = struct.Struct("iiQqQ")
 LAST_SLOT = 64 + 255 * WAITING.size
 
 
-def test_a_moved_loop_alone_jumps_over_its_own_timers() -> None:
+def test_a_loop_without_programs_jumps_to_its_own_timers() -> None:
     async def main(clock: Clock) -> tuple[float, float, str]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ShiftedClockEventLoop)
@@ -36,8 +36,8 @@ def test_a_moved_loop_alone_jumps_over_its_own_timers() -> None:
     assert name == "shifted"
 
 
-def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) -> None:
-    """Each sees the other's moments in their order: nobody is jumped over."""
+def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) -> None:
+    """Both print at alternate times; a timer that was jumped over would be out of order."""
 
     async def main(clock: Clock) -> list[str]:
         order: list[str] = []
@@ -54,9 +54,9 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
 
         program = "import time\nfor n in range(6): time.sleep(3600); print('program', n, flush=True)"
         words = (sys.executable, "-u", "-c", program)
-        async with moving(clock, tmp_path, *words, stdout=PIPE) as (moved, process):
+        async with running_shifted(clock, tmp_path, *words, stdout=PIPE) as (shifted, process):
             assert process.stdout is not None
-            moved.on_ready()
+            shifted.on_ready()
             await asyncio.gather(listen(process.stdout), beat())
         return order
 
@@ -64,7 +64,7 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
     assert order == [f"{who} {number}" for number in range(6) for who in ("harness", "program")]
 
 
-def test_a_program_that_computes_is_waited_for(tmp_path: Path) -> None:
+def test_no_time_is_skipped_while_a_program_computes(tmp_path: Path) -> None:
     """No time is jumped over while it works, however long that takes; what it sleeps afterwards is."""
     program = """
 import hashlib, time
@@ -80,27 +80,27 @@ print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
     def tempt(clock: Clock) -> None:  # there is a timer to jump to all the time
         timer.append(asyncio.get_running_loop().call_later(1800, lambda: None))
 
-    said, _ = run_moved(tmp_path, sys.executable, "-c", program, before=tempt)
+    said, _ = run_shifted(tmp_path, sys.executable, "-c", program, before=tempt)
     assert said.split() == ["True", "True", "True"]
 
 
-def test_a_process_that_was_numbered_as_the_guard_is_no_guard(tmp_path: Path) -> None:
+def test_a_stale_slot_with_the_guards_process_id_is_ignored(tmp_path: Path) -> None:
     """Below, in a namespace of their own, processes have numbers that others have outside. What one of them left in the
     page when it was killed says nothing of the guard."""
 
     async def main(clock: Clock) -> float:
-        async with moving(clock, tmp_path, "sleep", "3600") as (moved, process):
-            with moved.page.path.open("r+b") as page:
+        async with running_shifted(clock, tmp_path, "sleep", "3600") as (shifted, process):
+            with shifted.page.path.open("r+b") as page:
                 page.seek(LAST_SLOT)
                 page.write(WAITING.pack(process.pid, 1, 0, 0, 0))
-            moved.on_ready()
+            shifted.on_ready()
             await process.wait()
         return clock.elapsed()
 
     assert run_with_clock(main, "shifted") >= HOUR
 
 
-def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump(
+def test_octets_sent_right_before_all_were_found_asleep_are_read_before_the_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = socket.socketpair()
@@ -122,12 +122,12 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
 
     monkeypatch.setattr(ProcessTree, "quiet_until", sends_last)
     with ours, theirs:
-        _, passed = run_moved(tmp_path, "sleep", "3600", before=listen)
+        _, passed = run_shifted(tmp_path, "sleep", "3600", before=listen)
     assert passed >= HOUR
     assert read[0] < HOUR
 
 
-def test_what_a_kernel_holds_back_until_it_is_acknowledged_is_read_before_the_jump(tmp_path: Path) -> None:
+def test_octets_that_await_an_acknowledgement_are_read_before_the_jump(tmp_path: Path) -> None:
     """A second small segment waits for the acknowledgement of the first (RFC 896), which may take 40 ms (RFC 1122): all
     are asleep then."""
     program = """
@@ -156,8 +156,8 @@ assert ours.recv(4) == b"done"
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         words = (sys.executable, "-c", program, server.sockets[0].getsockname()[1])
-        async with moving(clock, tmp_path, *words) as (moved, _):
-            moved.on_ready()
+        async with running_shifted(clock, tmp_path, *words) as (shifted, _):
+            shifted.on_ready()
             await asyncio.sleep(HOUR)
         server.close()
         return await come
@@ -166,13 +166,13 @@ assert ours.recv(4) == b"done"
 
 
 @pytest.mark.parametrize("by", ["a socket", "a timer"])
-def test_programs_are_asked_again_whatever_the_loop_has_done_since(
+def test_programs_are_asked_again_after_each_action_of_the_loop(
     by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many turns it took, and whether or not it was progress: what was sent may have come to one of them."""
     ours, theirs = socket.socketpair()
     deadline, ask, poll = ProcessTree.quiet_until, ProcessTree.ask_again, OrderedSelector.poll
-    told: list[str] = []
+    actions: list[str] = []
     due: list[bytes] = []
     turns = 20
 
@@ -180,21 +180,21 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
         if left:
             asyncio.get_running_loop().call_soon(act, left - 1)
         else:
-            told.append("acted")
+            actions.append("acted")
 
     def listen(clock: Clock) -> None:
         def come() -> None:
             ours.recv(64)
             clock.note_progress()
-            act(told.count("acted"))
+            act(actions.count("acted"))
 
         asyncio.get_running_loop().add_reader(ours, come)
 
     def looked(tree: ProcessTree) -> int | None:
-        if told.count("acted") == turns:
+        if actions.count("acted") == turns:
             return deadline(tree)
-        if not told or told[-1] != "begun":
-            told.append("begun")
+        if not actions or actions[-1] != "begun":
+            actions.append("begun")
             loop = asyncio.get_running_loop()
             if by == "a timer":
                 loop.call_at(loop.time(), act, 0)
@@ -203,11 +203,11 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
         return None
 
     def asked(tree: ProcessTree) -> None:
-        told.append("asked")
+        actions.append("asked")
         ask(tree)
 
     def polled(sockets: OrderedSelector, timeout: float | None) -> Ready:
-        if timeout == 0 and due:  # it comes when nobody waits for it: between two turns
+        if timeout == 0 and due:  # it is sent between two turns, when the loop does not wait
             theirs.send(due.pop())
         return poll(sockets, timeout)
 
@@ -215,13 +215,13 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
     monkeypatch.setattr(ProcessTree, "ask_again", asked)
     monkeypatch.setattr(OrderedSelector, "poll", polled)
     with ours, theirs:
-        run_moved(tmp_path, "sleep", "3600", before=listen)
-    after = [told[place + 1] for place, word in enumerate(told) if word == "acted"]
+        run_shifted(tmp_path, "sleep", "3600", before=listen)
+    after = [actions[place + 1] for place, word in enumerate(actions) if word == "acted"]
     assert after == ["asked"] * turns
 
 
-def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that ticks all the time does not make a day last for hours; how late it was woken is told."""
+def test_too_many_timers_expire_late_and_the_lag_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ticks all the time does not make a day last for hours; how late it was woken is measured."""
     monkeypatch.setattr(loop_module, "MAX_REAL_WAIT_S", 0.0)
     monkeypatch.setattr(loop_module, "MAX_SKIP_FRACTION", 0.01)
     program = "import time\nend = time.time() + 86400\nwhile time.time() < end: time.sleep(1)"
@@ -231,8 +231,8 @@ def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypa
     async def main(clock: Clock) -> float:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ShiftedClockEventLoop)
-        async with moving(clock, tmp_path, sys.executable, "-c", program) as (moved, _):
-            moved.on_ready()
+        async with running_shifted(clock, tmp_path, sys.executable, "-c", program) as (shifted, _):
+            shifted.on_ready()
             await clock.sleep(86500)
             late.append(clock.take_lag())
             jumps.append(loop.jumps)
@@ -240,4 +240,4 @@ def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypa
 
     assert run_with_clock(main, "shifted") == pytest.approx(86500, abs=1000)
     assert jumps[0] < 1000, "not one for each tick"
-    assert 1 < late[0] < 1000, "the day's hundredth part, and told"
+    assert 1 < late[0] < 1000, "at most about the hundredth part of the day"

@@ -1,4 +1,4 @@
-"""Which programs the shifted clock moves: what the shim does not reach is refused, before it starts or once it runs."""
+"""Programs that the shim does not reach are refused, before they start or once they run."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ import pytest
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, check_program
-from tests.run.shifted.shifted_process import MARKS, built, run_moved
+from tests.run.shifted.shifted_process import MARKS, compile_program, run_shifted
 
 pytestmark = MARKS
 
@@ -29,33 +29,33 @@ def running(pid: int) -> Path | None:
 
 
 def look_once_it_runs(directory: Path, program: Path, command: list[str], environment: Mapping[str, str]) -> None:
-    """Start a command whose clock is to be moved below a guard, and have the clock look at it once the program runs."""
+    """Start a command whose clock is to be shifted below a guard, and have the clock look at it once the program runs."""
 
     async def main(clock: Clock) -> None:
-        moved = clock.shifted_program(directory / "clock")
-        assert moved is not None
-        words = shlex.join([*moved.command_prefix(command[0], environment), *command])
+        shifted = clock.shifted_program(directory / "clock")
+        assert shifted is not None
+        words = shlex.join([*shifted.command_prefix(command[0], environment), *command])
         guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
-        moved.on_started(guard.pid)
+        shifted.on_started(guard.pid)
         try:
             while program not in {running(pid) for pid in descendants(guard.pid)}:
                 await asyncio.sleep(0.01)
-            moved.on_ready()
+            shifted.on_ready()
         finally:
             await guard.communicate(b"\n")
-            moved.on_ended()
+            shifted.on_ended()
 
     run_with_clock(main, "shifted")
 
 
 def test_a_statically_linked_program_is_refused(tmp_path: Path) -> None:
-    program = built(tmp_path, "waits", "-static", "-pthread")
+    program = compile_program(tmp_path, "waits", "-static", "-pthread")
     with pytest.raises(CannotShift, match=r"waits is linked statically: it reads the clock around the shim"):
         check_program(str(program))
 
 
-def test_a_program_that_turns_into_a_static_one_is_refused_once_it_runs(tmp_path: Path) -> None:
-    program = built(tmp_path, "waits", "-static", "-pthread")
+def test_a_script_that_executes_a_static_program_is_refused_once_it_runs(tmp_path: Path) -> None:
+    program = compile_program(tmp_path, "waits", "-static", "-pthread")
     script = tmp_path / "server"
     script.write_text(f"#!/bin/sh\nexec {program} sleep\n")
     script.chmod(0o755)
@@ -85,7 +85,7 @@ def test_a_go_program_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to somebody else")
 def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
-    program = built(tmp_path, "waits", "-pthread")
+    program = compile_program(tmp_path, "waits", "-pthread")
     os.chown(program, 65534, 65534)
     program.chmod(0o4755)
     with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
@@ -100,4 +100,4 @@ def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(option: str,
     program = f"import socket, struct, time; s = socket.socket(); time.sleep(60); \
 s.setsockopt(socket.SOL_SOCKET, socket.{option}, struct.pack('ll', 30, 0)); time.sleep(3600)"
     with pytest.raises(UnshiftedWait, match=f"it asks for what is not moved: {words}"):
-        run_moved(tmp_path, sys.executable, "-c", program)
+        run_shifted(tmp_path, sys.executable, "-c", program)

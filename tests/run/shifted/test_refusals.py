@@ -1,4 +1,4 @@
-"""A candidate whose clock cannot be moved is refused by the whole run: not applicable, with the reason."""
+"""A cell of a candidate whose clock cannot be shifted is not applicable, with the reason."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance import paths
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome
-from tests.run.shifted.shifted_process import MARKS, built
+from tests.run.shifted.shifted_process import MARKS, compile_program
 from tests.suite.helpers import environment
 
 pytestmark = MARKS
@@ -48,19 +48,19 @@ def outcome(directory: Path, candidate: str, **changes: str) -> tuple[Outcome, s
 
 def described(directory: Path, argv: str) -> str:
     """Compile a statically linked server, describe it, and return the description's path."""
-    program = built(directory, "greets", "-static")
+    program = compile_program(directory, "greets", "-static")
     path = directory / "mine.yaml"
     path.write_text(DESCRIPTION.format(argv=argv.format(program=program), program=program), "utf-8")
     return str(path)
 
 
-def test_a_static_server(tmp_path: Path) -> None:
+def test_a_static_server_is_not_applicable(tmp_path: Path) -> None:
     found, why = outcome(tmp_path, described(tmp_path, '["{program}", "{{listen.frontend}}"]'))
     assert found is Outcome.NOT_APPLICABLE
     assert why == f"--clock shifted: {tmp_path / 'greets'} is linked statically: it reads the clock around the shim"
 
 
-def test_a_script_that_starts_a_static_server(tmp_path: Path) -> None:
+def test_a_script_that_starts_a_static_server_is_not_applicable(tmp_path: Path) -> None:
     found, why = outcome(tmp_path, described(tmp_path, '[sh, "{{directory}}/start"]'))
     assert found is Outcome.NOT_APPLICABLE
     assert why.endswith(
@@ -68,7 +68,7 @@ def test_a_script_that_starts_a_static_server(tmp_path: Path) -> None:
     )
 
 
-def test_a_machine_without_a_compiler(tmp_path: Path) -> None:
+def test_a_server_on_a_machine_without_a_compiler_is_not_applicable(tmp_path: Path) -> None:
     bare = tmp_path / "bin"
     bare.mkdir()
     for name in ("sh", "env"):

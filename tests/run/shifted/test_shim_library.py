@@ -1,5 +1,8 @@
-"""The shim is compiled on the machine that needs it, once; where that cannot be, it is said why."""
+"""The shim is compiled on the machine that needs it, once; an error says why it cannot be."""
 
+import ctypes
+import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -12,15 +15,26 @@ from tests.run.shifted.shifted_process import MARKS
 pytestmark = MARKS
 
 
-def test_it_is_compiled_once(tmp_path: Path) -> None:
-    made = {build_shim(tmp_path) for _ in range(3)}
-    assert [path.name for path in tmp_path.iterdir()] == [path.name for path in made]
-    threads = [threading.Thread(target=build_shim, args=(tmp_path / "other",)) for _ in range(3)]
+def test_the_shim_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, compiler = tmp_path / "log", tmp_path / "bin" / "cc"
+    compiler.parent.mkdir()
+    compiler.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {shutil.which("cc")} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(compiler.parent), prepend=os.pathsep)
+    built = [build_shim(tmp_path / "shim") for _ in range(3)]
+    assert built == [built[0]] * 3
+    assert [*(tmp_path / "shim").iterdir()] == [built[0]]
+    assert len([line for line in log.read_text().splitlines() if line != "--version"]) == 1
+
+
+def test_threads_that_compile_the_shim_at_once_leave_one_library(tmp_path: Path) -> None:
+    threads = [threading.Thread(target=build_shim, args=(tmp_path,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list((tmp_path / "other").iterdir())) == 1
+    (library,) = tmp_path.iterdir()
+    ctypes.CDLL(str(library))
 
 
 def test_the_shim_compiles_without_a_warning(tmp_path: Path) -> None:
@@ -31,13 +45,13 @@ def test_the_shim_compiles_without_a_warning(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_compiler_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotShift, match=r"needs a C compiler \(cc\), and this machine has none"):
         build_shim(tmp_path)
 
 
-def test_a_compiler_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho 'shim.c:1: no such architecture' >&2\nexit 1\n")
     compiler.chmod(0o755)

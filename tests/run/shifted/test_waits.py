@@ -1,4 +1,4 @@
-"""The shifted clock, as a program sees it: every wait that it can make ends with the jump."""
+"""Every kind of wait of a program with a shifted clock ends with the jump."""
 
 import re
 import sys
@@ -6,31 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.shifted.shifted_process import HOUR, MARKS, PROGRAMS, built, run_moved
+from tests.run.shifted.shifted_process import HOUR, MARKS, PROGRAMS, compile_program, run_shifted
 
 pytestmark = MARKS
 
 
 def ways(name: str) -> list[str]:
-    """Return the ways in which a program of `programs/` says that it can wait."""
-    return re.findall(r'IS\("([a-z_-]+)"\)', (PROGRAMS / f"{name}.c").read_text("utf-8"))
+    """Return the ways to wait that a program of `programs/` accepts as its argument."""
+    found = re.findall(r'IS\("([a-z_-]+)"\)', (PROGRAMS / f"{name}.c").read_text("utf-8"))
+    assert found
+    return found
 
 
 @pytest.fixture(scope="module")
 def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that waits in every way."""
-    return built(tmp_path_factory.mktemp("program"), "waits", "-pthread")
+    return compile_program(tmp_path_factory.mktemp("program"), "waits", "-pthread")
 
 
 @pytest.fixture(scope="module")
 def signalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that is signalled between two slices of a wait."""
-    return built(tmp_path_factory.mktemp("program"), "signalled", "-rdynamic", "-ldl")
+    return compile_program(tmp_path_factory.mktemp("program"), "signalled", "-rdynamic", "-ldl")
 
 
 @pytest.mark.parametrize("way", ways("waits"))
-def test_a_wait_ends_with_the_jump(way: str, waits: Path, tmp_path: Path) -> None:
-    said, elapsed = run_moved(tmp_path, waits, way)
+def test_each_kind_of_wait_ends_with_the_jump(way: str, waits: Path, tmp_path: Path) -> None:
+    said, elapsed = run_shifted(tmp_path, waits, way)
     mono, wall = map(int, said.split())
     assert (mono, wall) == (pytest.approx(HOUR, abs=30), pytest.approx(HOUR, abs=30))
     assert elapsed == pytest.approx(HOUR, abs=60), "the harness's clock has jumped with it"
@@ -38,8 +40,8 @@ def test_a_wait_ends_with_the_jump(way: str, waits: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("way", ways("signalled"))
 def test_a_signal_between_two_slices_ends_the_wait(way: str, signalled: Path, tmp_path: Path) -> None:
-    """Exim's daemon waits in select for whatever may come; the alarm of its queue runs must not pass unseen."""
-    said, _ = run_moved(tmp_path, signalled, way)
+    """Exim's daemon waits in select; the alarm for its queue runs must interrupt the wait."""
+    said, _ = run_shifted(tmp_path, signalled, way)
     assert said.split() == ["interrupted"]
 
 
@@ -56,14 +58,14 @@ def test_a_signal_between_two_slices_ends_the_wait(way: str, signalled: Path, tm
     ],
     ids=["sleep", "asyncio", "event", "thread", "subprocess", "fork", "queue"],
 )
-def test_python_programs_are_moved(program: str, tmp_path: Path) -> None:
+def test_waits_of_python_programs_are_shifted(program: str, tmp_path: Path) -> None:
     timed = f"import time; began = time.time()\n{program}\nprint(time.time() - began)"
-    said, _ = run_moved(tmp_path, sys.executable, "-c", timed)
+    said, _ = run_shifted(tmp_path, sys.executable, "-c", timed)
     assert float(said) == pytest.approx(HOUR, abs=30)
 
 
-def test_many_programs_that_are_killed_leave_room_for_others(tmp_path: Path) -> None:
-    """There are fewer slots than programs; each waits, and is killed amidst it, so that it cannot leave its own."""
+def test_slots_of_killed_programs_are_reused(tmp_path: Path) -> None:
+    """There are fewer slots than programs; each is killed while it waits, so that it cannot free its own."""
     program = """
 import subprocess, sys, time
 began = time.time()
@@ -76,4 +78,4 @@ for _ in range(300):
 time.sleep(3600)
 print(time.time() - began)
 """
-    assert float(run_moved(tmp_path, sys.executable, "-c", program)[0]) == pytest.approx(HOUR, abs=60)
+    assert float(run_shifted(tmp_path, sys.executable, "-c", program)[0]) == pytest.approx(HOUR, abs=60)

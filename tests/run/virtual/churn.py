@@ -1,4 +1,4 @@
-"""Connections that are opened, used and ended in every way, in no virtual time at all: if time passed, it was a false jump.
+"""Connections that are opened, used and ended in every way, in no virtual time: time that passes is a false jump.
 
 Also a program, for `unshare` and for measuring: `python -m tests.run.virtual.churn --dialogues 10000`; prints one JSON object.
 """
@@ -56,7 +56,7 @@ class Speaker(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.eof.set_result(None)
-        return True  # whoever plays this end closes it
+        return True  # the ending closes the transport
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost.set_result(error)
@@ -207,7 +207,7 @@ class Churn:
             await asyncio.get_running_loop().create_connection(Speaker, *self._refusing)
         except ConnectionRefusedError:
             return
-        raise AssertionError("nobody listens there")
+        raise AssertionError("connected to a port without a listener")
 
     async def _whole(self, end: Ending, client_ends: bool) -> None:
         transport, client = await asyncio.get_running_loop().create_connection(Speaker, *self._address)
@@ -225,7 +225,7 @@ class Churn:
 def churn(
     dialogues: int, *, at_once: int = 8, exchanges: int = 4, seed: int = 1, guard: bool = True, endings: tuple[str, ...]
 ) -> tuple[Count, VirtualClockEventLoop]:
-    """Run so many dialogues; without `guard` the loop believes the selector alone."""
+    """Run dialogues on a new loop; return the counts and the loop. Without `guard` the loop trusts the selector alone."""
     loops: list[VirtualClockEventLoop] = []
 
     def make() -> VirtualClockEventLoop:

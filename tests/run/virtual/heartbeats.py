@@ -1,4 +1,4 @@
-"""A heartbeat every two minutes for weeks: each a session of its own over a real socket, greeted, answered and ended.
+"""A heartbeat every two minutes for weeks: each is a session over a real socket.
 
 Also a program: `python -m tests.run.virtual.heartbeats --days 49`; prints one JSON object.
 """
@@ -34,7 +34,7 @@ class Primary(asyncio.Protocol):
 
 
 class Shadow(asyncio.Protocol):
-    """Says its lines, each when the one before was answered."""
+    """Sends its lines, each when the one before was answered."""
 
     def __init__(self) -> None:
         self.lines = [b"EHLO mbx2\r\n", b"XQDISCARD mbx2 200\r\n", b"QUIT\r\n"]
@@ -55,7 +55,7 @@ class Shadow(asyncio.Protocol):
 
 
 async def beat(days: float) -> tuple[int, float]:
-    """Return how many heartbeats were answered as they should, and how far virtual time went, seconds."""
+    """Return how many heartbeats were answered completely and on time, and the virtual seconds that passed."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualClockEventLoop)
     began = loop.time()

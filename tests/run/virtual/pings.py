@@ -1,4 +1,4 @@
-"""Octets to and fro, as fast as two protocols can, in no virtual time at all: if time passed, it was a false jump.
+"""Octets sent back and forth without a pause, in no virtual time: time that passes is a false jump.
 
 Also a program: `python -m tests.run.virtual.pings --exchanges 1000000`; prints one JSON object.
 """
@@ -53,7 +53,7 @@ class Pinger(asyncio.Protocol):
 
 
 async def ping(exchanges: int, at_once: int) -> int:
-    """Return the false jumps of so many exchanges."""
+    """Exchange octets over `at_once` connections; return the number of false jumps."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualClockEventLoop)
     ticking = asyncio.create_task(_tick())

@@ -1,4 +1,4 @@
-"""The private names of asyncio that virtual time stands on, and the modules that know them."""
+"""The private names of asyncio that virtual time needs are checked, and only certain modules use any."""
 
 import ast
 import asyncio
@@ -24,16 +24,16 @@ ALLOWED = {
     "run/virtual/tracking_loop.py": "the same: what it overrides is checked by asyncio_compat.py",
     "reference/receive/fast_smtp.py": "the reference's own reading of lines, which shares no code with the harness",
 }
-"""The modules that may know private names of asyncio, with the reason."""
+"""The modules that may use private names of asyncio, with the reason."""
 
 OTHERS = {
     "os._exit": "documented, and no private name",
     "file.raw._sock": "of the file that Docker's client makes of a socket",
 }
-"""What only has the name of something in asyncio."""
+"""Expressions that have a private name of asyncio by coincidence."""
 
 
-def test_this_python_has_what_is_needed() -> None:
+def test_asyncio_of_this_python_is_compatible() -> None:
     assert asyncio_compat.incompatibilities() == [], (
         f"asyncio of Python {sys.version.split()[0]} is not the one that conformance/run/virtual was written for. "
         "Read its selector_events.py, base_events.py and unix_events.py again for every name in asyncio_compat.py and tracking_loop.py; when they still mean "
@@ -73,7 +73,7 @@ main()
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("clock", "code"), [([], 2), (["--clock", "virtual"], 2), (["--clock", "scaled"], 0)])
-def test_an_asyncio_that_is_not_known_is_a_usage_error_before_anything_is_collected(
+def test_an_incompatible_asyncio_is_a_usage_error_unless_the_clock_is_scaled(
     tmp_path: Path, clock: list[str], code: int
 ) -> None:
     scenario = f"{ROOT}/scenarios/relay/relay.scenario.yaml::content-passes-unchanged::candidate=reference,message=dots,size=as-it-is"
@@ -81,14 +81,14 @@ def test_an_asyncio_that_is_not_known_is_a_usage_error_before_anything_is_collec
     done = subprocess.run(
         [sys.executable, "-c", OTHER_ASYNCIO, *words], cwd=ROOT, text=True, capture_output=True, check=False
     )
-    told = done.stdout + done.stderr
-    assert done.returncode == code, told
-    assert "Traceback" not in told
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output
+    assert "Traceback" not in output
     refusal = f"--clock virtual: asyncio of Python 3.{sys.version_info.minor} has another SelectorEventLoop._make_ssl_transport: use --clock scaled"
-    assert (refusal in " ".join(told.split())) is (code == 2), told
+    assert (refusal in " ".join(output.split())) is (code == 2), output
 
 
-# who knows private names
+# the use of private names
 
 
 def private(name: str) -> bool:
@@ -167,7 +167,7 @@ def found_in_package() -> dict[str, set[str]]:
     return found
 
 
-def test_only_the_modules_that_may_know_private_names_of_asyncio() -> None:
+def test_only_the_allowed_modules_use_private_names_of_asyncio() -> None:
     found = found_in_package()
     assert {path: sorted(names) for path, names in found.items() if path not in ALLOWED} == {}
     assert found.keys() == ALLOWED.keys(), "one of the modules needs none any more: take it out of ALLOWED"
@@ -189,7 +189,7 @@ def look(loop): return loop._selector
 """
 
 
-def test_what_is_private_is_found_however_it_is_used() -> None:
+def test_private_names_are_found_however_they_are_used() -> None:
     space = type(sys)("made")
     exec(MADE, space.__dict__)
     assert set(used_by(MADE, space)) == {"Mine._run_once", "Mine._ready", "loop._selector"}

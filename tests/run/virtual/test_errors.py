@@ -1,4 +1,4 @@
-"""When time cannot go on: said at once, with who waits where, and so that everybody can clean up."""
+"""When virtual time cannot go on, an error names the waiting tasks at once, and tasks can clean up."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ async def waits(clock: Clock) -> None:
     await asyncio.Event().wait()
 
 
-def test_a_deadlock_names_who_waits_and_where() -> None:
+def test_a_deadlock_names_each_waiting_task_and_its_place() -> None:
     async def main(clock: Clock) -> None:
         helper = asyncio.create_task(waits(clock), name="the heartbeat")
         await helper
@@ -33,7 +33,7 @@ def test_a_deadlock_names_who_waits_and_where() -> None:
     assert said.endswith("\n  no timer")
 
 
-def test_a_timer_that_is_infinitely_far_is_none() -> None:
+def test_an_infinite_timer_does_not_prevent_a_deadlock() -> None:
     async def main(clock: Clock) -> None:
         await clock.sleep(float("inf"))
 
@@ -41,7 +41,7 @@ def test_a_timer_that_is_infinitely_far_is_none() -> None:
         run_with_clock(main, "virtual")
 
 
-def test_whoever_waits_on_a_socket_that_nobody_writes_to_is_deadlocked() -> None:
+def test_waiting_for_a_socket_that_receives_nothing_is_a_deadlock() -> None:
     async def main(clock: Clock) -> None:
         server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -58,7 +58,7 @@ def test_whoever_waits_on_a_socket_that_nobody_writes_to_is_deadlocked() -> None
     assert not hasattr(caught.value, "__notes__"), "all was closed on the way out"
 
 
-def test_jumps_that_lead_nowhere_are_a_runaway_and_progress_prevents_it() -> None:
+def test_jumps_without_progress_are_a_runaway() -> None:
     async def ticks(count: int, *, progress: bool) -> float:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualClockEventLoop)
@@ -86,7 +86,7 @@ def test_a_loop_that_spins_at_one_moment_is_a_runaway() -> None:
     assert "spins" in str(caught.value)
 
 
-def test_a_moment_in_which_things_never_cease_to_happen_is_a_runaway() -> None:
+def test_endless_progress_at_one_moment_is_a_runaway() -> None:
     async def happens(count: int, every: float) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualClockEventLoop)
@@ -101,7 +101,7 @@ def test_a_moment_in_which_things_never_cease_to_happen_is_a_runaway() -> None:
     assert "happens" in str(caught.value)
 
 
-def test_what_the_kernel_never_delivers_is_a_stall() -> None:
+def test_octets_that_the_kernel_never_delivers_are_a_stall() -> None:
     """The kernel cannot be made to lose octets on purpose: a tracker that always finds something in flight stands in for it."""
 
     async def exchange(clock: Clock) -> None:
@@ -130,7 +130,7 @@ def test_what_the_kernel_never_delivers_is_a_stall() -> None:
     assert "next timer in 60 s" in str(caught.value)
 
 
-def test_cleaning_up_may_take_its_time_after_an_error() -> None:
+def test_cleanup_after_a_deadlock_may_take_virtual_time() -> None:
     cleaned: list[float] = []
 
     async def main(clock: Clock) -> None:
@@ -145,7 +145,7 @@ def test_cleaning_up_may_take_its_time_after_an_error() -> None:
     assert cleaned == [150]
 
 
-def test_the_innermost_guard_is_told_and_the_body_may_go_on() -> None:
+def test_a_guard_raises_the_deadlock_and_the_cell_may_go_on() -> None:
     async def main(clock: Clock) -> float:
         with pytest.raises(Deadlock):
             async with clock.raising_clock_errors():
@@ -159,7 +159,7 @@ def test_the_innermost_guard_is_told_and_the_body_may_go_on() -> None:
     assert run_with_clock(main, "virtual") == 130
 
 
-def test_a_guard_does_not_swallow_a_cancellation_that_was_meant() -> None:
+def test_a_guard_does_not_swallow_an_ordinary_cancellation() -> None:
     async def guarded(clock: Clock) -> None:
         async with clock.raising_clock_errors():
             await clock.sleep(60)
@@ -174,7 +174,7 @@ def test_a_guard_does_not_swallow_a_cancellation_that_was_meant() -> None:
     assert run_with_clock(main, "virtual")
 
 
-def test_a_second_deadlock_while_cleaning_up_ends_it_too() -> None:
+def test_a_deadlock_during_cleanup_ends_the_cell() -> None:
     async def main(clock: Clock) -> None:
         try:
             await waits(clock)

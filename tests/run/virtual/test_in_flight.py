@@ -1,4 +1,4 @@
-"""It never jumps while something is under way: on the loopback as it is, under load, and on one that delivers late.
+"""The virtual clock never jumps while octets are in flight: on a common loopback, under load, and on one that delivers late.
 
 A Linux loopback delivers before `send` returns, so that hardly any mistake would show. With receive packet steering in a
 network namespace of its own the other core delivers, later: the proof that it does is that a loop without the tracker
@@ -56,7 +56,7 @@ def test_no_ending_of_a_connection_takes_virtual_time(seed: int) -> None:
     assert not loop.tracker._endpoints
 
 
-def test_all_that_is_sent_is_read_before_time_goes_on() -> None:
+def test_everything_sent_is_read_before_time_passes() -> None:
     """2000 octets in as many segments, to a reader that is woken by each."""
 
     async def main(clock: Clock) -> tuple[int, float]:
@@ -102,14 +102,14 @@ def test_a_reader_that_pauses_does_not_stop_time() -> None:
     assert run_with_clock(main, "virtual") == (True, 20_000_000, 7200.0)
 
 
-def test_a_listener_that_closes_resets_who_was_not_accepted() -> None:
+def test_closing_a_listener_resets_connections_that_were_not_accepted() -> None:
     async def main(clock: Clock) -> tuple[type, float]:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
         listening = server.sockets[0]
-        loop.remove_reader(listening.fileno())  # the queue fills, and nobody accepts
+        loop.remove_reader(listening.fileno())  # connections stay in the queue, not accepted
         _, client = await loop.create_connection(Speaker, *listening.getsockname())
-        await clock.sleep(60)  # that is no debt: time goes on
+        await clock.sleep(60)  # a queued connection does not hold time
         server.close()
         error = await client.lost
         return type(error), clock.elapsed()
@@ -117,7 +117,7 @@ def test_a_listener_that_closes_resets_who_was_not_accepted() -> None:
     assert run_with_clock(main, "virtual") == (ConnectionResetError, 60.0)
 
 
-def test_what_the_kernel_tells_is_read_rightly() -> None:
+def test_tcp_info_is_parsed() -> None:
     async def main(clock: Clock) -> None:
         loop = asyncio.get_running_loop()
         served: asyncio.Future[Speaker] = loop.create_future()
@@ -130,7 +130,7 @@ def test_what_the_kernel_tells_is_read_rightly() -> None:
         near, far = (tcp.info(end.get_extra_info("socket")) for end in (transport, speaker.transport))
         assert (near.state, near.sent, near.received) == (tcp.ESTABLISHED, 7, 3)
         assert (far.state, far.sent, far.received, far.unsent) == (tcp.ESTABLISHED, 3, 7, 0)
-        assert tcp.info(listening)[1:3] == (0, 7), "nobody waits, and seven may"
+        assert tcp.info(listening)[1:3] == (0, 7), "the queue is empty, and has room for seven"
         transport.write_eof()
         await speaker.eof
         assert tcp.info(transport.get_extra_info("socket")).state in tcp.FIN_SENT
@@ -144,7 +144,7 @@ def test_what_the_kernel_tells_is_read_rightly() -> None:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_a_million_exchanges_beside_a_busy_core(busy: None) -> None:
+def test_a_million_exchanges_beside_a_busy_core_take_no_virtual_time(busy: None) -> None:
     found = figures("tests.run.virtual.pings", "--exchanges", "1000000")
     assert found["exchanges"] == 1_000_000
     assert found["false_jumps"] == 0
@@ -153,7 +153,7 @@ def test_a_million_exchanges_beside_a_busy_core(busy: None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_a_loopback_that_delivers_late(busy: None) -> None:
+def test_time_waits_for_a_loopback_that_delivers_late(busy: None) -> None:
     if reason := _no_namespace():
         pytest.skip(reason)
     bare = figures("tests.run.virtual.churn", "--dialogues", "2000", "--small", "--no-guard", steered=True)

@@ -1,4 +1,4 @@
-"""What the virtual clock promises of time: exact, in order, however far, and without waiting."""
+"""Timers of the virtual loop: exact, in order, however far, and the same in every run."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ async def exchanges(clock: Clock, count: int) -> list[tuple[bytes, float]]:
     return seen
 
 
-def test_hours_pass_exactly_and_without_waiting() -> None:
+def test_hours_pass_exactly() -> None:
     seen = run_with_clock(lambda clock: exchanges(clock, 49 * 24), "virtual")
     assert seen == [(b"%d\n" % number, 3600.0 * (number + 1)) for number in range(49 * 24)]
 
@@ -80,7 +80,7 @@ def test_cancelled_timers_are_not_jumped_to() -> None:
 
 
 @pytest.mark.parametrize("days", [1, pytest.param(49, marks=pytest.mark.slow)])
-def test_weeks_of_heartbeats_each_answered_at_its_own_moment(days: int) -> None:
+def test_every_heartbeat_is_answered_at_its_own_time(days: int) -> None:
     with asyncio.Runner(loop_factory=VirtualClockEventLoop) as runner:
         assert runner.run(beat(days)) == (days * 720, days * 86400.0)
 
@@ -123,18 +123,18 @@ async def crowd(clock: Clock) -> list[object]:
     return heard
 
 
-def different(program: Callable[[Clock], Awaitable[Sequence[object]]], times: int) -> set[tuple[object, ...]]:
-    """Return the different histories that so many runs of a program had."""
+def distinct_histories(program: Callable[[Clock], Awaitable[Sequence[object]]], times: int) -> set[tuple[object, ...]]:
+    """Run a program `times` times; return the different histories."""
     return {tuple(run_with_clock(program, "virtual")) for _ in range(times)}
 
 
 PROGRAMS = pytest.mark.parametrize(("program", "entries"), [(race, 10 * 3), (crowd, 20 * (5 + 1))])
-"""With how many entries a whole history has: one that is empty each time would be the same each time too."""
+"""Each with the length of its whole history: empty histories would be equal, too."""
 
 
 @PROGRAMS
 def test_every_run_is_the_same(program: Callable[[Clock], Awaitable[Sequence[object]]], entries: int) -> None:
-    runs = different(program, 20)
+    runs = distinct_histories(program, 20)
     assert [len(history) for history in runs] == [entries]
 
 
@@ -143,5 +143,5 @@ def test_every_run_is_the_same(program: Callable[[Clock], Awaitable[Sequence[obj
 def test_two_hundred_runs_of_two_hundred_are_the_same_beside_a_busy_core(
     program: Callable[[Clock], Awaitable[Sequence[object]]], entries: int, busy: None
 ) -> None:
-    runs = different(program, 200)
+    runs = distinct_histories(program, 200)
     assert [len(history) for history in runs] == [entries]

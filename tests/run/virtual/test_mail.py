@@ -1,4 +1,4 @@
-"""Mail in virtual time: other people's servers and clients, with STARTTLS, AUTH, TLS from the first octet, large bodies."""
+"""Mail in virtual time with aiosmtpd and aiosmtplib: STARTTLS, AUTH, implicit TLS, large bodies, timeouts."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
 
 class Sink:
-    """Takes half a minute over each message, and keeps them with their moment."""
+    """Takes 30 seconds to accept a message; notes time, size, TLS and authentication of each."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -64,12 +64,12 @@ def plain_client(port: int) -> aiosmtplib.SMTP:
     return aiosmtplib.SMTP(hostname="127.0.0.1", port=port, local_hostname="one.test", start_tls=False)
 
 
-def test_two_days_of_mail_at_default_timeouts() -> None:
+def test_two_days_of_mail_take_no_time_beyond_the_waits_and_meet_no_default_timeout() -> None:
     taken = run_with_clock(lambda clock: send_every_two_hours(clock, plain_server, plain_client, 24), "virtual")
     assert [at for at, *_ in taken] == [7230.0 * (n + 1) for n in range(24)]
 
 
-def test_starttls_and_auth(contexts: Contexts) -> None:
+def test_mail_with_starttls_and_auth_takes_no_virtual_time(contexts: Contexts) -> None:
     served, trusting = contexts
 
     def server(sink: Sink) -> SMTP:
@@ -90,7 +90,7 @@ def test_starttls_and_auth(contexts: Contexts) -> None:
     ]
 
 
-def test_tls_from_the_first_octet(contexts: Contexts) -> None:
+def test_mail_with_implicit_tls_takes_no_virtual_time(contexts: Contexts) -> None:
     served, trusting = contexts
 
     def client(port: int) -> aiosmtplib.SMTP:
@@ -113,7 +113,7 @@ def test_large_bodies_take_no_virtual_time() -> None:
     assert all(octets > size for _, octets, *_ in taken)
 
 
-def test_a_timeout_strikes_at_its_own_time() -> None:
+def test_a_timeout_expires_at_its_own_time() -> None:
     async def main(clock: Clock) -> float:
         async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()

@@ -1,4 +1,4 @@
-"""Work that the loop cannot see: done inline, or time is held; never jumped over."""
+"""Work that the loop cannot track: it runs inline, holds time, or is refused."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ def virtual_loop() -> VirtualClockEventLoop:
     return loop
 
 
-def test_what_would_run_in_a_thread_runs_inline() -> None:
+def test_executor_calls_run_inline() -> None:
     async def main(clock: Clock) -> tuple[int, int, int, float]:
         with ThreadPoolExecutor(1) as pool:
             there = await virtual_loop().run_in_executor(pool, threading.get_ident)
@@ -33,7 +33,7 @@ def test_what_would_run_in_a_thread_runs_inline() -> None:
     assert elapsed == 0
 
 
-def test_what_it_raises_reaches_who_awaits_it() -> None:
+def test_an_exception_of_an_executor_call_is_raised_to_its_caller() -> None:
     async def main(clock: Clock) -> None:
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 / 0)
@@ -49,7 +49,7 @@ def test_names_are_resolved_inline() -> None:
     assert run_with_clock(main, "virtual") == ([("127.0.0.1", 25)], 0.0)
 
 
-def test_sqlite_runs_inside_it_without_threads(tmp_path: Path) -> None:
+def test_sqlite_calls_take_no_virtual_time(tmp_path: Path) -> None:
     async def main(clock: Clock) -> list[tuple[int, float]]:
         with contextlib.closing(sqlite3.connect(tmp_path / "queue.db")) as database:
             database.execute("create table queue (number integer, at real)")
@@ -107,7 +107,7 @@ def test_a_subprocess_holds_time_until_it_has_ended() -> None:
 
 
 @pytest.mark.integration
-def test_a_subprocess_that_no_longer_holds_time_leaves_nothing_behind_for_a_later_one_with_its_id() -> None:
+def test_a_released_subprocess_leaves_no_record_for_a_later_one_with_its_id() -> None:
     """What ended before its transport was made is remembered by its process id, which the system uses again."""
 
     async def main(clock: Clock) -> set[int]:
@@ -133,7 +133,7 @@ def test_a_subprocess_that_cannot_be_started_does_not_hold_time() -> None:
     assert run_with_clock(main, "virtual") == 3600
 
 
-def test_what_cannot_be_tracked_is_refused() -> None:
+def test_operations_that_cannot_be_tracked_are_refused() -> None:
     async def main(clock: Clock) -> None:
         loop = virtual_loop()
         near, far = socket.socketpair()
@@ -152,7 +152,7 @@ def test_what_cannot_be_tracked_is_refused() -> None:
     run_with_clock(main, "virtual")
 
 
-def test_it_says_where_it_is() -> None:
+def test_the_representation_has_time_and_jumps() -> None:
     async def main(clock: Clock) -> str:
         await clock.sleep(120)
         return repr(virtual_loop())
