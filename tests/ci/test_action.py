@@ -1,6 +1,5 @@
-"""The action for GitHub, the template for GitLab and our own workflows: valid by their schemas, and every step does what it says."""
+"""The GitHub action, the GitLab template and the project's own workflows: valid by their schemas; action and template are run."""
 
-import json
 import re
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from conformance.report.statement import Badge
 from tests.suite.helpers import ROOT, environment
 
 pytestmark = pytest.mark.integration
@@ -33,30 +31,31 @@ def document(file: str) -> Any:
 
 
 @pytest.mark.parametrize("file", SCHEMAS)
-def test_it_is_valid_by_its_schema(file: str):
+def test_a_ci_file_is_valid_by_its_schema(file: str):
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", SCHEMAS[file], str(ROOT / file)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
 def test_no_input_is_written_into_a_script():
-    """What a caller gives reaches a script through its environment alone: in a script it would be run."""
-    for step in document("action.yml")["runs"]["steps"]:
-        assert "${{" not in step.get("run", "")
+    """Inputs reach a script through its environment alone, since the shell would run what stands in the script."""
+    scripts = [step["run"] for step in document("action.yml")["runs"]["steps"] if "run" in step]
+    assert scripts
+    assert [script for script in scripts if "${{" in script] == []
 
 
 @dataclass
 class Job:
-    """The steps of the action, done one after another as GitHub does them."""
+    """A job that runs steps of the action one after another as GitHub does; `code` is the first exit code that is not 0."""
 
     place: Path
     inputs: dict[str, str]
     outputs: dict[str, str] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)
+    printed: dict[str, str] = field(default_factory=dict)
     code: int = 0
 
     def value(self, expression: str) -> str:
-        """Return what `inputs.x`, `github.action_path`, `steps.run.outputs.exit-code`, a text or `a || b` stands for."""
+        """Return the value of `inputs.x`, `github.action_path`, `steps.run.outputs.exit-code`, a text, or `a || b`."""
         for word in (part.strip() for part in expression.split("||")):
             known = {
                 **{f"inputs.{name}": text for name, text in self.inputs.items()},
@@ -68,16 +67,16 @@ class Job:
                 return text
         return ""
 
-    def wanted(self, condition: str) -> bool:
-        """Whether a step is done: `always()`, comparisons, and nothing else, joined by `&&`."""
+    def is_true(self, condition: str) -> bool:
+        """Whether a step's condition holds: `always()` and comparisons with `!=`, joined by `&&`."""
         terms = [term.strip() for term in condition.split("&&")]
         always = "always()" in terms
         pairs = [re.fullmatch(r"(\S+) != (\S+)", term) for term in terms if term != "always()"]
         assert all(pairs), condition
         return (always or self.code == 0) and all(self.value(pair[1]) != self.value(pair[2]) for pair in pairs if pair)
 
-    def do(self, step: dict[str, Any]) -> None:
-        """Do one step in a shell as GitHub's `bash`."""
+    def run_step(self, step: dict[str, Any]) -> None:
+        """Run one step in a shell with the options of GitHub's `bash`."""
         known = {
             name: re.sub(r"\$\{\{(.*?)\}\}", lambda found: self.value(found[1]), text)
             for name, text in step.get("env", {}).items()
@@ -89,46 +88,42 @@ class Job:
             cwd=self.place, env={**plain, **known, "GITHUB_OUTPUT": str(self.place / "output")},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
-        self.said[step["name"]] = done.stdout
+        self.printed[step["name"]] = done.stdout
         self.code = self.code or done.returncode
         self.outputs |= dict(line.split("=", 1) for line in (self.place / "output").read_text().splitlines())
-
-    def all(self) -> None:
-        """Do all steps but the uploading of results."""
-        for step in document("action.yml")["runs"]["steps"]:
-            if "run" in step and self.wanted(step.get("if", "inputs.candidate != ''")):
-                self.do(step)
 
 
 def inputs(**given: str) -> dict[str, str]:
     """Return the inputs with their defaults, and this Python."""
-    declared = {name: str(one.get("default", "")) for name, one in document("action.yml")["inputs"].items()}
+    declared = {
+        name: str(declaration.get("default", "")) for name, declaration in document("action.yml")["inputs"].items()
+    }
     return {**declared, "python": sys.executable, **given}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of somebody else; the harness is installed in it once."""
-    here = tmp_path_factory.mktemp("theirs")
-    job = Job(here, inputs(candidate="reference"))
-    job.do(document("action.yml")["runs"]["steps"][0])
-    assert job.code == 0, job.said
-    return here
+    """Return the folder of a user's checkout, into which the action has installed the harness."""
+    folder = tmp_path_factory.mktemp("checkout")
+    job = Job(folder, inputs(candidate="reference"))
+    job.run_step(document("action.yml")["runs"]["steps"][0])
+    assert job.code == 0, job.printed
+    return folder
 
 
-def done(place: Path, **given: str) -> Job:
-    """Do the steps after the installation."""
+def run_action(place: Path, **given: str) -> Job:
+    """Run the steps after the installation, and return the job."""
     (place / "output").unlink(missing_ok=True)
     job = Job(place, inputs(**given))
     for step in document("action.yml")["runs"]["steps"][1:]:
-        if "run" in step and job.wanted(step.get("if", "inputs.candidate != ''")):
-            job.do(step)
+        if "run" in step and job.is_true(step.get("if", "inputs.candidate != ''")):
+            job.run_step(step)
     return job
 
 
-def test_a_server_that_conforms_ends_well_with_pages_and_junit(place: Path):
-    job = done(place, candidate="reference", scenarios=f"{RUNS} {CELL}", options="--should fail -n 2", out="good")
-    assert job.code == 0, job.said
+def test_a_job_with_a_conforming_server_succeeds_and_leaves_pages_and_junit(place: Path):
+    job = run_action(place, candidate="reference", scenarios=f"{RUNS} {CELL}", options="--should fail -n 2", out="good")
+    assert job.code == 0, job.printed
     assert job.outputs == {"exit-code": "0"}
     assert (place / "good/site/index.html").exists()
     cases = list(ET.parse(place / "good/junit.xml").iter("testcase"))
@@ -136,38 +131,38 @@ def test_a_server_that_conforms_ends_well_with_pages_and_junit(place: Path):
         (f"{RUNS} reference", "creation.inbound", None),
         (f"{CELL} reference", "creation.copies", None),
     }
-    assert "Compare with the earlier run" not in job.said
+    assert "Compare with the earlier run" not in job.printed
 
 
-def test_a_server_that_does_not_conform_ends_badly_and_is_compared(place: Path):
-    done(place, candidate=WRONG, scenarios=RUNS, out="before")
-    job = done(place, candidate=WRONG, scenarios=RUNS, out="bad", before="before/run")
+def test_a_job_with_a_violation_fails_and_is_compared_with_the_earlier_run(place: Path):
+    run_action(place, candidate=WRONG, scenarios=RUNS, out="before")
+    job = run_action(place, candidate=WRONG, scenarios=RUNS, out="bad", before="before/run")
     assert job.code == 1
     assert job.outputs == {"exit-code": "1"}
     assert (place / "bad/site/index.html").exists()
-    assert "unchanged" in job.said["Compare with the earlier run"]
-    missing = done(place, candidate=WRONG, scenarios=RUNS, out="bad", before="nowhere/run")
-    assert "There is no run in" in missing.said["Compare with the earlier run"]
+    assert "unchanged" in job.printed["Compare with the earlier run"]
+    missing = run_action(place, candidate=WRONG, scenarios=RUNS, out="bad", before="nowhere/run")
+    assert "There is no run in" in missing.printed["Compare with the earlier run"]
 
 
-def test_what_a_baseline_knows_is_expected(place: Path):
-    done(place, candidate=WRONG, scenarios=RUNS, out="draft", options="--baseline write")
+def test_a_job_whose_failures_are_in_the_baseline_succeeds(place: Path):
+    run_action(place, candidate=WRONG, scenarios=RUNS, out="draft", options="--baseline write")
     (draft,) = (place / "draft/run/baselines").glob("*.yaml")
     (place / "known.yaml").write_text(draft.read_text("utf-8").replace("say why", "it is made so"), "utf-8")
-    job = done(place, candidate=WRONG, scenarios=RUNS, out="known", baseline="known.yaml")
-    assert job.code == 0, job.said
+    job = run_action(place, candidate=WRONG, scenarios=RUNS, out="known", baseline="known.yaml")
+    assert job.code == 0, job.printed
     assert job.outputs == {"exit-code": "0"}
 
 
-def test_a_description_that_is_wrong_ends_the_job_before_the_run(place: Path):
+def test_a_job_with_an_invalid_description_fails_before_the_run(place: Path):
     (place / "wrong.yaml").write_text("name: wrong\nkind: exec\n", "utf-8")
-    job = done(place, candidate="wrong.yaml", out="none")
-    assert job.code, job.said
+    job = run_action(place, candidate="wrong.yaml", out="none")
+    assert job.code, job.printed
     assert job.outputs == {}
     assert not (place / "none").exists()
 
 
-def test_the_steps_of_the_template_for_gitlab_do_what_they_say(place: Path, tmp_path: Path):
+def test_the_scripts_of_the_gitlab_template_leave_run_pages_and_junit(place: Path, tmp_path: Path):
     job = document("examples/ci/gitlab-ci.yml")["conformance"]
     (tmp_path / ".conformance-venv").symlink_to(place / ".conformance-venv")
     own = {**job["variables"], "CANDIDATE": "reference", "OPTIONS": f"{RUNS} --should fail"}
@@ -182,10 +177,5 @@ def test_the_steps_of_the_template_for_gitlab_do_what_they_say(place: Path, tmp_
             check=False,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
-    for kept in ("run/run.json", "site/index.html", "junit.xml"):
-        assert (tmp_path / "conformance-results" / kept).exists()
-
-
-def test_the_badge_is_there_for_shields_too(tmp_path: Path):
-    said = json.loads(Badge("112 of 112 shown", "#0a6449").as_endpoint())
-    assert said == {"schemaVersion": 1, "label": "mail conformance", "message": "112 of 112 shown", "color": "0a6449"}
+    for name in ("run/run.json", "site/index.html", "junit.xml"):
+        assert (tmp_path / "conformance-results" / name).exists()

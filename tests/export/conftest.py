@@ -1,4 +1,4 @@
-"""Stored cells to be exported: of a relay whose sessions break, of a conversation, of a server that is wrong."""
+"""Stored cells to export: a relay whose sessions break, a conversation, and a server with a defect."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from conformance.results.reader import StoredCell, read_run
 from tests.suite.helpers import ROOT, conformance_command
 
-WORDS = [
+SCENARIOS = [
     "scenarios/relay/losses.scenario.yaml", "scenarios/wire/shadow-verbs.scenario.yaml",
     "scenarios/creation/inbound.scenario.yaml",
 ]  # fmt: skip
@@ -16,16 +16,18 @@ DEFECT = "reference+acknowledges-before-shadow"
 
 @pytest.fixture(scope="session")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run three files of scenarios with the reference and with a defect of it."""
-    place = tmp_path_factory.mktemp("exported") / "run"
+    """Run three files of scenarios with the reference and with one of its defects; return the run directory."""
+    run = tmp_path_factory.mktemp("exported") / "run"
     ran = conformance_command(
-        "run", *WORDS, "--candidate", "reference", "--candidate", DEFECT, "--run-dir", str(place), cwd=ROOT
+        "run", *SCENARIOS, "--candidate", "reference", "--candidate", DEFECT, "--run-dir", str(run), cwd=ROOT
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    return place
+    return run
 
 
 @pytest.fixture(scope="session")
 def cells(run_dir: Path) -> list[StoredCell]:
-    """All cells of the run."""
-    return list(read_run(run_dir).cells())
+    """Return all cells of the run."""
+    stored = list(read_run(run_dir).cells())
+    assert stored
+    return stored

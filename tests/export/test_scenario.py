@@ -1,4 +1,4 @@
-"""Scenarios made of stored cells: the loader takes them, and where no fault was, the reference answers as it did."""
+"""Scenarios exported from stored cells: the loader accepts them, and without faults the reference answers as recorded."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,34 +16,35 @@ pytestmark = pytest.mark.integration
 
 
 def undisturbed(cell: StoredCell) -> bool:
-    """Whether nothing but the senders of the harness had a part in what was answered."""
+    """Whether the cell is the reference's, and no fault or kill had an influence on the replies."""
     return cell.header.candidate == "reference" and not any(
         isinstance(event, FaultFired) or (event.kind == "node" and event.action == "killed") for event in cell.events
     )
 
 
-def written(cells: list[StoredCell], place: Path) -> int:
-    """Write a scenario of each cell; return how many."""
+def write_scenarios(cells: list[StoredCell], folder: Path) -> None:
+    """Write the scenario of each cell, with an id of its own, into a folder."""
     for number, cell in enumerate(cells):
         text = as_scenario(cell).replace(b"-as-seen", f"-{number}".encode(), 1)
-        (place / f"{number}.scenario.yaml").write_bytes(text)
-    return len(cells)
+        (folder / f"{number}.scenario.yaml").write_bytes(text)
 
 
-def test_the_loader_takes_them(cells: list[StoredCell], tmp_path: Path):
-    count = written(cells, tmp_path)
-    assert len(read_corpus([tmp_path], paths.fixtures())) == count
+def test_the_loader_accepts_every_exported_scenario(cells: list[StoredCell], tmp_path: Path):
+    write_scenarios(cells, tmp_path)
+    assert len(read_corpus([tmp_path], paths.fixtures())) == len(cells)
 
 
-def test_what_was_said_undisturbed_is_answered_alike(cells: list[StoredCell], tmp_path: Path):
+def test_the_reference_answers_an_undisturbed_cells_scenario_as_recorded(cells: list[StoredCell], tmp_path: Path):
     chosen = [cell for cell in cells if undisturbed(cell)][::4]
     assert len(chosen) > 3
-    written(chosen, tmp_path)
-    ran = conformance_command("run", str(tmp_path), "--candidate", "reference", "--run-dir", "run", cwd=tmp_path)
+    write_scenarios(chosen, tmp_path)
+    ran = conformance_command(
+        "run", str(tmp_path), "--candidate", "reference", "--should", "fail", "--run-dir", "run", cwd=tmp_path
+    )
     assert ran.returncode == 0, ran.stdout
 
 
-def test_another_answer_than_was_seen_fails(cells: list[StoredCell], tmp_path: Path):
+def test_a_reply_that_differs_from_the_recorded_one_fails(cells: list[StoredCell], tmp_path: Path):
     text = next(text for text in map(as_scenario, filter(undisturbed, cells)) if b"code: 354" in text)
     (tmp_path / "one.scenario.yaml").write_bytes(text.replace(b"code: 354", b"code: 451", 1))
     ran = conformance_command(
@@ -52,9 +53,9 @@ def test_another_answer_than_was_seen_fails(cells: list[StoredCell], tmp_path: P
     assert ran.returncode == 1, ran.stdout
 
 
-def test_a_cell_in_which_the_harness_said_nothing_is_refused(cells: list[StoredCell]):
-    mute = replace(
+def test_a_cell_without_a_session_of_the_harness_is_refused(cells: list[StoredCell]):
+    silent = replace(
         cells[0], events=tuple(e for e in cells[0].events if not (isinstance(e, Connected) and e.client == "outside"))
     )
     with pytest.raises(NoSession, match="held no session"):
-        as_scenario(mute)
+        as_scenario(silent)

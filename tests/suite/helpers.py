@@ -29,7 +29,7 @@ def conformance_command(
 ) -> subprocess.CompletedProcess[str]:
     """Run `conformance ARGUMENTS` to its end, with these environment variables added to its own.
 
-    `timeout` (seconds) only bounds a test that has failed already. A test whose cells ran under a scaled clock must be
+    `timeout` (seconds) only bounds a test that has failed already. A test whose cells run under a scaled clock must be
     marked `timed`: beside other tests a cell is late now and then, and then it is inconclusive.
     """
     completed = subprocess.run(

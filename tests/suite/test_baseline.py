@@ -1,4 +1,4 @@
-"""Baselines: a draft that must be explained, a known failure that ends as xfail, a stale entry that fails."""
+"""Baselines: drafts need a comment, known failures end as xfail, stale entries fail."""
 
 import re
 from pathlib import Path
@@ -38,27 +38,32 @@ def failed(check: str, requirement: str) -> Verdict:
     return Verdict(check=check, outcome=Outcome.FAIL, requirements=(requirement,), sentence="seen: nothing")
 
 
-def seen(axes: dict[str, str], *verdicts: Verdict, outcome: Outcome | None = None) -> DraftCell:
+def draft_cell(axes: dict[str, str], *verdicts: Verdict, outcome: Outcome | None = None) -> DraftCell:
     return DraftCell("mine", "sends", axes, outcome or (Outcome.FAIL if verdicts else Outcome.PASS), verdicts)
 
 
-def test_what_all_cells_of_a_scenario_fail_alike_is_one_entry():
+def test_a_failure_of_all_cells_of_a_scenario_is_one_entry():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    (entry,) = draft_entries([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}, wrong)])["mine"]
+    (entry,) = draft_entries([draft_cell({"at": "RCPT"}, wrong), draft_cell({"at": "DATA"}, wrong)])["mine"]
     assert "axes" not in entry
     assert (entry["check"], entry["requirement"]) == ("expect.delivered", "RL-ACK-01")
 
 
-def test_what_some_cells_fail_is_an_entry_for_each_of_them():
+def test_a_failure_of_some_cells_is_one_entry_for_each_of_them():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    entries = draft_entries([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}), seen({"at": "dot"}, wrong)])["mine"]
+    entries = draft_entries(
+        [draft_cell({"at": "RCPT"}, wrong), draft_cell({"at": "DATA"}), draft_cell({"at": "dot"}, wrong)]
+    )["mine"]
     assert [entry["axes"] for entry in entries] == [{"at": "RCPT"}, {"at": "dot"}]
 
 
-def test_a_cell_that_could_not_be_judged_is_no_known_failure():
+def test_a_cell_that_could_not_be_judged_is_not_drafted():
     wrong = failed("expect.delivered", "RL-ACK-01")
     assert (
-        draft_entries([seen({}, wrong, outcome=Outcome.ERROR), seen({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]) == {}
+        draft_entries(
+            [draft_cell({}, wrong, outcome=Outcome.ERROR), draft_cell({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]
+        )
+        == {}
     )
 
 
@@ -70,14 +75,14 @@ def test_a_cell_that_could_not_be_judged_is_no_known_failure():
         ("invariant.replies-well-formed", "SR-WIR-03", "RL-RPL-02"),
     ],
 )
-def test_an_entry_of_the_first_version_explains_what_is_blamed_on_another_row_now(check: str, before: str, now: str):
+def test_an_entry_of_version_0_1_matches_a_check_whose_requirement_was_renumbered(check: str, before: str, now: str):
     entry = KnownFailure(scenario="sends", check=check, requirement=before, comment="it is only a test")
     assert entry.matches(failed(check, now))
     assert entry.matches(failed(check, before))
     assert not entry.matches(failed(check, "RL-ACK-01"))
 
 
-def test_an_entry_explains_a_check_that_is_about_its_row_whichever_row_is_blamed_first() -> None:
+def test_an_entry_matches_a_check_in_which_its_requirement_is_not_the_first() -> None:
     entry = KnownFailure(scenario="sends", check="expect.report", requirement="RL-RCP-01", comment="it is only a test")
     rows = ("RL-DSN-01", "RL-RCP-01")
     verdict = failed("expect.report", "RL-DSN-01").model_copy(update={"requirements": rows})
@@ -91,7 +96,7 @@ class _Cell:
     waive = {"content-unchanged": "a server may do so"}  # noqa: RUF012
 
 
-def test_an_entry_for_what_the_scenario_waives_by_now_is_not_stale():
+def test_an_entry_for_a_check_that_the_scenario_waives_is_not_stale():
     entry = KnownFailure(
         scenario="sends", check="invariant.content-unchanged", requirement="SR-CRE-06", comment="it is only a test"
     )
@@ -102,7 +107,7 @@ def test_an_entry_for_what_the_scenario_waives_by_now_is_not_stale():
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "outcome", "known", "told"),
+    ("verdicts", "outcome", "known", "text"),
     [
         ([failed("expect.delivered", "RL-ACK-01")], Outcome.FAIL, True, "only a test"),
         ([failed("expect.delivered", "RL-ACK-02")], Outcome.FAIL, False, "stale baseline"),
@@ -113,32 +118,35 @@ def test_an_entry_for_what_the_scenario_waives_by_now_is_not_stale():
         ([], Outcome.NOT_APPLICABLE, False, ""),
     ],
 )
-def test_only_the_pinned_reason_is_known(
-    tmp_path: Path, verdicts: list[Verdict], outcome: Outcome, known: bool, told: str
+def test_only_a_cell_that_fails_for_the_listed_reason_is_known(
+    tmp_path: Path, verdicts: list[Verdict], outcome: Outcome, known: bool, text: str
 ):
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
-    reading = compare_with_baseline(baseline, _Cell(), outcome, tuple(verdicts))
-    assert reading.known is known
-    assert told in reading.text
-    assert reading.outcome is (Outcome.FAIL if told == "stale baseline" else outcome)
+    result = compare_with_baseline(baseline, _Cell(), outcome, tuple(verdicts))
+    assert result.known is known
+    assert text in result.text
+    assert bool(result.text) is bool(text)
+    assert result.outcome is (Outcome.FAIL if text == "stale baseline" else outcome)
 
 
-def test_what_could_not_be_judged_is_neither_stale_nor_as_expected(tmp_path: Path):
+def test_a_known_failure_that_could_not_be_judged_makes_the_cell_inconclusive_unless_another_check_fails(
+    tmp_path: Path,
+):
     entry = "  - {{scenario: {scenario}, check: expect.reply, requirement: RL-X, comment: made up as well}}\n"
     (tmp_path / "mine.yaml").write_text((KNOWN + entry).format(candidate="mine", scenario="sends"), "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
     late = failed("expect.delivered", "RL-ACK-01").model_copy(update={"outcome": Outcome.INCONCLUSIVE})
-    reading = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))
-    assert (reading.outcome, reading.known) == (Outcome.INCONCLUSIVE, False)
-    assert reading.text == "known to fail, and could not be judged: expect.delivered of RL-ACK-01"
+    result = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))
+    assert (result.outcome, result.known) == (Outcome.INCONCLUSIVE, False)
+    assert result.text == "known to fail, and could not be judged: expect.delivered of RL-ACK-01"
     news = compare_with_baseline(
         baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X"), failed("more", "RL-Y"))
     )
     assert news.outcome is Outcome.FAIL
 
 
-def test_a_race_that_was_not_lost_this_time_is_not_stale(tmp_path: Path):
+def test_an_entry_about_a_race_is_not_stale_when_the_cell_passes(tmp_path: Path):
     race = "    sometimes: whether the kill strikes between two files\n"
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
@@ -155,10 +163,12 @@ def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
         read_baselines([str(tmp_path)])
 
 
-def test_the_shipped_baselines_name_candidates_and_scenarios_that_there_are():
+def test_the_shipped_baselines_name_existing_candidates_and_scenarios():
     scenarios = "\n".join(path.read_text("utf-8") for path in paths.corpus().rglob("*.scenario.yaml"))
     ids = set(re.findall(r"^id: (\S+)$", scenarios, re.MULTILINE))
-    for name, baseline in read_baselines([str(paths.fixtures() / "baselines")]).items():
+    baselines = read_baselines([str(paths.fixtures() / "baselines")])
+    assert baselines
+    for name, baseline in baselines.items():
         assert (paths.fixtures() / "candidates" / f"{name}.yaml").is_file()
         assert {entry.scenario for entry in baseline.known} <= ids
 
@@ -176,7 +186,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.integration
-def test_from_the_draft_to_a_run_that_is_as_expected(pytester: pytest.Pytester, run):
+def test_a_draft_is_refused_until_it_is_explained_and_then_its_failures_are_expected(pytester: pytest.Pytester, run):
     assert run(DEFECT, "--baseline", "write").ret == pytest.ExitCode.TESTS_FAILED
     path = pytester.path / "run" / "baselines" / f"{DEFECT}.yaml"
     kept = path.rename(pytester.path / "mine.yaml")
@@ -208,12 +218,12 @@ cells: ["sends[at=DATA]"]
 """
 
 
-def test_a_failure_in_a_cell_that_is_not_listed_is_told_apart(tmp_path: Path):
+def test_a_failure_in_a_cell_that_the_baseline_does_not_list_is_new(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(LISTED, "utf-8")
     baseline = read_baselines([str(tmp_path)])["mine"]
     wrong = failed("expect.mailbox", "RL-X")
-    reading = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong,))
-    assert (reading.outcome, reading.known, reading.text) == (Outcome.FAIL, True, "new since 0.1.0")
+    result = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong,))
+    assert (result.outcome, result.known, result.text) == (Outcome.FAIL, True, "new since 0.1.0")
     assert not compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong,), new_cells_fail=True).known
     assert compare_with_baseline(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS, (
         "no entry speaks of it: none is stale"
@@ -222,7 +232,7 @@ def test_a_failure_in_a_cell_that_is_not_listed_is_told_apart(tmp_path: Path):
     assert compare_with_baseline(listed, _Cell(), Outcome.PASS, ()).outcome is Outcome.FAIL, "stale"
 
 
-def test_a_baseline_that_is_written_anew_keeps_the_reasons(tmp_path: Path):
+def test_a_rewritten_baseline_keeps_the_comments(tmp_path: Path):
     known = KNOWN.format(candidate="mine", scenario="sends") + (
         "  - {scenario: elsewhere, check: expect.reply, requirement: RL-X, comment: of what was not run}\n"
         "  - {scenario: sends, check: expect.race, requirement: RL-X, comment: it is a race, sometimes: on the disk}\n"
@@ -230,7 +240,7 @@ def test_a_baseline_that_is_written_anew_keeps_the_reasons(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(known, "utf-8")
     baselines = read_baselines([str(tmp_path)])
     old, new = failed("expect.delivered", "RL-ACK-01"), failed("expect.mailbox", "RL-ACK-01")
-    entries = draft_entries([seen({"at": "RCPT"}, old, new), seen({"at": "DATA"}, old)], baselines)["mine"]
+    entries = draft_entries([draft_cell({"at": "RCPT"}, old, new), draft_cell({"at": "DATA"}, old)], baselines)["mine"]
     comments = {(one["scenario"], one["check"]): one["comment"] for one in entries}
     assert comments["sends", "expect.delivered"] == "it is only a test, and made up"
     assert str(comments["sends", "expect.mailbox"]).startswith("say why:")
@@ -240,7 +250,7 @@ def test_a_baseline_that_is_written_anew_keeps_the_reasons(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_one_command_rewrites_a_baseline_and_new_cells_are_shown_apart(pytester: pytest.Pytester, run):
+def test_one_command_rewrites_a_baseline_and_failures_of_new_cells_are_listed(pytester: pytest.Pytester, run):
     assert run(DEFECT, "--baseline", "write").ret == pytest.ExitCode.TESTS_FAILED
     written = pytester.path / "run" / "baselines" / f"{DEFECT}.yaml"
     kept = pytester.path / "mine.yaml"

@@ -1,4 +1,4 @@
-"""Scenarios as pytest collects and runs them, seen from outside."""
+"""Collection of scenarios, seen from the output of an inner pytest."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_node_ids_name_scenario_candidate_and_axes(pytester: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*submitted-mail-is-shadowed-too::candidate=reference,messages=10"])
 
 
-def test_collecting_alone_makes_no_directory(pytester: pytest.Pytester) -> None:
+def test_collecting_makes_no_run_directory(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
     assert result.ret == pytest.ExitCode.OK
     assert not (pytester.path / "run").exists()
@@ -61,7 +61,7 @@ def test_collecting_alone_makes_no_directory(pytester: pytest.Pytester) -> None:
         ),
     ],
 )
-def test_what_would_be_another_thing_by_a_scaled_clock_is_not_run(
+def test_a_cell_that_a_scaled_clock_cannot_show_is_not_applicable(
     pytester: pytest.Pytester, file: str, named: str, why: str
 ) -> None:
     where = [str(paths.corpus() / f"{file}.scenario.yaml"), "-k", named, "-p", "no:cacheprovider", "-rs"]
@@ -71,7 +71,7 @@ def test_what_would_be_another_thing_by_a_scaled_clock_is_not_run(
     assert why in plain(next((pytester.path / "run" / "cells").glob("*.jsonl.gz"))).decode()
 
 
-def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
+def test_invalid_yaml_is_reported_with_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
     Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
     result = pytester.runpytest_subprocess(*PLUGIN, "bad.scenario.yaml", "--run-dir", str(pytester.path / "run"))
     result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: not valid YAML*"])

@@ -1,4 +1,4 @@
-"""Baselines that somebody made to break the reader: each is one error, with its place, and short."""
+"""Baselines made to break the reader: each is refused with short errors that name the place."""
 
 import os
 import re
@@ -13,7 +13,7 @@ PLACE = re.compile(r"[^\n]*mine\.yaml:\d+:\d+: .{1,300}")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("    coment: as is known\n", "mine.yaml:6:5: unknown key 'coment' (did you mean 'comment'?)"),
         ("    comment: short\n", "mine.yaml:6:14: expected a text of at least 10 characters"),
@@ -27,24 +27,24 @@ PLACE = re.compile(r"[^\n]*mine\.yaml:\d+:\d+: .{1,300}")
         ("    comment: [\n", "not valid YAML"),
     ],
 )
-def test_a_baseline_that_nobody_can_mean_is_told_with_its_place(tmp_path: Path, text: str, said: str):
+def test_an_invalid_baseline_is_refused_with_short_errors_that_name_the_place(tmp_path: Path, text: str, error: str):
     path = tmp_path / "mine.yaml"
     path.write_text(ENTRY + text, "utf-8")
     with pytest.raises(BaselineError) as caught:
         read_baselines([str(path)])
-    assert said in str(caught.value)
+    assert error in str(caught.value)
     assert all(PLACE.fullmatch(line) for line in str(caught.value).splitlines())
 
 
-@pytest.mark.parametrize("what", ["fifo", "device", "loop", "octets"])
-def test_what_is_not_a_text_file_in_a_folder_of_baselines_is_told(tmp_path: Path, what: str):
+@pytest.mark.parametrize("kind", ["fifo", "device", "loop", "octets"])
+def test_an_entry_of_the_folder_that_is_not_a_text_file_is_refused(tmp_path: Path, kind: str):
     path = tmp_path / "mine.yaml"
-    if what == "fifo":
+    if kind == "fifo":
         os.mkfifo(path)
-    elif what == "octets":
+    elif kind == "octets":
         path.write_bytes(b"candidate: \xff\n")
     else:
-        path.symlink_to("/dev/zero" if what == "device" else path)
+        path.symlink_to("/dev/zero" if kind == "device" else path)
     with pytest.raises(BaselineError, match=r"mine\.yaml:1:1: (cannot be read|not valid UTF-8): "):
         read_baselines([str(tmp_path)])
 

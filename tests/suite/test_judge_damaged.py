@@ -1,4 +1,4 @@
-"""`judge` on histories that are damaged: told, judged as far as they can be true, and nobody accused of what is missing."""
+"""`judge` on damaged histories: the damage is reported, and a check that needs a missing event does not fail."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ Lines = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one cell in which a message is shadowed, and queues are inspected."""
+    """Return the directory of a run of one cell in which a message is shadowed, and queues are inspected."""
     folder = tmp_path_factory.mktemp("judged")
     scenario = folder / "looked.scenario.yaml"
     scenario.write_text(
@@ -47,12 +47,12 @@ def damaged(run: Path, tmp_path: Path, change: Callable[[Lines], Lines]) -> Path
 
 
 def first(lines: Lines, **wanted: str) -> int:
-    """Return the place of the first line with these values."""
+    """Return the index of the first line with these values."""
     return next(n for n, line in enumerate(lines) if wanted.items() <= line.items())
 
 
 def without(**wanted: str) -> Callable[[Lines], Lines]:
-    """Return what takes a line out, and numbers the events after it anew: as if it had never been."""
+    """Return a change that deletes the first such line and renumbers the events, so that no event seems to be missing."""
 
     def change(lines: Lines) -> Lines:
         del lines[first(lines, **wanted)]
@@ -64,7 +64,7 @@ def without(**wanted: str) -> Callable[[Lines], Lines]:
 
 
 def replaced(key: str, value: object, **wanted: str) -> Callable[[Lines], Lines]:
-    """Return what gives the first such line another value."""
+    """Return a change that sets a value in the first such line."""
 
     def change(lines: Lines) -> Lines:
         lines[first(lines, **wanted)][key] = value
@@ -76,8 +76,8 @@ def replaced(key: str, value: object, **wanted: str) -> Callable[[Lines], Lines]
 CASES = {
     "no-connection": (without(kind="connected"), "was never opened"),
     "no-message": (without(kind="message"), "was never made"),
-    "another-server": (replaced("server", "nobody", kind="connected"), "the topology has no server 'nobody'"),
-    "another-node": (replaced("node", "nobody", kind="node"), "the topology has no server 'nobody'"),
+    "another-server": (replaced("server", "mbx9", kind="connected"), "the topology has no server 'mbx9'"),
+    "another-node": (replaced("node", "mbx9", kind="node"), "the topology has no server 'mbx9'"),
     "another-session": (replaced("session", "s99", kind="attempt"), "was never opened"),
     "twice-opened": (replaced("session", "s1", kind="connected", client="mbx1"), "was opened before"),
     "no-queues": (replaced("state", {}, kind="inspected"), "what mbx2 printed: queues: Field required"),
@@ -91,16 +91,16 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_history_is_judged_as_far_as_it_can_be_true(
+def test_a_damaged_history_is_judged_up_to_the_damage(
     run: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ):
-    change, said = CASES[name]
+    change, problem = CASES[name]
     copy = damaged(run, tmp_path, change)
     assert judge_run(copy, [run.parent]) == 3
-    told = capsys.readouterr().out
-    assert "judged as far as event " in told
-    assert said in told
-    assert "-> fail" not in told
+    printed = capsys.readouterr().out
+    assert "judged as far as event " in printed
+    assert problem in printed
+    assert "-> fail" not in printed
 
 
 @pytest.mark.parametrize(
@@ -112,19 +112,21 @@ def test_a_history_is_judged_as_far_as_it_can_be_true(
         ("own_timers", {}),
     ],
 )
-def test_a_header_that_cannot_be_used_is_told(
+def test_a_header_that_cannot_be_used_is_reported(
     run: Path, tmp_path: Path, key: str, value: object, capsys: pytest.CaptureFixture[str]
 ):
     assert judge_run(damaged(run, tmp_path, replaced(key, value, record="cell")), [run.parent]) == 3
     assert "the cell's header cannot be used: " in capsys.readouterr().out
 
 
-def test_the_whole_history_is_judged_as_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_undamaged_history_is_judged_as_it_was(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert judge_run(damaged(run, tmp_path, lambda lines: lines), [run.parent]) == 0
     assert capsys.readouterr().out == "1 cells judged again; 0 differ from what is recorded\n"
 
 
-def test_what_was_proven_before_the_damage_stays_proven(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_violation_before_the_damage_is_still_a_violation(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     def change(lines: Lines) -> Lines:
         for line in lines:
             if line.get("kind") == "attempt":
@@ -138,7 +140,7 @@ def test_what_was_proven_before_the_damage_stays_proven(run: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", ["judge", "report", "diff"])
-def test_commands_end_with_a_sentence_where_a_file_is_none(run: Path, tmp_path: Path, command: str):
+def test_commands_report_a_run_json_that_is_not_a_regular_file(run: Path, tmp_path: Path, command: str):
     copy = damaged(run, tmp_path, lambda lines: lines)
     (copy / "run.json").unlink()
     (copy / "run.json").mkdir()

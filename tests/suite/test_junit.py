@@ -1,4 +1,4 @@
-"""The JUnit file: whose cell a test case is, where it stands, and what it takes to compare it, also with workers of xdist."""
+"""The JUnit file: candidate, file and line of each cell, and the properties to compare it by, also with xdist workers."""
 
 import hashlib
 import xml.etree.ElementTree as ET
@@ -18,7 +18,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_test_case_says_whose_cell_it_is_and_how_it_is_compared(workers: str, tmp_path: Path):
+def test_a_test_case_has_the_candidate_the_place_and_the_properties_to_compare_a_cell(workers: str, tmp_path: Path):
     run, file = tmp_path / "run", tmp_path / "junit.xml"
     ran = conformance_command("run", *WORDS, "-n", workers, "--run-dir", str(run), "--junitxml", str(file), cwd=ROOT)
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -27,15 +27,15 @@ def test_a_test_case_says_whose_cell_it_is_and_how_it_is_compared(workers: str, 
     assert "inbound-acknowledgement-waits-for-the-shadow reference" in names
     assert len(names) == len(cases)
     for case in cases:
-        said = [(one.get("name"), one.get("value")) for one in case.iter("property")]
-        kept = dict(said)
+        properties = [(one.get("name"), one.get("value")) for one in case.iter("property")]
+        values = dict(properties)
         assert case.get("classname") == "creation.inbound"
         assert case.get("file") == "scenarios/creation/inbound.scenario.yaml"
         assert int(case.get("line", 0)) > 0
-        assert kept["seed"] == "7"
-        assert kept["clock"] == "virtual"
-        assert kept["candidate"] in ("reference", "reference+acknowledges-before-shadow")
-        assert ("requirement", "SR-CRE-01") in said
+        assert values["seed"] == "7"
+        assert values["clock"] == "virtual"
+        assert values["candidate"] in ("reference", "reference+acknowledges-before-shadow")
+        assert ("requirement", "SR-CRE-01") in properties
     hashes = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (run / "cells").glob("*.jsonl.gz")}
     found = {one.get("value") for case in cases for one in case.iter("property") if one.get("name") == "history-sha256"}
     assert found == hashes
@@ -43,7 +43,7 @@ def test_a_test_case_says_whose_cell_it_is_and_how_it_is_compared(workers: str, 
     assert {"candidate-version-reference", "violation-1"} <= suite
 
 
-def test_a_file_of_the_installed_package_is_none_of_the_users():
+def test_only_files_of_the_checkout_are_the_users():
     assert is_users_file("scenarios/creation/inbound.scenario.yaml")
     assert not is_users_file(".venv/lib/python3.11/site-packages/conformance/_data/scenarios/wire/shadow.scenario.yaml")
     assert not is_users_file("../elsewhere/one.scenario.yaml")

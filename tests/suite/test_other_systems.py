@@ -1,4 +1,4 @@
-"""Without what only Linux has, commands that read files work, and `run` says what it lacks."""
+"""Without the functions that only Linux has, commands that read files work, and `run` says what is missing."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def elsewhere(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a Python that lacks what only Linux has."""
+    """Run a command in a Python without the functions that only Linux has."""
     return subprocess.run(
         [sys.executable, "-c", ELSEWHERE, *words],
         cwd=cwd,

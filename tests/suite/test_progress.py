@@ -1,4 +1,4 @@
-"""The status line: what it says, and that it is there at a terminal and nowhere else."""
+"""The status line: its text, and that it is shown at a terminal and nowhere else."""
 
 import os
 import pty
@@ -23,20 +23,20 @@ WORDS = ("run", "scenarios/creation/inbound.scenario.yaml", "-k", "waits", "--ca
          "--candidate", "reference+acknowledges-before-shadow", "--show-capture=no")  # fmt: skip
 
 
-def test_it_says_how_cells_ended_what_runs_and_what_waits() -> None:
+def test_the_status_line_has_outcomes_running_cells_and_the_count_of_waiting_ones() -> None:
     state = ProgressState(10, {Outcome.PASS: 3, Outcome.FAIL: 1}, [("a::b", 2.5), ("c", 70.0)])
     assert status_line(state, 200) == "✗ 1 ✓ 3  4 waiting  2 running: a::b 2 s, c 1 m 10 s"
 
 
 @given(st.text(), st.integers(1, 300))
-def test_it_is_one_printable_line_that_fits(name: str, width: int) -> None:
+def test_the_status_line_is_one_printable_line_within_the_width(name: str, width: int) -> None:
     line = status_line(ProgressState(3, {Outcome.PASS: 1}, [(name, 1.0)]), width)
     assert len(line) <= width
     assert line.isprintable()
 
 
-class Flying(set[str]):
-    """Cells in flight; the first time that it is asked for one, another thread has a hook called."""
+class HookedSet(set[str]):
+    """An empty set; its first membership test starts a thread that calls a hook, and waits at most 0.2 s for it."""
 
     def __init__(self, hook: Callable[[], object]) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class Flying(set[str]):
 
 
 @pytest.mark.parametrize("hook", ["start", "finish"])
-def test_cells_that_begin_or_end_while_the_line_is_written_do_not_disturb_it(
+def test_cells_that_begin_or_end_while_the_state_is_read_do_not_change_it(
     hook: str,
     capfd: pytest.CaptureFixture[str],  # a stream with a descriptor
 ) -> None:
     terminal = SimpleNamespace(_tw=SimpleNamespace(fullwidth=80, width_of_current_line=0))
     progress = Progress(terminal, lambda: running_cells)  # type: ignore[arg-type]
     other = progress.pytest_runtest_logstart("c") if hook == "start" else progress.pytest_runtest_logfinish("b")
-    running_cells = Flying(lambda: list(other))
+    running_cells = HookedSet(lambda: list(other))
     progress._since.update({"a": 0.0, "b": 0.0})
     with closing(progress._stream):
         with progress._lock:
@@ -67,7 +67,7 @@ def test_cells_that_begin_or_end_while_the_line_is_written_do_not_disturb_it(
 
 
 def at_a_terminal(*words: str) -> str:
-    """Run the command at a terminal of its own, and return all that it wrote there."""
+    """Run the command at a pseudo-terminal, and return its output."""
     outer, inner = pty.openpty()
     variables = {**environment(), "TERM": "xterm", "COLUMNS": "150"}
     with subprocess.Popen(command(*words), cwd=ROOT, env=variables, stdin=inner, stdout=inner, stderr=inner) as run:
@@ -76,7 +76,7 @@ def at_a_terminal(*words: str) -> str:
         while True:
             try:
                 written += (piece := os.read(outer, 65536))
-            except OSError:  # Linux says so when nobody holds the other end any more
+            except OSError:  # Linux reports EIO when the other end is closed
                 break
             if not piece:
                 break
@@ -86,7 +86,7 @@ def at_a_terminal(*words: str) -> str:
 
 
 def screen(written: str) -> list[str]:
-    """Return what a terminal shows of it: lines, the cursor's moves, and erased lines; nothing else is expected."""
+    """Return the lines that a terminal shows after this output; of escapes, only cursor moves, colours and erased lines count."""
     lines, row, column = [""], 0, 0
     for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
         move = re.fullmatch(r"\x1b\[(\d*)([ABCKm])", token)
@@ -123,7 +123,7 @@ main(sys.argv[1:])
 
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [[], ["-q"], ["-n", "2"]], ids=["one process", "quiet", "workers"])
-def test_a_log_gets_a_line_of_its_own_every_so_often(tmp_path: Path, more: list[str]) -> None:
+def test_a_log_gets_progress_lines_at_intervals(tmp_path: Path, more: list[str]) -> None:
     words = [sys.executable, "-c", LOGGED, *WORDS, *more, "--run-dir", str(tmp_path / "run")]
     ran = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -137,7 +137,7 @@ def test_a_log_gets_a_line_of_its_own_every_so_often(tmp_path: Path, more: list[
 
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [[], ["-v"], ["-n", "2"]])
-def test_a_terminal_shows_it_and_is_left_clean(tmp_path: Path, more: list[str]) -> None:
+def test_a_terminal_shows_the_status_line_and_is_left_without_it(tmp_path: Path, more: list[str]) -> None:
     written = at_a_terminal(*WORDS, "--run-dir", str(tmp_path / "run"), *more)
     assert re.search(r"(1|0) waiting  [12] running: inbound-acknowledgement-waits", written)
     shown = screen(written)
@@ -148,7 +148,8 @@ def test_a_terminal_shows_it_and_is_left_clean(tmp_path: Path, more: list[str]) 
 
 
 @pytest.mark.integration
-def test_where_there_is_no_terminal_the_output_is_plain(tmp_path: Path) -> None:
+def test_output_to_a_pipe_has_no_status_line_and_no_escapes(tmp_path: Path) -> None:
     ran = conformance_command(*WORDS, "--run-dir", str(tmp_path / "run"), cwd=ROOT, TERM="xterm")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "waiting" not in ran.stdout
     assert "\x1b" not in ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""No file that a run leaves has a password in it, in any encoding, though servers do all they can to spread it."""
+"""No file that a run leaves contains a password in any encoding, although the servers send and print it in many ways."""
 
 import base64
 import gzip
@@ -16,7 +16,7 @@ SECRET, UNKNOWN = "between-one-and-two", "known-to-the-servers-alone"
 
 SCENARIO = f"""\
 id: spread
-title: Servers tell everybody their password
+title: Servers disclose their password
 requirements: [RL-ACK-01]
 needs: [relay]
 topology:
@@ -69,7 +69,7 @@ async def serve(reader, writer):
     while line := await reader.readline():
         if line.startswith(b"QUIT"): break
         if line.startswith(b"TELL"):
-            await tell(); writer.write(f"250 told {{secret}} {UNKNOWN}\\r\\n".encode())
+            await tell(); writer.write(f"250 sent {{secret}} {UNKNOWN}\\r\\n".encode())
         elif line.startswith(b"EHLO"): writer.write(f"250 AUTH PLAIN LOGIN {{code(secret)}}\\r\\n".encode())
         elif b"LOGIN" in line.upper() and own["name"] == "mta2": writer.write(b"350 " + line)
         else: writer.write(b"535 you said " + line)
@@ -84,7 +84,7 @@ asyncio.run(main())
 
 
 def encodings(secret: str) -> dict[str, bytes]:
-    """Return a secret in each encoding, of Base64 the characters that it alone decides."""
+    """Return a secret in each encoding; of Base64, the characters that depend on no neighbouring octet."""
     octets = secret.encode()
     found = {"plain": octets, "hex": octets.hex().encode(), "quoted": quote(secret, safe="").encode()}
     for offset in range(3):
@@ -94,7 +94,7 @@ def encodings(secret: str) -> dict[str, bytes]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the octets of every file below, unpacked; of a Parquet file all its values."""
+    """Return the octets of every file below, packed and unpacked, and the values of Parquet files."""
     found: dict[str, bytes] = {}
     for path in (path for path in folder.rglob("*") if path.is_file()):
         name, octets = str(path.relative_to(folder)), path.read_bytes()
@@ -130,12 +130,12 @@ def test_no_file_that_a_run_leaves_has_a_password_in_it(tmp_path: Path):
         cwd=tmp_path,
     )  # fmt: skip
     left.joinpath("terminal").write_text(ran.stdout + ran.stderr, "utf-8")
-    told = conformance_command("report", "left/run", "--out", "left/site", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
+    reported = conformance_command("report", "left/run", "--out", "left/site", cwd=tmp_path)
+    assert reported.returncode == 0, reported.stderr
     write_parquet(left / "run")
     found = contents(left)
     history = next(octets for name, octets in found.items() if name.endswith("unpacked"))
-    assert history.count(b"you said") > 20, "the servers have told it"
+    assert history.count(b"you said") > 20, "the servers have sent it"
     assert history.count(b"(redacted)") > 40
     assert any("own.conf" in name for name in found)
     leaks = [

@@ -1,4 +1,4 @@
-"""`--shard K/N` and `--spark MASTER`: the parts of a run are the whole of it, wherever they were run."""
+"""`--shard K/N` and `--spark MASTER`: merged shards have the same cells and verdicts as one run."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FEW = (
 
 
 def verdicts(run_dir: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Return what was found in each cell: its outcome, and every check with its own."""
+    """Return the outcome of each cell, and of each of its checks."""
     return {
         cell.header.nodeid: (
             str(cell.footer and cell.footer.outcome),
@@ -31,14 +31,14 @@ def verdicts(run_dir: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the few cells here, and return the run."""
-    here = tmp_path_factory.mktemp("local")
-    ran = conformance_command("run", *FEW, "--run-dir", "run", cwd=here)
+    """Run the cells without shards, and return the run directory."""
+    folder = tmp_path_factory.mktemp("local")
+    ran = conformance_command("run", *FEW, "--run-dir", "run", cwd=folder)
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    return here / "run"
+    return folder / "run"
 
 
-def test_shards_merge_into_the_run(local: Path, tmp_path: Path) -> None:
+def test_merged_shards_have_the_verdicts_of_one_run(local: Path, tmp_path: Path) -> None:
     for shard in ("1/2", "2/2"):
         ran = conformance_command("run", *FEW, "--shard", shard, "--run-dir", f"run{shard[0]}", cwd=tmp_path)
         assert ran.returncode in (0, 1), ran.stdout + ran.stderr
@@ -49,14 +49,16 @@ def test_shards_merge_into_the_run(local: Path, tmp_path: Path) -> None:
     words = ("run2", "run1", "--out", "run")
     merged = conformance_command("merge", *words, cwd=tmp_path)
     assert merged.returncode == 1, merged.stdout + merged.stderr
-    assert "6 cells of 2 runs: ✓ 3 passed, ✗ 3 failed" in merged.stdout
+    outcomes = [outcome for outcome, _ in verdicts(local).values()]
+    counts = f"✓ {outcomes.count('pass')} passed, ✗ {outcomes.count('fail')} failed"
+    assert f"{len(outcomes)} cells of 2 runs: {counts}" in merged.stdout
     assert verdicts(tmp_path / "run") == verdicts(local)
     again = conformance_command("merge", *words, cwd=tmp_path)
     assert again.returncode == 2
-    assert "run" in again.stderr
+    assert "use another directory" in again.stderr
 
 
-def test_runs_that_are_no_parts_of_one_run_do_not_merge(local: Path, tmp_path: Path) -> None:
+def test_runs_with_different_seeds_are_not_merged(local: Path, tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--seed", "2", "--run-dir", "other", cwd=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     merged = conformance_command("merge", str(local), "other", "--out", "run", cwd=tmp_path)
@@ -65,7 +67,9 @@ def test_runs_that_are_no_parts_of_one_run_do_not_merge(local: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(("missing", "code"), [(False, 0), (True, 3)])
-def test_a_cell_that_no_shard_has_is_not_judged(missing: bool, code: int, local: Path, tmp_path: Path) -> None:
+def test_the_merged_run_ends_with_3_when_a_cell_is_missing(
+    missing: bool, code: int, local: Path, tmp_path: Path
+) -> None:
     few = (*FEW[:-2], "--shard")
     for shard in ("1/2", "2/2"):
         ran = conformance_command("run", *few, shard, "--run-dir", shard[0], cwd=tmp_path)
@@ -76,22 +80,22 @@ def test_a_cell_that_no_shard_has_is_not_judged(missing: bool, code: int, local:
 
 
 @pytest.mark.spark
-def test_a_cluster_finds_what_is_found_here(local: Path, tmp_path: Path) -> None:
+def test_a_run_on_spark_has_the_verdicts_of_a_local_run(local: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     ran = conformance_command("run", *FEW, "--spark", "local[1]", "--run-dir", "run", cwd=tmp_path, timeout=600)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert verdicts(tmp_path / "run") == verdicts(local)
-    here, there = read_run(local), read_run(tmp_path / "run")
-    assert there.header.suite_sha256 == here.header.suite_sha256
-    assert there.footer is not None
-    assert here.footer is not None
-    assert there.footer.outcomes == here.footer.outcomes
+    expected, stored = read_run(local), read_run(tmp_path / "run")
+    assert stored.header.suite_sha256 == expected.header.suite_sha256
+    assert stored.footer is not None
+    assert expected.footer is not None
+    assert stored.footer.outcomes == expected.footer.outcomes
     assert "running 2 shards" in ran.stderr
     assert "shadow-is-on-disk-when-acknowledged" in ran.stdout
     assert list(tmp_path.glob(".run-*")) == []
 
 
-def test_one_violation_decides_and_no_judgement_is_no_pass() -> None:
+def test_a_violation_decides_the_exit_code_before_a_cell_that_was_not_judged() -> None:
     assert [combined_exit_code(codes) for codes in ({0}, {0, 3}, {0, 1, 3}, {0, 2})] == [0, 3, 1, 0]
 
 
@@ -101,13 +105,13 @@ def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, l
     empty = Shard(1, 2, tmp_path / "1", f"{NO_CELL_FOUND}: name some")
     assert merge_shards([ran, empty], tmp_path / "run")
     assert verdicts(tmp_path / "run") == verdicts(local)
-    broken = Shard(2, code, tmp_path / "2", "error: candidate nobody is not known here")
-    with pytest.raises(RunDirectoryError, match=r"shard 3 wrote no run:\nerror: candidate nobody"):
+    broken = Shard(2, code, tmp_path / "2", "error: candidate absent is not known here")
+    with pytest.raises(RunDirectoryError, match=r"shard 3 wrote no run:\nerror: candidate absent"):
         merge_shards([ran, empty, broken], tmp_path / "more")
     assert not (tmp_path / "more").exists()
 
 
-def test_a_shard_without_a_cell_says_so(tmp_path: Path) -> None:
+def test_a_shard_without_a_cell_is_a_usage_error(tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--shard", "50/50", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 2
     assert NO_CELL_FOUND in ran.stdout
@@ -115,14 +119,14 @@ def test_a_shard_without_a_cell_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["3/2", "2/"])
-def test_a_shard_that_is_none_is_refused(word: str, tmp_path: Path) -> None:
+def test_a_malformed_shard_number_is_refused(word: str, tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--shard", word, cwd=tmp_path)
     assert ran.returncode == 2
     assert f"--shard {word}: write 2/4 for the second of four" in ran.stderr
     assert not (tmp_path / "reports").exists()
 
 
-def test_only_virtual_time_goes_to_a_cluster(tmp_path: Path) -> None:
+def test_a_run_on_spark_accepts_only_the_virtual_clock(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use --clock virtual"):
         parse_options(["--spark", "local", "--clock", "scaled"], tmp_path)
     asked = parse_options(["a", "--spark=local[3]", "--run-dir", "x", "-k", "b", "--conf", "spark.a=b"], tmp_path)

@@ -1,4 +1,4 @@
-"""A broken `should` is seen everywhere, and decides a run only with `--should fail`."""
+"""A broken `should` is reported everywhere, and fails a run only with `--should fail`."""
 
 import configparser
 import json
@@ -47,7 +47,7 @@ def test_a_broken_should_is_a_remark_in_every_report(tmp_path: Path):
     assert "0 differ from what is recorded" in judged.stdout
 
 
-def test_with_should_fail_it_is_a_violation(tmp_path: Path):
+def test_a_broken_should_is_a_violation_with_should_fail(tmp_path: Path):
     ran = conformance_command("run", *BROKEN, "--should", "fail", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "VIOLATION" in ran.stdout
@@ -57,11 +57,11 @@ def test_with_should_fail_it_is_a_violation(tmp_path: Path):
     assert "0 differ from what is recorded" in judged.stdout
 
 
-def test_the_project_s_own_runs_on_the_reference_and_on_real_servers_fail_on_a_broken_should() -> None:
+def test_the_projects_own_runs_fail_on_a_broken_should() -> None:
     parsed = configparser.ConfigParser(interpolation=None)
     parsed.read(ROOT / "tox.ini", encoding="utf-8")
-    for environment, runs in (("scenarios", 1), ("servers", 4)):
+    for environment in ("scenarios", "servers"):
         lines = parsed[f"testenv:{environment}"]["commands"].replace("\\\n", " ").splitlines()
-        found = [line for line in lines if line.startswith("conformance run")]
-        assert len(found) == runs, environment
-        assert all("--should fail" in line for line in found), environment
+        runs = [line for line in lines if line.startswith("conformance run")]
+        assert runs, environment
+        assert all("--should fail" in line for line in runs), environment

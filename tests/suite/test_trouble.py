@@ -1,6 +1,6 @@
-"""What goes wrong around a run: candidates that do not start, files that are wrong, a run that is killed.
+"""Runs that fail: candidates that do not start, invalid files, a run that is killed.
 
-Each ends in a clear message and the right verdict, nothing hangs, and nothing is left behind.
+Each ends with a clear message and the right verdict, and leaves no process behind.
 """
 
 import json
@@ -33,7 +33,7 @@ steps:
 
 LONG = """\
 id: long
-title: So many messages, one after the other, that there is time to kill the run
+title: Many messages, one after the other, which take long enough to kill the run
 requirements: [SR-CRE-01]
 needs: [shadow-2013]
 topology: two-servers-one-dag
@@ -45,8 +45,8 @@ steps:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Hold that no process of a run outlives it."""
+def no_process_left() -> Iterator[None]:
+    """Assert after the test that no process of its run is left."""
     yield
     assert psutil.Process().children(recursive=True) == []
 
@@ -69,7 +69,7 @@ def describe(directory: Path, program: str, ready_within: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("program", "ready_within", "said"),
+    ("program", "ready_within", "error"),
     [
         pytest.param(programs.LEAVES_AT_ONCE, 60, "exit code 3: no licence file", id="exits at once"),
         pytest.param(programs.NEVER_LISTENS, 1, "gave no greeting within 1 s", id="never listens"),
@@ -77,8 +77,8 @@ def describe(directory: Path, program: str, ready_within: int) -> Path:
         pytest.param(programs.SPEAKS_HTTP, 60, "in place of a 220 greeting", id="speaks another protocol"),
     ],
 )
-def test_a_candidate_that_does_not_start_is_an_error_and_is_told(
-    tmp_path: Path, program: str, ready_within: int, said: str
+def test_a_candidate_that_does_not_start_is_reported_as_a_harness_error(
+    tmp_path: Path, program: str, ready_within: int, error: str
 ):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
     candidate = describe(tmp_path, program, ready_within)
@@ -86,14 +86,14 @@ def test_a_candidate_that_does_not_start_is_an_error_and_is_told(
         "run", "relayed.scenario.yaml", "--candidate", candidate.name, "--run-dir", "run", cwd=tmp_path
     )
     assert ran.returncode == 3, ran.stdout
-    assert said in " ".join(ran.stdout.split())
+    assert error in " ".join(ran.stdout.split())
     assert "HARNESS ERROR" in ran.stdout
     assert "Traceback" not in ran.stdout + ran.stderr
     footer = json.loads((tmp_path / "run" / "footer.json").read_text("utf-8"))
     assert footer["outcomes"]["error"] == 1
 
 
-def test_a_server_that_another_kept_from_being_started_has_no_log_and_breaks_nothing(tmp_path: Path):
+def test_a_server_that_was_never_started_has_no_log_and_causes_no_internal_error(tmp_path: Path):
     (tmp_path / "relayed.scenario.yaml").write_text(
         RELAYED.replace("topology: relay", "topology: two-servers-one-dag").replace("mta1", "mbx1"), "utf-8"
     )
@@ -107,7 +107,7 @@ def test_a_server_that_another_kept_from_being_started_has_no_log_and_breaks_not
     assert [path.parent.name for path in (tmp_path / "run").rglob("node.log")] == ["mbx1"]
 
 
-def test_a_scenario_that_is_wrong_stops_the_run_with_its_places(tmp_path: Path):
+def test_an_invalid_scenario_stops_the_run_and_the_places_are_reported(tmp_path: Path):
     wrong = RELAYED.replace("topology: relay", "topology: relais").replace("RL-ACK-01", "RL-ACK-99")
     (tmp_path / "wrong.scenario.yaml").write_text(wrong, "utf-8")
     ran = conformance_command("run", "wrong.scenario.yaml", "--run-dir", "run", cwd=tmp_path)
@@ -124,7 +124,7 @@ def second_cell_has_events(run: Path) -> bool:
     return any(path.stat().st_size > 50_000 for path in run.glob("cells/*messages=2000*.jsonl"))
 
 
-def killed_in_the_second_cell(tmp_path: Path) -> None:
+def kill_run_in_second_cell(tmp_path: Path) -> None:
     """Start a run in `tmp_path`, and kill it in the middle of its second cell."""
     (tmp_path / "long.scenario.yaml").write_text(LONG, "utf-8")
     words = command("run", "long.scenario.yaml", "--run-dir", "run")
@@ -139,8 +139,8 @@ def killed_in_the_second_cell(tmp_path: Path) -> None:
     assert run.returncode == -signal.SIGKILL, rest
 
 
-def test_a_run_that_is_killed_leaves_what_judge_and_aggregate_read(tmp_path: Path):
-    killed_in_the_second_cell(tmp_path)
+def test_a_killed_run_can_be_read_and_judged(tmp_path: Path):
+    kill_run_in_second_cell(tmp_path)
     damage: list[Damage] = []
     cells = list(read_run(tmp_path / "run").cells(damage))
     assert len([cell for cell in cells if cell.cut_short]) == 1
@@ -154,11 +154,11 @@ def test_a_run_that_is_killed_leaves_what_judge_and_aggregate_read(tmp_path: Pat
 
 
 @pytest.mark.spark
-def test_what_a_killed_run_left_is_aggregated_and_what_was_cut_short_is_named(tmp_path: Path):
-    killed_in_the_second_cell(tmp_path)
-    told = conformance_command("aggregate", "run", "--out", "tables", cwd=tmp_path)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "2 cells, 1 of them cut short" in " ".join(told.stdout.split())
+def test_a_killed_run_is_aggregated_and_its_incomplete_cell_is_counted(tmp_path: Path):
+    kill_run_in_second_cell(tmp_path)
+    ran = conformance_command("aggregate", "run", "--out", "tables", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 cells, 1 of them cut short" in " ".join(ran.stdout.split())
 
 
 def test_a_reader_of_the_output_that_ends_early_is_no_error_of_the_harness(tmp_path: Path):

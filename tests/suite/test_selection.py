@@ -1,4 +1,4 @@
-"""Cells are chosen by id, requirement and keyword; what names nothing is a usage error that says what there is."""
+"""Cells are selected by id, requirement and keyword; a name that matches nothing is a usage error with suggestions."""
 
 from pathlib import Path
 
@@ -30,19 +30,21 @@ def chosen(only: list[str] = [], requirements: list[str] = []) -> list[str]:  # 
     return [cell.id for cell, wanted in zip(CELLS, select(CELLS, only, requirements), strict=True) if wanted]
 
 
-def test_an_id_is_one_cell_and_an_axis_value_is_all_that_have_it():
+def test_an_id_selects_one_cell_and_an_axis_value_all_cells_that_have_it():
     assert chosen([STALLS]) == [STALLS]
+    assert read_id(STALLS).axes["silent-from"] == "dot"
     some = chosen(["shadow-stalls[reject=yes]"])
     assert len(some) > 1
     assert set(some) == {cell.id for cell in CELLS if cell.scenario == "shadow-stalls" and cell.axes["reject"] == "yes"}
     assert set(chosen(["shadow-stalls"])) == {cell.id for cell in CELLS if cell.scenario == "shadow-stalls"}
 
 
-def test_a_row_and_a_group_take_the_cells_that_judge_them():
-    rows = chosen(requirements=["SR-TMO-01"])
-    assert rows
-    assert all("SR-TMO-01" in cell.judged_requirements for cell in CELLS if cell.id in rows)
-    assert set(rows) < set(chosen(requirements=["TMO"]))
+def test_a_requirement_and_a_group_select_the_cells_that_judge_them():
+    of_row = {cell.id for cell in CELLS if "SR-TMO-01" in cell.judged_requirements}
+    of_group = {cell.id for cell in CELLS if any("-TMO-" in row for row in cell.judged_requirements)}
+    assert of_row < of_group
+    assert set(chosen(requirements=["SR-TMO-01"])) == of_row
+    assert set(chosen(requirements=["TMO"])) == of_group
     assert chosen(["shadow-stalls"], ["SR-MNT-03"]) == []
 
 
@@ -56,29 +58,29 @@ def test_a_row_and_a_group_take_the_cells_that_judge_them():
         ("whatever-breaks-on-the-way-out[fault=mail-heard-drop]", "not in the smoke grid; add --grid full"),
     ],
 )
-def test_an_id_of_no_cell_is_refused_with_what_there_is(word: str, why: str):
+def test_an_id_of_no_cell_is_refused_with_a_suggestion(word: str, why: str):
     with pytest.raises(SelectionError) as error:
         find_scenarios([word], [paths.corpus()], "smoke")
     assert why in str(error.value)
 
 
-def test_a_requirement_that_there_is_not_is_refused():
+def test_an_unknown_requirement_is_refused_with_a_suggestion():
     with pytest.raises(SelectionError, match=r"no row or group 'SR-MNT-3' \(did you mean 'SR-MNT-"):
         check_requirements(["MNT", "SR-MNT-3"])
 
 
-def test_only_the_file_of_a_scenario_is_read():
+def test_an_id_is_resolved_to_the_file_of_its_scenario():
     assert find_scenarios([STALLS], [paths.corpus()], "smoke") == (
         (paths.corpus() / f"timeouts/shadow-stalls{SUFFIX}", "shadow-stalls"),
     )
 
 
-def test_a_keyword_with_an_equals_sign_is_what_an_id_has():
+def test_a_keyword_may_contain_an_equals_sign():
     assert as_keywords("stalls and not reject=yes") == "stalls and not reject:yes"
     assert as_keywords("reject=yes") in as_keywords(STALLS)
 
 
-def test_a_copy_of_the_corpus_is_the_corpus(tmp_path: Path):
+def test_an_unchanged_copy_of_the_whole_corpus_covers_it(tmp_path: Path):
     files = list(paths.corpus().rglob(f"*{SUFFIX}"))
     copies = [tmp_path / f"{number}{SUFFIX}" for number in range(len(files))]
     for file, copy in zip(files, copies, strict=True):
@@ -89,12 +91,11 @@ def test_a_copy_of_the_corpus_is_the_corpus(tmp_path: Path):
     assert not covers_corpus(copies)
 
 
-def test_a_defect_that_there_is_not_is_refused_with_a_suggestion():
+def test_an_unknown_defect_or_candidate_is_refused_with_a_suggestion():
     with pytest.raises(CandidateError, match="did you mean 'acknowledges-before-shadow'"):
         find_candidate("reference+acknowledge-before-shadow", paths.fixtures() / "candidates")
     with pytest.raises(CandidateError, match="did you mean 'postfix'"):
         find_candidate("postfx", paths.fixtures() / "candidates")
-    assert read_id(STALLS).axes["silent-from"] == "dot"
 
 
 @pytest.mark.integration
@@ -121,7 +122,9 @@ def test_ids_that_list_prints_are_run(tmp_path: Path):
     ],
     ids=["defect", "keyword", "id"],
 )
-def test_what_names_nothing_is_one_usage_error(tmp_path: Path, arguments: tuple[str, ...], why: str):
+def test_a_name_that_matches_nothing_is_reported_once_as_a_usage_error(
+    tmp_path: Path, arguments: tuple[str, ...], why: str
+):
     ran = conformance_command("run", *arguments, cwd=tmp_path)
     assert ran.returncode == 2
     assert (ran.stdout + ran.stderr).count(why) == 1
@@ -138,7 +141,7 @@ def test_the_version_and_the_options_of_the_harness_are_printed(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_one_wrong_document_does_not_stop_the_others(tmp_path: Path):
+def test_an_invalid_document_does_not_stop_the_others_of_its_file(tmp_path: Path):
     good = (paths.corpus() / f"creation/inbound{SUFFIX}").read_text("utf-8")
     (tmp_path / f"mine{SUFFIX}").write_text(f"{good}\n---\nid: wrong\ntitle: [x\n", "utf-8")
     where = (f"mine{SUFFIX}", "--run-dir", "run", "--fresh")
@@ -152,7 +155,7 @@ def test_one_wrong_document_does_not_stop_the_others(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_files_outside_of_the_root_keep_their_names(tmp_path: Path):
+def test_cells_of_files_outside_of_the_root_have_relative_node_ids(tmp_path: Path):
     (tmp_path / "here").mkdir()
     (tmp_path / f"mine{SUFFIX}").write_bytes((paths.corpus() / f"creation/inbound{SUFFIX}").read_bytes())
     ran = conformance_command("run", f"../mine{SUFFIX}", "-k", CAUGHT, "--run-dir", "run", cwd=tmp_path / "here")
@@ -162,8 +165,8 @@ def test_files_outside_of_the_root_keep_their_names(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_the_whole_corpus_is_whole_wherever_it_lies(tmp_path: Path):
-    """The corpus of a checkout, run by an installed package: only one cell is really run."""
+def test_a_run_of_a_copy_of_the_corpus_is_unfiltered(tmp_path: Path):
+    """The corpus of a checkout, run by an installed package; the conftest skips all cells but one."""
     (tmp_path / "conftest.py").write_text(
         "def pytest_runtest_protocol(item, nextitem):\n    return None if 'shadow-is-on-disk' in item.nodeid else True\n"
     )
@@ -178,7 +181,7 @@ def test_the_whole_corpus_is_whole_wherever_it_lies(tmp_path: Path):
 
 
 @pytest.mark.integration
-def test_a_cell_is_run_once_whatever_other_plugins_ask(tmp_path: Path):
+def test_a_cell_is_run_once_when_another_plugin_runs_its_item_twice(tmp_path: Path):
     (tmp_path / "conftest.py").write_text(
         "from _pytest.runner import runtestprotocol\n"
         "def pytest_runtest_protocol(item, nextitem):\n"
@@ -191,11 +194,12 @@ def test_a_cell_is_run_once_whatever_other_plugins_ask(tmp_path: Path):
     assert ran.returncode == 1
     assert "1 failed" in ran.stdout
     assert "RunDirectoryError" not in ran.stdout
+    assert len(list(read_run(tmp_path / "run").cells())) == 1
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test", "--setup-plan", "--markers"])
-def test_what_only_shows_something_makes_no_run_directory(tmp_path: Path, option: str):
+def test_an_option_that_only_prints_something_makes_no_run_directory(tmp_path: Path, option: str):
     ran = conformance_command("run", option, CAUGHT, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert not (tmp_path / "reports").exists()

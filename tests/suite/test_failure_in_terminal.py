@@ -1,4 +1,4 @@
-"""A reference that acknowledges before the shadow is caught, and the terminal's text alone tells a stranger the rest."""
+"""The terminal's text about a violation has everything that is needed to understand and to repeat it."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The command line: numbers that no run takes are usage errors, and whatever breaks in the harness is a sentence and a 3."""
+"""The command line: invalid values are usage errors, and an exception in the harness is one line and exit code 3."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.suite.helpers import conformance_command
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         (("--clock", "scaled", "--scale", "nan"), "--scale: a number above 0"),
         (("--clock", "scaled", "--scale", "inf"), "--scale: a number above 0"),
@@ -20,14 +20,14 @@ from tests.suite.helpers import conformance_command
         (("--candidate", "../../etc/passwd"), "no such candidate"),
     ],
 )
-def test_numbers_that_no_run_takes_are_usage_errors(tmp_path: Path, words: tuple[str, ...], said: str):
+def test_an_invalid_value_of_an_option_is_a_usage_error(tmp_path: Path, words: tuple[str, ...], error: str):
     ran = conformance_command("run", "scenarios/nowhere", *words, "--run-dir", str(tmp_path / "run"), cwd=tmp_path)
     assert ran.returncode == 2
-    assert said in ran.stdout + ran.stderr
+    assert error in ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "line"),
     [
         (KeyError("no\x1b[2J such thing"), "the harness itself broke: KeyError: 'no\\x1b[2J such thing' ("),
         (MemoryError(), "the machine ran out of something: no memory is left (MemoryError)"),
@@ -35,8 +35,8 @@ def test_numbers_that_no_run_takes_are_usage_errors(tmp_path: Path, words: tuple
         (IsADirectoryError(21, "Is a directory", "run.json"), "the harness itself broke: IsADirectoryError: "),
     ],
 )
-def test_whatever_breaks_is_a_sentence_and_a_3(
-    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_exception_in_the_harness_is_one_line_and_exit_code_3(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def broken(args: list[str]) -> None:
         raise error
@@ -45,6 +45,6 @@ def test_whatever_breaks_is_a_sentence_and_a_3(
     with pytest.raises(SystemExit) as ended:
         cli.main(["doctor"])
     assert ended.value.code == 3
-    told = capsys.readouterr().err
-    assert told.startswith(said)
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(line)
+    assert printed.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A cell that could not be judged, since the harness was late beside others, is run once more, alone; nothing else is."""
+"""A cell that was inconclusive because the harness was late while other cells ran is run once more, alone."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ KNOWN = {
 
 
 def run(folder: Path, scenario: str, *more: str) -> CompletedProcess[str]:
-    """Run a scenario against a reference that is late the first time that it is begun."""
+    """Run a scenario with a reference whose first start makes the harness late."""
     (folder / "late_once.py").write_text(LATE_ONCE, "utf-8")
     description = {"name": "mine", "kind": "python", "factory": "late_once:create", "claims": ["relay"]}
     (folder / "mine.yaml").write_text(json.dumps(description), "utf-8")
@@ -83,28 +83,28 @@ def run(folder: Path, scenario: str, *more: str) -> CompletedProcess[str]:
     )  # fmt: skip
 
 
-def told_as_run_again(folder: Path, printed: str) -> None:
-    """Hold that the only cell was run again, and that its first attempt, which was late, is kept and told."""
+def assert_rerun(folder: Path, printed: str) -> None:
+    """Assert that the only cell was run again, and that its late first attempt is kept and reported."""
     assert "1 cell was run once more, alone: the harness was late while other cells ran" in printed
-    found = read_run(folder / "run")
-    assert found.footer is not None
-    assert list(found.footer.again) == [cell.header.nodeid for cell in found.cells([])]
-    assert [path.name for path in cell_files(found.path, LATE_FOLDER)] == [
-        path.name for path in cell_files(found.path, CELLS_FOLDER)
+    stored = read_run(folder / "run")
+    assert stored.footer is not None
+    assert list(stored.footer.again) == [cell.header.nodeid for cell in stored.cells([])]
+    assert [path.name for path in cell_files(stored.path, LATE_FOLDER)] == [
+        path.name for path in cell_files(stored.path, CELLS_FOLDER)
     ]
-    assert all('"reason":"late"' in plain(path).decode() for path in cell_files(found.path, LATE_FOLDER))
+    assert all('"reason":"late"' in plain(path).decode() for path in cell_files(stored.path, LATE_FOLDER))
 
 
-def test_what_lateness_has_spoilt_is_run_again_and_judged_then(tmp_path: Path):
+def test_a_cell_made_inconclusive_by_lateness_is_run_again_and_judged(tmp_path: Path):
     done = run(tmp_path, WRONG)
     assert done.returncode == 1, done.stdout
     assert "1 failed" in done.stdout
-    told_as_run_again(tmp_path, done.stdout)
+    assert_rerun(tmp_path, done.stdout)
 
 
-def test_a_known_failure_that_lateness_has_spoilt_in_part_is_run_again_too(tmp_path: Path):
+def test_a_known_failure_made_partly_inconclusive_by_lateness_is_run_again(tmp_path: Path):
     (tmp_path / "known.yaml").write_text(json.dumps(KNOWN), "utf-8")
     done = run(tmp_path, REFUSED, "--baseline", "known.yaml")
     assert done.returncode == 0, done.stdout
     assert "1 xfailed" in done.stdout
-    told_as_run_again(tmp_path, done.stdout)
+    assert_rerun(tmp_path, done.stdout)
