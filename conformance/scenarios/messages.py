@@ -127,8 +127,11 @@ def _merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _format_field(name: str, value: str) -> bytes:
-    """Return a header field as a line. Raises ValueError for characters that RFC 5322 does not allow there."""
-    if re.search(r"[\r\n](?!\n? )|[^\x01-\x7f]", value) or not re.fullmatch(r"[!-9;-~]+", name):
+    """Return a header field as a line, which may be folded by CRLF and white space (RFC 5322 2.2.3).
+
+    Raises ValueError for other line ends, for octets that are not ASCII, and for NUL.
+    """
+    if re.search(r"\r\n(?![ \t])|\r(?!\n)|(?<!\r)\n|[^\x01-\x7f]", value) or not re.fullmatch(r"[!-9;-~]+", name):
         raise ValueError(f"the header field {name!r} cannot be written as {value!r}")
     return f"{name}: {value}\r\n".encode("ascii")
 

@@ -112,11 +112,22 @@ def test_header_fields_are_replaced_and_removed_case_insensitively() -> None:
     assert b"\r\nX-New: 1\r\n" in content
 
 
+def test_a_header_field_may_be_folded() -> None:
+    assert b"\r\nX: a\r\n b\r\n" in build_message("m", **USUAL, headers={"X": "a\r\n b"})
+
+
 def test_a_message_from_the_null_reverse_path_has_a_from_field() -> None:
     assert build_message("m", **USUAL | {"sender": ""}).startswith(b"From: <mailer-daemon@harness.test>\r\n")
 
 
-@pytest.mark.parametrize("headers", [{"X": "a\r\nBcc: b"}, {"X": "a\nb"}, {"X:": "a"}, {"": "a"}, {"X": "é"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *({"X": value} for value in ("a\r\nBcc: b", "a\nb", "a\n b", "a\rb", "a\r b", "é")),
+        {"X:": "a"},
+        {"": "a"},
+    ],
+)
 def test_a_header_field_that_would_inject_another_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
         build_message("m", **USUAL, headers=headers)
