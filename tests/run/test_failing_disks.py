@@ -1,4 +1,4 @@
-"""Failing disks under the reference: a write without room is refused with 452, a failed sync is not answered with 250."""
+"""Full and failing disks under the reference: a write without room is refused with 452, a failed sync is not a 250."""
 
 from pathlib import Path
 
@@ -10,12 +10,13 @@ from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, FaultFired, NodeEvent
 from conformance.judge.incremental import IncrementalJudge
-from conformance.nodes.disks import layer
+from conformance.nodes.disks import layer, loop
+from conformance.nodes.disks.node_disk import DiskKind
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
-from conformance.verdicts import Outcome
+from conformance.verdicts import Outcome, worst_in_cell
 
 pytestmark = [
     pytest.mark.integration,
@@ -23,21 +24,35 @@ pytestmark = [
 ]
 
 
-def run_cell(directory: Path, name: str, defect: str = "") -> tuple[RecordedRun, set[str]]:
+def run_cell(directory: Path, name: str, defect: str = "", disk: DiskKind = "layer") -> tuple[RecordedRun, set[str]]:
     """Run a cell with the reference, or with a defect of it; return the recorded run and the requirements that failed."""
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
     candidate = find_candidate(f"exec:reference{'+' * bool(defect)}{defect}", Path())
-    assignment, settings = Assignment(candidate), Settings(clock="shifted", disk="layer", should="fail")
+    assignment, settings = Assignment(candidate), Settings(clock="shifted", disk=disk, should="fail")
     ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
     assert (ran.problem, ran.inapplicable) == ("", "")
     found = judge(cell, assignment, settings, ran.events, complete=True)
+    assert defect or worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
     return ran, {verdict.requirements[0] for verdict in found if verdict.outcome is Outcome.FAIL}
 
 
 def replies(ran: RecordedRun) -> list[tuple[str, int | None, str | None]]:
     attempts = [event for event in ran.events if isinstance(event, Attempt)]
     return [(event.message.partition("#")[0], event.code, event.enhanced) for event in attempts]
+
+
+def exits(ran: RecordedRun) -> list[str]:
+    """Return the detail of each unexpected exit of a node."""
+    return [event.detail for event in ran.events if isinstance(event, NodeEvent) and event.action == "exited"]
+
+
+@pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
+def test_a_node_on_a_full_disk_refuses_every_message_and_keeps_running(tmp_path: Path) -> None:
+    ran, failed = run_cell(tmp_path, "no-room-is-no-loss", disk="loop")
+    assert failed == set()
+    assert [reply for reply in replies(ran) if reply[0] == "m"] == [("m", 452, "4.3.1")] * 3
+    assert exits(ran) == []
 
 
 @pytest.mark.parametrize("at", [1, 2, 4])
@@ -49,7 +64,7 @@ def test_a_write_without_room_is_refused_with_452_and_the_node_goes_on(tmp_path:
     assert set(refused) <= {("m", 452, "4.3.1"), ("m", 250, "2.6.0")}
     assert replies(ran)[-1] == ("late", 250, "2.6.0")
     assert next(event.detail for event in ran.events if isinstance(event, FaultFired)).endswith("refused writes")
-    assert [event.detail for event in ran.events if isinstance(event, NodeEvent) and event.action == "exited"] == []
+    assert exits(ran) == []
 
 
 def test_a_message_whose_sync_failed_is_not_acknowledged(tmp_path: Path) -> None:
