@@ -1,8 +1,8 @@
-"""A real file system, and what a power cut leaves on it after some calls.
+"""What a power cut leaves on a real file system after some calls.
 
-Run as a program in a mount namespace of its own, as root: `python file_systems.py KIND IMAGE`. It reads a JSON object from its
-input, what is on the disk `before` and the `program` that does the calls, and prints the files that a cut leaves. The mounts
-are gone with the namespace, however it ends.
+The module is also a program that runs as root in its own mount namespace: `python file_systems.py KIND IMAGE`. It reads a
+JSON object from standard input (`before`: the files on the disk at first; `program`: the program that makes the calls) and
+prints the files that the cut leaves. The kernel removes the mounts when the namespace ends.
 """
 
 import json
@@ -19,7 +19,7 @@ Kind = Literal["ext4", "xfs", "btrfs"]
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How it is made and mounted; octets, the least that it can be made with."""
+    """How a file system is made and mounted; `octets` is its smallest possible size."""
 
     octets: int
     make: tuple[str, ...]
@@ -48,7 +48,7 @@ print(json.dumps(found))
 
 
 def missing(kind: Kind) -> str:
-    """Return why there can be none of that kind on this machine; '' when there can."""
+    """Return why this machine cannot have a file system of that kind, '' if it can."""
     if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
         return "needs root and loop devices"
     if shutil.which(tool := FILE_SYSTEMS[kind].make[0]) is None:
@@ -58,7 +58,7 @@ def missing(kind: Kind) -> str:
 
 
 def make(kind: Kind, image: Path) -> None:
-    """Make a new one in a file."""
+    """Make a new file system in a file."""
     with image.open("wb") as file:
         file.truncate(FILE_SYSTEMS[kind].octets)
     subprocess.run([*FILE_SYSTEMS[kind].make, str(image)], check=True, capture_output=True)
@@ -67,18 +67,18 @@ def make(kind: Kind, image: Path) -> None:
 def after_cut(kind: Kind, image: Path, before: dict[str, str], program: str) -> dict[str, str]:
     """Return the files that a power cut leaves after a program; its argument is the root of the file system."""
     words = ["unshare", "-m", "--propagation", "private", sys.executable, "-SEB", __file__, kind, str(image)]
-    told = json.dumps({"before": before, "program": program})
-    done = subprocess.run(words, input=told, capture_output=True, text=True, check=False)
+    request = json.dumps({"before": before, "program": program})
+    done = subprocess.run(words, input=request, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
 
 def _main(kind: Kind, image: Path) -> None:
-    told, root, cut = json.load(sys.stdin), image.with_suffix(".mnt"), image.with_suffix(".cut")
+    request, root, cut = json.load(sys.stdin), image.with_suffix(".mnt"), image.with_suffix(".cut")
     root.mkdir()
     _mount(kind, image, root)
-    for name, text in told["before"].items():
+    for name, text in request["before"].items():
         path = root / name
         path.parent.mkdir(exist_ok=True)
         if name.endswith("/"):
@@ -87,7 +87,7 @@ def _main(kind: Kind, image: Path) -> None:
             path.write_text(text)
     _run("umount", str(root))
     _mount(kind, image, root)  # a transaction of its own
-    _python(told["program"], root)
+    _python(request["program"], root)
     _run("cp", "--sparse=always", str(image), str(cut))
     _run("umount", str(root))  # before its copy is mounted, which has the same identity
     _mount(kind, cut, root)

@@ -1,7 +1,7 @@
-"""A relay that misbehaves on command: a node of the `python` kind whose defect is the name of what it does wrong.
+"""A relay that misbehaves: a node of the `python` kind whose defect names its misdeed.
 
-It knows no queue: it hands each message on before it answers. `python -m tests.nodes.hostile CONFIG MISDEED` is the same
-as a program, which can do worse.
+It has no queue: it relays each message before it replies. `python -m tests.nodes.hostile CONFIG MISDEED` runs it as a
+program, which has more misdeeds.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from typing import Any
 from conformance.nodes.python_node import WallClock
 
 PHASES = ("greeting", "EHLO", "MAIL", "RCPT", "DATA", "dot", "QUIT")
-"""Where it can hang: `hangs-at-PHASE`."""
+"""Phases of a session at which it can hang: `hangs-at-PHASE`."""
 
 FLOOD = 512 * 1024
-"""Octets of a flood: more than any buffer on the way holds."""
+"""Octets of a flood: more than any buffer on the way to the client holds."""
 
 Misdeed = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 async def endless_line(writer: asyncio.StreamWriter) -> None:
-    """One reply whose line never ends."""
+    """Send a reply whose line never ends."""
     writer.write(b"250 ")
     for _ in range(FLOOD // 4096):
         writer.write(b"x" * 4096)
@@ -37,7 +37,7 @@ async def endless_line(writer: asyncio.StreamWriter) -> None:
 
 
 async def endless_reply(writer: asyncio.StreamWriter) -> None:
-    """One reply that has always another line."""
+    """Send a reply that always has another line."""
     for _ in range(FLOOD // 64):
         writer.write(b"250-" + b"y" * 58 + b"\r\n")
         await writer.drain()
@@ -45,25 +45,25 @@ async def endless_reply(writer: asyncio.StreamWriter) -> None:
 
 
 async def unasked_replies(writer: asyncio.StreamWriter) -> None:
-    """Replies that nobody waits for."""
+    """Send replies to no command."""
     for _ in range(FLOOD // 64):
         writer.write(b"250 " + b"z" * 58 + b"\r\n")
         await writer.drain()
 
 
 async def garbage(writer: asyncio.StreamWriter) -> None:
-    """Octets that are no reply, line ends among them."""
+    """Send octets that are no reply, with line ends among them."""
     writer.write(bytes(range(256)) * 16 + b"\r\n\0\r\r\n\n")
 
 
 async def half_a_reply(writer: asyncio.StreamWriter) -> None:
-    """A reply that stops in the middle, and the end."""
+    """Send half a reply and close the connection."""
     writer.write(b"25")
     writer.close()
 
 
 async def resets(writer: asyncio.StreamWriter) -> None:
-    """No reply but RST."""
+    """Reset the connection instead of replying."""
     writer.transport.abort()
 
 
@@ -75,11 +75,11 @@ FLOODS: dict[str, Misdeed] = {
     "half-a-reply": half_a_reply,
     "resets": resets,
 }
-"""What it can answer MAIL with."""
+"""What it can send in place of a reply to MAIL."""
 
 
 def forks_and_dies() -> None:
-    """Leave a child behind, in a session of its own, and die."""
+    """Fork a child that starts its own session, and exit with 7."""
     if os.fork() == 0:
         os.setsid()
         time.sleep(3600)
@@ -87,13 +87,13 @@ def forks_and_dies() -> None:
 
 
 def fills_its_disk() -> None:
-    """Write until somebody ends it."""
+    """Write files until it is killed."""
     for number in itertools.count():
         Path(sys.argv[1]).with_name("data").joinpath(str(number)).write_bytes(b"x" * 65536)
 
 
 def prints_megabytes() -> None:
-    """Print more than anybody reads, with what a terminal would obey."""
+    """Print megabytes with terminal control sequences and HTML."""
     for _ in range(4096):
         sys.stdout.write("\x1b[2J<script>alert(1)</script>" + "x" * 1024 + "\n")
     sys.stdout.flush()
@@ -104,11 +104,11 @@ DEEDS: dict[str, Callable[[], None]] = {
     "fills-its-disk": fills_its_disk,
     "prints-megabytes": prints_megabytes,
 }
-"""What a program can do once it has handed a message on, before it answers."""
+"""What a program can do after it relayed a message and before it replies."""
 
 
 class Hostile:
-    """One node."""
+    """A hostile node."""
 
     failure: str | None = None
 
@@ -117,12 +117,12 @@ class Hostile:
         self._hop = next(r["next_hops"][0]["dial"] for r in configuration["routes"] if r["domain"] == "*")
         self._misdeed = misdeed
         self._server: asyncio.Server | None = None
-        self._deaf: socket.socket | None = None
+        self._silent_socket: socket.socket | None = None
         self._sessions: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         if self._misdeed == "hangs-at-connect":
-            self._deaf = socket.create_server((self._door["host"], self._door["port"]))
+            self._silent_socket = socket.create_server((self._door["host"], self._door["port"]))
             return
         self._server = await asyncio.start_server(self._accept, self._door["host"], self._door["port"])
 
@@ -130,8 +130,8 @@ class Hostile:
         await self.kill()
 
     async def kill(self) -> None:
-        if self._deaf is not None:
-            self._deaf.close()
+        if self._silent_socket is not None:
+            self._silent_socket.close()
         if self._server is not None:
             self._server.close()
         for task in self._sessions:
@@ -165,10 +165,10 @@ class Hostile:
             if verb == "DATA":
                 await self._say(writer, verb, b"354 go on")
                 content = await reader.readuntil(b"\r\n.\r\n")
-                await self._hand_on(envelope, content)
+                await self._relay(envelope, content)
                 if (deed := DEEDS.get(self._misdeed)) is not None:
                     deed()
-                await self._say(writer, "dot", b"250 handed on")
+                await self._say(writer, "dot", b"250 relayed")
             elif verb == "QUIT":
                 await self._say(writer, verb, b"221 bye")
                 if self._misdeed == "never-closes":
@@ -187,7 +187,7 @@ class Hostile:
         writer.write(reply + b"\r\n")
         await writer.drain()
 
-    async def _hand_on(self, envelope: Sequence[bytes], content: bytes) -> None:
+    async def _relay(self, envelope: Sequence[bytes], content: bytes) -> None:
         reader, writer = await asyncio.open_connection(*self._hop)
         await reader.readline()
         for line in (b"EHLO mta1.test", *envelope, b"DATA", content.removesuffix(b"\r\n"), b"QUIT"):
@@ -204,7 +204,7 @@ def create(path: Path, clock: WallClock, defect: str | None) -> Hostile:
 
 
 async def serve(config: dict[str, Any], misdeed: str) -> None:
-    """Run a node until SIGTERM, or beyond it."""
+    """Run a node until SIGTERM; the misdeed `ignores-sigterm` ignores it."""
     leave = asyncio.Event()
     ignored = misdeed == "ignores-sigterm"
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, (lambda: None) if ignored else leave.set)

@@ -1,4 +1,4 @@
-"""Images without a registry: a base made of this machine's own Python and its shared libraries, and what is built on it."""
+"""Images without a registry: a base image of this machine's Python and its shared libraries, and images built on it."""
 
 import importlib.metadata
 import io
@@ -44,7 +44,7 @@ def base_tar() -> bytes:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     binary = Path(sys.executable).resolve()
     stdlib = Path(sysconfig.get_path("stdlib"))
-    objects = {binary}
+    binaries = {binary}
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         _add(tar, binary, f"usr/local/bin/{version}")
@@ -53,12 +53,12 @@ def base_tar() -> bytes:
         tar.addfile(link)
         for path in _files(stdlib):
             _add(tar, path, f"usr/local/lib/{version}/{path.relative_to(stdlib)}")
-            objects |= {path} if ".so" in path.suffixes else set()
-        # Beside the standard library: where a Python looks for packages is its packager's to say.
+            binaries |= {path} if ".so" in path.suffixes else set()
+        # Packages go beside the standard library: site-packages has another path in each distribution.
         for inside, path in _installed(["pip", *_required()]):
             _add(tar, path, f"usr/local/lib/{version}/{inside}")
-            objects |= {path} if ".so" in path.suffixes else set()
-        for name, path in _libraries(objects).items():
+            binaries |= {path} if ".so" in path.suffixes else set()
+        for name, path in _libraries(binaries).items():
             _add(tar, path, name.removeprefix("/") if name.startswith("/") else f"usr/local/lib/{name}")
         for place, mode in (("tmp", 0o1777), ("node", 0o755), ("app", 0o755)):
             directory = tarfile.TarInfo(place)
@@ -68,13 +68,13 @@ def base_tar() -> bytes:
 
 
 def import_base(client: docker.DockerClient, tag: str) -> None:
-    """Have the engine take the base in as an image: `FROM scratch`, and one layer."""
+    """Import the base into the engine as an image with one layer."""
     changes = ["ENV PATH=/usr/local/bin", "ENV LD_LIBRARY_PATH=/usr/local/lib", "ENV PIP_NO_INDEX=1"]
     client.api.import_image_from_data(base_tar(), repository=tag, changes=changes)
 
 
 def build_reference(client: docker.DockerClient, tag: str, base: str) -> None:
-    """Build the reference's image with its own Dockerfile, out of what .dockerignore lets through of the repository."""
+    """Build the reference's image with its own Dockerfile, from the files of the repository that .dockerignore admits."""
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as tar:
         for path in (*_files(ROOT / "conformance"), *_files(REFERENCE)):
@@ -98,14 +98,14 @@ def _required() -> list[str]:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, sorted, but for what nobody needs at run time."""
+    """Yield the files below a directory, sorted, without those that are not is_installed at run time."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not _SKIPPED & set(path.relative_to(directory).parts):
             yield path
 
 
 def _installed(names: list[str]) -> Iterator[tuple[str, Path]]:
-    """Yield the files of distributions and of all that they require: path in site-packages, path here."""
+    """Yield the files of distributions and of their requirements: the path in site-packages, and the path here."""
     seen: set[str] = set()
     while names:
         name = re.sub(r"[-_.]+", "-", names.pop().lower())
@@ -116,15 +116,15 @@ def _installed(names: list[str]) -> Iterator[tuple[str, Path]]:
         names += [
             re.split(r"[^A-Za-z0-9_.-]", line)[0]
             for line in distribution.requires or ()
-            if "extra ==" not in line and needed(line)
+            if "extra ==" not in line and is_installed(line)
         ]
         for file in distribution.files or ():
             if not file.parts[0].startswith("..") and Path(distribution.locate_file(file)).is_file():
                 yield str(file), Path(distribution.locate_file(file))
 
 
-def needed(requirement: str) -> bool:
-    """Whether a requirement of a distribution is installed here: one that is for another Python or system is not."""
+def is_installed(requirement: str) -> bool:
+    """Return whether a requirement of a distribution is installed here; one for another Python or system is not."""
     try:
         importlib.metadata.distribution(re.split(r"[^A-Za-z0-9_.-]", requirement)[0])
     except importlib.metadata.PackageNotFoundError:
@@ -132,15 +132,15 @@ def needed(requirement: str) -> bool:
     return True
 
 
-def _libraries(objects: set[Path]) -> dict[str, Path]:
-    """Return the shared libraries that the objects load: name -> path; the loader under its whole path."""
-    told = subprocess.run(["ldd", *map(str, sorted(objects))], capture_output=True, text=True, check=False).stdout
-    found = {name: Path(path) for name, path in re.findall(r"^\s+(\S+) => (/\S+)", told, re.MULTILINE)}
-    return {**found, **{path: Path(path) for path in re.findall(r"^\s+(/\S+) \(0x", told, re.MULTILINE)}}
+def _libraries(binaries: set[Path]) -> dict[str, Path]:
+    """Return the shared libraries that the binaries load: name -> path; the loader under its whole path."""
+    output = subprocess.run(["ldd", *map(str, sorted(binaries))], capture_output=True, text=True, check=False).stdout
+    found = {name: Path(path) for name, path in re.findall(r"^\s+(\S+) => (/\S+)", output, re.MULTILINE)}
+    return {**found, **{path: Path(path) for path in re.findall(r"^\s+(/\S+) \(0x", output, re.MULTILINE)}}
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add a file that everybody may read, whoever may here."""
+    """Add a file, readable for every user whatever its mode is here."""
     info = tar.gettarinfo(str(path.resolve()), name)
     info.type, info.linkname = tarfile.REGTYPE, ""
     info.size = path.stat().st_size

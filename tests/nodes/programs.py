@@ -1,4 +1,4 @@
-"""Small programs that behave as nodes must not, and one that behaves."""
+"""Small programs that misbehave as nodes, and one that behaves well (GREETS)."""
 
 GREETS = """
 import asyncio, json, signal, sys

@@ -1,6 +1,6 @@
 """Orderings of calls that write and sync, and what a power cut leaves after each.
 
-`HELPERS` come before each of them in its program; `before` is on the disk from the start, synced.
+The program of an ordering begins with `HELPERS`. The files of `before` are on the disk from the start, synced.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a node's commands print is read within bounds: anything else than the contract's JSON is the node's error."""
+"""The output of a node's commands is limited, and output that is not the contract's JSON is an error of the node."""
 
 import asyncio
 import json

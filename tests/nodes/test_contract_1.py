@@ -1,4 +1,4 @@
-"""Contract 1 is still served, and is that of a description that names none."""
+"""Contract 1, the contract of a description that names none, is still supported."""
 
 import asyncio
 from collections.abc import Iterator

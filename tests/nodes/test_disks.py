@@ -1,4 +1,4 @@
-"""Disks that fail: what was synced stays and the rest is gone, a full one is full, and no mount outlives anybody."""
+"""Disks that fail: a power cut keeps only synced files, a full disk refuses writes, and no mount outlives the harness."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ def said(disk: NodeDisk, program: str, directory: Path) -> str:
 
 
 def content(disk: NodeDisk, directory: Path) -> dict[str, str]:
-    """Return the files on the disk that have something in them."""
+    """Return the non-empty files on the disk: path and text."""
     program = (
         "import json, pathlib, sys; root = pathlib.Path(sys.argv[1]); print(json.dumps({str(p.relative_to(root)): "
         "p.read_text() for p in root.rglob('*') if p.is_file() and p.stat().st_size}))"
@@ -100,7 +100,7 @@ def content(disk: NodeDisk, directory: Path) -> dict[str, str]:
 
 
 async def written(disk: NodeDisk, directory: Path) -> None:
-    """Have a program write and be killed."""
+    """Mount the disk, and kill a program after its writes."""
     await disk.mount()
     program = on(disk, WRITES, directory)
     assert program.stdout is not None

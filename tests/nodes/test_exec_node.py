@@ -1,4 +1,4 @@
-"""The exec kind against programs that behave as nodes must not: a clear error, and nothing left behind."""
+"""The exec kind with misbehaving programs: each gives a clear error and leaves no process."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def configuration():
     leases.release()
 
 
-async def starting(node: ExecNode, configuration: dict) -> None:
+async def start_and_close(node: ExecNode, configuration: dict) -> None:
     try:
         await node.start(configuration)
     finally:
@@ -58,7 +58,7 @@ def test_a_well_behaved_node_starts_stops_and_leaves_no_process(tmp_path: Path, 
 )
 def test_a_node_that_does_not_start_is_reported_and_ended(tmp_path: Path, configuration: dict, program: str, said: str):
     with pytest.raises(NodeError, match=said):
-        asyncio.run(starting(ExecNode("mbx1", candidate(program), tmp_path), configuration))
+        asyncio.run(start_and_close(ExecNode("mbx1", candidate(program), tmp_path), configuration))
     assert psutil.Process().children() == []
 
 
@@ -66,13 +66,13 @@ def test_a_node_that_does_not_start_is_reported_and_ended(tmp_path: Path, config
 def test_a_node_that_never_answers_is_reported_after_the_time_limit(tmp_path: Path, configuration: dict, program: str):
     node = ExecNode("mbx1", candidate(program, **{"ready-within": 0.5}), tmp_path)
     with pytest.raises(NodeError, match=r"frontend on 127.0.0.1:\d+ gave no greeting within 0.5 s"):
-        asyncio.run(starting(node, configuration))
+        asyncio.run(start_and_close(node, configuration))
     assert psutil.Process().children() == []
 
 
 def test_a_refused_configuration_has_its_own_error_that_names_the_parameter(tmp_path: Path, configuration: dict):
     with pytest.raises(ConfigurationRefused, match=r"transport\.Bogus: unknown parameter"):
-        asyncio.run(starting(ExecNode("mbx1", candidate(programs.REFUSES), tmp_path), configuration))
+        asyncio.run(start_and_close(ExecNode("mbx1", candidate(programs.REFUSES), tmp_path), configuration))
 
 
 def test_a_node_that_ignores_sigterm_is_killed_and_reported(tmp_path: Path, configuration: dict):

@@ -1,4 +1,4 @@
-"""What is quoted of a node's log when it ended: the exception, not the line that happens to be last."""
+"""The excerpt of a log that explains a node's end: the exception, not the last line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the kernel kills for lack of memory is held against nobody's cell but that of whom it killed."""
+"""A kill for lack of memory counts only in the cell whose process the kernel killed."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_a_kill_elsewhere_is_ignored_if_own_processes_are_counted(
 def test_a_cgroup_counts_the_kills_of_its_own_processes_only() -> None:
     greedy, modest = (cgroups.make_cgroup(cgroups.Limits(processes=50, memory=64 << 20)) for _ in range(2))
     if greedy is None or modest is None or greedy.oom_kills() is None:
-        pytest.skip("no cgroup that counts can be had here")
+        pytest.skip("no cgroup that counts kills can be made here")
     try:
         done = subprocess.run(
             [*greedy.join_prefix, sys.executable, "-S", "-c", GREEDY], check=False, capture_output=True

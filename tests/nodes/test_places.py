@@ -1,4 +1,4 @@
-"""Leases of ports: each port has one holder at a time, whichever process and temporary directory he has."""
+"""Leases of ports: each port has one holder at a time among all processes of the machine."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""A private root: what is laid over the system is seen inside alone, signals and exit codes pass, nothing stays behind."""
+"""A private root: its layer is visible inside only, signals and exit codes pass, and no process stays behind."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def run_in(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, guard.__file__, *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = process.stdout.read()  # before the input is closed, which would tell the guard that we are gone
+        said = process.stdout.read()  # read first: the end of its input makes the guard kill the program
         return subprocess.CompletedProcess(command, process.wait(timeout=20), said)
 
 
@@ -55,7 +55,18 @@ def test_the_node_s_directory_is_shared_at_both_of_its_paths(tmp_path: Path):
 
 
 def test_processes_outside_are_not_visible(tmp_path: Path):
-    assert run_in(tmp_path, "ls /proc | grep -c '^[0-9]*$'").stdout.strip() in ("3", "4", "5")
+    mark = f"outside-{tmp_path.name}"
+    program = "print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as outside:
+        assert outside.stdout is not None
+        assert outside.stdout.readline()
+        assert mark in Path(f"/proc/{outside.pid}/cmdline").read_text()
+        inside = run_in(tmp_path, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        outside.kill()
+    assert "cat /proc/" in inside.stdout
+    assert mark not in inside.stdout
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("exec no-such-program", 127)])
@@ -71,7 +82,7 @@ def test_sigterm_reaches_the_command_and_its_remaining_processes_are_killed(tmp_
     keep = tmp_path / "node"
     keep.mkdir()
     (tmp_path / "layer").mkdir()
-    script = "trap 'echo told; exit 3' TERM; setsid sleep 3600 & echo ready; while :; do sleep 0.01; done"
+    script = "trap 'echo terminated; exit 3' TERM; setsid sleep 3600 & echo ready; while :; do sleep 0.01; done"
     words = ["--namespaces", sys.executable, private_root.__file__, str(tmp_path / "layer"), str(keep), "mta1", "--"]
 
     async def steps() -> tuple[int, bytes, list[int]]:
@@ -88,6 +99,6 @@ def test_sigterm_reaches_the_command_and_its_remaining_processes_are_killed(tmp_
         return await process.wait(), said, below
 
     code, said, below = asyncio.run(asyncio.wait_for(steps(), 30))
-    assert (code, said) == (3, b"told\n")
+    assert (code, said) == (3, b"terminated\n")
     assert below
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]

@@ -1,4 +1,4 @@
-"""The remote kind: servers that run already on this machine, with and without commands for their life."""
+"""The remote kind: servers that run already, with and without commands to start and end them."""
 
 import asyncio
 import json
@@ -176,7 +176,9 @@ def test_a_host_other_than_this_machine_needs_to_be_allowed(host: str, here: boo
     assert is_loopback(host) is here
     there = candidate(addresses={"frontend": {"host": host, "port": 25}})
     check_hosts([there], [host])
-    if not here:
+    if here:
+        check_hosts([there], [])
+    else:
         with pytest.raises(CandidateError, match=f"--allow-hosts {host}"):
             check_hosts([there], ["192.0.2.7"])
 
@@ -185,6 +187,7 @@ def test_another_machine_is_refused_before_a_run_begins(tmp_path: Path):
     ran = conformance_command("run", "--candidate", "tcp:192.0.2.7:25", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 2
     assert "192.0.2.7, which is not this machine" in ran.stdout + ran.stderr
+    assert not (tmp_path / "run").exists()
     checked = conformance_command("candidate", "check", "tcp:192.0.2.7:25", cwd=tmp_path)
     assert checked.returncode == 2
     assert "--allow-hosts 192.0.2.7" in checked.stderr
@@ -224,8 +227,8 @@ def test_a_running_server_is_judged_by_its_address_and_left_running(tmp_path: Pa
     assert sum(why["outcome"] == "pass" for why in whys) == 1
 
 
-def serves(pid: int) -> bool:
-    """Whether a process runs; a dead one may wait for whoever adopted it."""
+def is_running(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -235,23 +238,23 @@ def serves(pid: int) -> bool:
 STARTS = """
 import subprocess, sys
 server = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2], sys.argv[3]], start_new_session=True)
-open(sys.argv[4], "w").write(str(server.pid))
+open(sys.argv[4], "a").write(f"{server.pid}\\n")
 """
 
-KILLS = "import os, signal, sys; os.kill(int(open(sys.argv[1]).read()), signal.SIGKILL)"
+KILLS = "import os, signal, sys; os.kill(int(open(sys.argv[1]).read().split()[-1]), signal.SIGKILL)"
 
 
 @pytest.mark.timed
 @pytest.mark.integration
 def test_the_description_s_commands_kill_and_start_a_remote_server(tmp_path: Path, ports: PortLeases):
     (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")
-    pid = str(tmp_path / "pid")
+    pids = str(tmp_path / "pids")
     python = sys.executable
     described = candidate(
         ports.lease(),
         commands={
-            "start": [python, "-c", STARTS, PROXY, "{listen.frontend}", "{next_hop.port}", pid],
-            "kill": [python, "-c", KILLS, pid],
+            "start": [python, "-c", STARTS, PROXY, "{listen.frontend}", "{next_hop.port}", pids],
+            "kill": [python, "-c", KILLS, pids],
         },
     ).model_dump(mode="json", by_alias=True, exclude_none=True)
     (tmp_path / "mine.yaml").write_text(json.dumps(described), "utf-8")
@@ -260,7 +263,9 @@ def test_the_description_s_commands_kill_and_start_a_remote_server(tmp_path: Pat
         "--clock", "scaled", "--scale", "600", "--run-dir", "run", cwd=tmp_path,
     )  # fmt: skip
     assert "2 pass" in ran.stdout, ran.stdout
-    assert not serves(int(Path(pid).read_text("utf-8")))
+    started = [int(line) for line in Path(pids).read_text("utf-8").split()]
+    assert len(set(started)) == 3, "one for the first scenario, two for the one with a kill"
+    assert not any(is_running(pid) for pid in started)
 
 
 @pytest.mark.integration

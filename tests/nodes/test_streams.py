@@ -1,4 +1,4 @@
-"""Streams of an engine that does not do what it should; a socket plays the engine."""
+"""Streams of a misbehaving engine, which the tests play at the other end of a socket."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ def chunk(kind: int, octets: bytes) -> bytes:
 
 @contextmanager
 def engine(place: Path, printed: bytes, exit_code: int | None) -> Iterator[docker.APIClient]:
-    """Give a client of an engine that has run a command; what that printed comes in one piece with the answer's head."""
+    """Yield a client of an engine that has run a command; the output comes in one piece with the response head."""
 
     class Answers(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -39,13 +39,13 @@ def engine(place: Path, printed: bytes, exit_code: int | None) -> Iterator[docke
                 self.wfile.write(UPGRADED + printed)
                 self.close_connection = not self.rfile.read(1)
             else:
-                self.tell({"Id": "one"})
+                self.send_json({"Id": "one"})
 
         def do_GET(self) -> None:
-            self.tell({"ExitCode": exit_code})
+            self.send_json({"ExitCode": exit_code})
 
-        def tell(self, what: object) -> None:
-            body = json.dumps(what).encode()
+        def send_json(self, document: object) -> None:
+            body = json.dumps(document).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -64,7 +64,7 @@ def engine(place: Path, printed: bytes, exit_code: int | None) -> Iterator[docke
 
 
 class Container:
-    """One that ends when it is let."""
+    """A container that ends when `ended` is set."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -76,7 +76,7 @@ class Container:
 
 @contextmanager
 def pair() -> Iterator[tuple[Stream, socket.socket]]:
-    """Give a stream, and the engine's end of it."""
+    """Yield a stream, and the engine's end of it."""
     here, there = socket.socketpair()
     with here, there:
         yield Stream(here.makefile("rb"), here), there
@@ -102,7 +102,7 @@ def test_a_stream_that_is_closed_in_the_middle_of_a_chunk_drops_that_chunk():
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[int]:
-    """An open file."""
+    """Yield the descriptor of an open log file."""
     with (tmp_path / "log").open("ab") as file:
         yield file.fileno()
 

@@ -1,4 +1,4 @@
-"""What a power cut leaves after each ordering of writes and syncs: by the layer's model, and on a real ext4."""
+"""What a power cut leaves after each ordering of writes and syncs: on the layer, and on real file systems."""
 
 import asyncio
 import functools
@@ -31,7 +31,7 @@ def ran(disk: NodeDisk, program: str, data: Path) -> str:
 
 
 def left(directory: Path, ordering: Ordering, kind: DiskKind, keeps: SurvivingNames) -> dict[str, str]:
-    """Return what a disk has after the calls and a power cut."""
+    """Return the files that a disk has after the calls and a power cut."""
 
     async def main() -> dict[str, str]:
         data = directory / "data"
@@ -73,13 +73,13 @@ def test_under_posix_promises_only_a_directory_sync_keeps_names(tmp_path: Path, 
 @on_loop
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
 def test_ext4_keeps_what_the_layer_keeps(tmp_path: Path, ordering: Ordering) -> None:
-    """And more, where an ordering says so: it commits what others did, too."""
+    """Where an ordering says so, ext4 keeps more: a commit includes the calls of others."""
     assert left(tmp_path, ordering, "loop", "what-file-systems-keep") in ordering.seen_on("ext4")
 
 
 @pytest.fixture(scope="module")
 def new(tmp_path_factory: pytest.TempPathFactory) -> Callable[[file_systems.Kind], Path]:
-    """Return what gives an image of a new file system of a kind."""
+    """Return a function that returns the path of an image with a new file system of a kind."""
     folder = tmp_path_factory.mktemp("new")
 
     @functools.cache
@@ -96,7 +96,7 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Callable[[file_systems.Kind
 def test_xfs_and_btrfs_keep_what_the_layer_keeps(
     tmp_path: Path, ordering: Ordering, kind: file_systems.Kind, new: Callable[[file_systems.Kind], Path]
 ) -> None:
-    """And other things as well, where an ordering says so."""
+    """Where an ordering says so, they keep something else."""
     if reason := file_systems.missing(kind):
         pytest.skip(reason)
     image = tmp_path / "image"

@@ -1,4 +1,4 @@
-"""What the layer cannot see: nothing is said of a program then, and it is told why."""
+"""What the layer cannot observe: a power cut is refused then, with the reason."""
 
 import asyncio
 import os
@@ -75,7 +75,7 @@ def test_a_cleaned_environment_makes_a_disk_unobserved(tmp_path: Path) -> None:
 
 
 def test_a_go_program_makes_a_disk_unobserved(tmp_path: Path) -> None:
-    """Go's own mark of what it builds, in a program that is linked dynamically."""
+    """The program is linked dynamically and has the mark of the Go linker."""
     mark = '__attribute__((used)) static char go[] = "\\xff Go buildinf:";\n'
     program, disk = built(tmp_path, mark + WRITES), mounted(tmp_path)
     run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
@@ -122,18 +122,18 @@ def test_system_calls_by_number_are_observed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "told"),
+    ("done", "change"),
     [
         ("os.symlink('f', 'new')", "new was made"),
         ("os.unlink('f')", "f was taken away"),
         ("os.rename('g', 'f')", "f was replaced"),
     ],
 )
-def test_a_change_by_an_unobserved_call_makes_a_disk_unobserved(tmp_path: Path, done: str, told: str) -> None:
+def test_a_change_by_an_unobserved_call_makes_a_disk_unobserved(tmp_path: Path, done: str, change: str) -> None:
     disk = mounted(tmp_path)
     run(disk, "open('f', 'w').close(); open('g', 'w').close()", tmp_path / "data")
     subprocess.run([sys.executable, "-c", f"import os; {done}"], cwd=tmp_path / "data", check=True)
-    with pytest.raises(UnobservedDisk, match=f"{told} by a call that it does not observe"):
+    with pytest.raises(UnobservedDisk, match=f"{change} by a call that it does not observe"):
         disk.cut_power()
     with pytest.raises(UnobservedDisk, match="by a call that it does not observe"):
         asyncio.run(disk.mount())
@@ -195,7 +195,7 @@ def test_a_program_that_drops_privileges_and_closes_all_files_is_observed(tmp_pa
 def test_the_disk_shows_whether_an_interrupted_call_was_done(
     tmp_path: Path, does: str, operation: Operation, undone: str | None, before: set[str], after: set[str]
 ) -> None:
-    """Its record is begun only; whether it was done is seen on the disk."""
+    """Its record is only begun; the layer looks at the disk to decide."""
     disk = mounted(tmp_path)
     data = tmp_path / "data"
     run(disk, does, data)
@@ -214,7 +214,7 @@ def test_the_disk_shows_whether_an_interrupted_call_was_done(
 
 
 def test_a_surviving_file_keeps_its_inode(tmp_path: Path) -> None:
-    """Postfix names its files by it."""
+    """Postfix names its files by their inodes."""
     disk = mounted(tmp_path)
     data = tmp_path / "data"
     run(

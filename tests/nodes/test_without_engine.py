@@ -1,5 +1,6 @@
-"""What is said of containers where there is no engine, and what the image of the reference is made of."""
+"""Containers without an engine: the message of the cell, and what the image of the reference is made of."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def test_without_an_engine_a_cell_is_not_applicable_and_names_the_socket(tmp_pat
     )
     assert ran.returncode == 0, ran.stdout
     (cell,) = (tmp_path / "run" / "cells").glob("*.jsonl.gz")
+    last = json.loads(plain(cell).splitlines()[-1])
+    assert last["outcome"] == "not-applicable"
     assert f"cannot be run: any: no Docker engine answers at {gone}" in plain(cell).decode()
 
 

@@ -1,4 +1,4 @@
-"""An engine, the images that tests start containers of, and that nothing of a test is left there."""
+"""Fixtures: an engine, images, and a check that no container or network of a test is left."""
 
 import os
 import uuid
@@ -16,7 +16,7 @@ from tests.nodes.containers.node import of_run
 
 @pytest.fixture(scope="package")
 def client() -> Iterator[Any]:
-    """Return the SDK's client; without an engine there is nothing to test, but in CI there has to be one."""
+    """Return the SDK's client; without an engine the tests are skipped, but in CI they fail."""
     if missing := engine_missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"{missing}; .ci/engine COMMAND starts one for as long as the command runs")
@@ -46,6 +46,6 @@ def reference(client: Any, base: str) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(client: Any, tmp_path: Path) -> Iterator[None]:
-    """Hold that no container and no network of a test outlives it."""
+    """Fail a test that leaves a container or a network."""
     yield
     assert of_run(client, tmp_path) == []

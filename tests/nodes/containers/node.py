@@ -1,4 +1,4 @@
-"""One node in a container: described, started, taken down, and what there is of it at the engine."""
+"""One node in a container: its description, its start and end, and what the engine has of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +12,7 @@ from conformance.nodes.engine import DIRECTORY_LABEL, Engine
 from tests.nodes import programs
 
 CONFIGURATION = {"listeners": {"frontend": {"host": "0.0.0.0", "port": 2525}}}
-"""What a node is configured with: where it listens inside of its container."""
+"""The configuration of a node: the address inside of its container."""
 
 
 def candidate(image: str, program: str = programs.GREETS, **changes: object) -> Candidate:
@@ -31,7 +31,7 @@ def candidate(image: str, program: str = programs.GREETS, **changes: object) -> 
 
 @asynccontextmanager
 async def node_of(what: Candidate, directory: Path) -> AsyncIterator[tuple[DockerNode, list[str | None]]]:
-    """Give a node of the kind, and where it has been."""
+    """Yield a node of the docker kind, and the list of its addresses; None where it had none."""
     engine = Engine("mta1", directory)
     network = await engine.make_network()
     moves: list[str | None] = []
@@ -45,7 +45,7 @@ async def node_of(what: Candidate, directory: Path) -> AsyncIterator[tuple[Docke
 
 
 def run(what: Candidate, directory: Path, test: Callable[[DockerNode], Awaitable[Any]]) -> Any:
-    """Start a node, do something with it, and take it down."""
+    """Start a node, run the test with it, and remove it."""
 
     async def steps() -> Any:
         async with node_of(what, directory) as (node, _):
@@ -63,7 +63,7 @@ async def failure(node: DockerNode) -> str | None:
 
 
 def of_run(client: Any, directory: Path) -> list[str]:
-    """Return what there is at the engine of nodes whose directories are below this one."""
+    """Return the names of the containers and networks of nodes whose directories are below this one."""
     made = [*client.containers.list(all=True, filters={"label": DIRECTORY_LABEL}, ignore_removed=True)]
     labels = {container.name: container.labels for container in made}
     labels |= {n.name: n.attrs["Labels"] for n in client.networks.list(filters={"label": DIRECTORY_LABEL})}

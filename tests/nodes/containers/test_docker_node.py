@@ -1,4 +1,4 @@
-"""The docker kind with a real engine: one server in a container, that behaves or does not."""
+"""The docker kind with a real engine: one well-behaved or misbehaving server in a container."""
 
 import asyncio
 import json
@@ -76,7 +76,9 @@ def test_a_killed_container_restarts_with_its_data_unless_wiped(tmp_path: Path, 
 
     moves = asyncio.run(steps())
     assert (tmp_path / "node.log").read_text("utf-8").split("\n")[:3] == ["start 1", "start 2", "start 1"]
-    assert [move is None for move in moves] == [False, True, False, True, False], "nobody dials a dead container"
+    assert [move is None for move in moves] == [False, True, False, True, False], (
+        "a container that has ended has no address"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,8 +109,8 @@ def test_a_command_that_the_image_lacks_is_reported(tmp_path: Path, base: str):
 
 
 def test_a_missing_image_is_reported_with_the_command_that_builds_it(tmp_path: Path, client: Any):
-    with pytest.raises(NodeError, match=r"has no image nobody/nothing:1 \(docker build -t nobody/nothing:1"):
-        run(candidate("nobody/nothing:1"), tmp_path, DockerNode.stop)
+    with pytest.raises(NodeError, match=r"has no image no-such/image:1 \(docker build -t no-such/image:1"):
+        run(candidate("no-such/image:1"), tmp_path, DockerNode.stop)
 
 
 def test_a_container_that_ignores_sigterm_is_reported(tmp_path: Path, base: str):

@@ -1,4 +1,4 @@
-"""Whole runs with containers: the reference in them keeps its promises, and what the documentation shows works."""
+"""Whole runs with containers: the reference passes in them, and the commands of the documentation work."""
 
 import json
 import os
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.integration, pytest.mark.slow]
 
 DESCRIPTION = paths.fixtures() / "containers" / "reference" / "reference.yaml"
 
-FEW = "inbound-acknowledgement-waits or (sender-lost-after-the-shadow and drop) or idle-session-is-closed"
+SELECTION = "inbound-acknowledgement-waits or (sender-lost-after-the-shadow and drop) or idle-session-is-closed"
 
 
 def described(tmp_path: Path, image: str) -> None:
@@ -33,7 +33,7 @@ def described(tmp_path: Path, image: str) -> None:
 def test_the_reference_in_containers_passes(tmp_path: Path, reference: str):
     described(tmp_path, reference)
     ran = conformance_command(
-        "run", str(paths.corpus() / "creation"), str(paths.corpus() / "timeouts"), "-k", FEW,
+        "run", str(paths.corpus() / "creation"), str(paths.corpus() / "timeouts"), "-k", SELECTION,
         "--candidate", "./mine.yaml", "--clock", "scaled", "--cells", "3", "--run-dir", "run", cwd=tmp_path,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout
@@ -76,7 +76,7 @@ def test_a_container_and_a_program_run_in_one_cell(tmp_path: Path, reference: st
 
 
 def test_the_queue_of_a_failed_cell_is_kept(tmp_path: Path, reference: str):
-    """`--keep failed`: the files of a container belong to whom it runs as."""
+    """`--keep failed`: the files of a container belong to the user that it runs as."""
     described(tmp_path, reference)
     text = (tmp_path / "mine.yaml").read_text("utf-8")
     wrong = text.replace(
@@ -105,12 +105,13 @@ def test_no_container_outlives_a_run_that_is_killed(tmp_path: Path, client: Any,
         said.open("w") as file,
         subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=file, stderr=file) as harness,
     ):
-        patience = time.monotonic() + 60
-        while harness.poll() is None and len(of_run(client, tmp_path)) < 2 and time.monotonic() < patience:
+        deadline = time.monotonic() + 60
+        while harness.poll() is None and len(of_run(client, tmp_path)) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert len(of_run(client, tmp_path)) == 2, said.read_text("utf-8")
         harness.kill()
     assert harness.returncode == -signal.SIGKILL
-    patience = time.monotonic() + 40
-    while of_run(client, tmp_path) and time.monotonic() < patience:
+    deadline = time.monotonic() + 40
+    while of_run(client, tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert of_run(client, tmp_path) == []

@@ -20,7 +20,7 @@ TRIED = (
     "makes files that nobody may read", "closes all its files", "leaves with 137", "becomes somebody else",
     "mounts over its data",
 )  # fmt: skip
-"""Those that make sense there: no guard is in a container, and its directory but for `data` cannot be written."""
+"""The programs that apply to containers, which have no guard and can write only below `data`."""
 
 
 def describe(directory: Path, name: str, image: str) -> str:
