@@ -146,18 +146,18 @@ def test_a_real_loop_measures_what_blocked_it() -> None:
 def test_leftover_tasks_are_cancelled_and_reported(name: ClockName) -> None:
     cancelled: list[bool] = []
 
-    async def lingers(clock: Clock) -> None:
+    async def sleeps_on(clock: Clock) -> None:
         try:
             await clock.sleep(3600)
         finally:
             cancelled.append(True)
 
     async def main(clock: Clock) -> None:
-        task = asyncio.create_task(lingers(clock), name="the lingerer")
+        task = asyncio.create_task(sleeps_on(clock), name="the leftover")
         await asyncio.sleep(0)
         assert not task.done()
 
-    with pytest.raises(Leftovers, match=r"tasks left behind:\n  the lingerer in .*lingers"):
+    with pytest.raises(Leftovers, match=r"tasks left behind:\n  the leftover in .*sleeps_on"):
         run_with_clock(main, name)
     assert cancelled == [True]
 
@@ -176,13 +176,13 @@ def test_leftover_sockets_are_closed_and_reported(name: ClockName) -> None:
 
 def test_leftovers_are_added_as_a_note_to_the_error_of_the_cell() -> None:
     async def main(clock: Clock) -> None:
-        task = asyncio.create_task(clock.sleep(3600), name="the lingerer")
+        task = asyncio.create_task(clock.sleep(3600), name="the leftover")
         assert not task.done()
         raise LookupError("what went wrong")
 
     with pytest.raises(LookupError, match="what went wrong") as caught:
         run_with_clock(main, "virtual")
-    assert "the lingerer" in "".join(caught.value.__notes__)
+    assert "the leftover" in "".join(caught.value.__notes__)
 
 
 @EVERY

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -91,10 +92,12 @@ def test_code_that_blocks_the_loop_is_interrupted_and_the_cell_cleans_up(
     assert cleaned == [name]
 
 
-def test_a_cell_that_ends_in_time_is_not_cancelled() -> None:
+def test_a_cell_that_ends_in_time_returns_and_ends_its_watchdog() -> None:
     async def main(clock: Clock) -> str:
         async with real_deadline(60):
             await asyncio.sleep(0)
+            assert "cell timeout" in {thread.name for thread in threading.enumerate()}
+        assert "cell timeout" not in {thread.name for thread in threading.enumerate()}
         await asyncio.sleep(0)
         return "done"
 
@@ -120,7 +123,7 @@ def stuck():
     time.sleep(3600)
 """
 DESCRIBED = "{name: blocks, kind: python, factory: 'blocks:create', generations: [ex2016], claims: [relay]}"
-HURRIED = """
+WITH_SHORT_GRACE = """
 import sys
 import conformance.run.deadline
 from conformance.cli import main
@@ -135,7 +138,7 @@ def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell
     (tmp_path / "blocks.yaml").write_text(DESCRIBED, "utf-8")
     words = ("--candidate", "blocks.yaml", "--candidate", "reference", "--cell-timeout", "2", "--run-dir", "run")
     ran = subprocess.run(
-        [sys.executable, "-c", HURRIED, "run", f"slow{SUFFIX}", *words],
+        [sys.executable, "-c", WITH_SHORT_GRACE, "run", f"slow{SUFFIX}", *words],
         cwd=tmp_path, env={**environment(), "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}, text=True, timeout=240,
         capture_output=True, check=False,
     )  # fmt: skip

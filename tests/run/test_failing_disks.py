@@ -77,12 +77,12 @@ def test_a_message_whose_sync_failed_is_not_acknowledged(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("defect", "name", "blamed"),
+    ("defect", "name", "requirement"),
     [
         ("refuses-for-good-without-room", "no-room-at-a-write-is-refused-for-now[at-write=1]", "RL-ACK-06"),
         ("acknowledges-what-a-sync-failed-for", "a-sync-that-fails-is-no-acknowledgement", "RL-ACK-01"),
     ],
 )
-def test_each_disk_defect_fails_its_requirement(tmp_path: Path, defect: str, name: str, blamed: str) -> None:
+def test_each_disk_defect_fails_its_requirement(tmp_path: Path, defect: str, name: str, requirement: str) -> None:
     _, failed = run_cell(tmp_path, name, defect)
-    assert failed == {blamed}
+    assert failed == {requirement}

@@ -75,7 +75,7 @@ def run_shifted(
 
 
 async def _guarded(shifted: ShiftedProgram, *argv: object, stdout: int | None) -> Process:
-    """Start a program with its clock shifted, below a guard whose clock is not; both are a process group of their own.
+    """Start a program with a shifted clock below a guard with the real clock, in a new process group.
 
     Return once the program runs with the shim, or has ended.
     """

@@ -77,10 +77,10 @@ print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
 """
     timer: list[asyncio.TimerHandle] = []
 
-    def tempt(clock: Clock) -> None:  # there is a timer to jump to all the time
+    def add_timer(clock: Clock) -> None:  # to have a time to jump to
         timer.append(asyncio.get_running_loop().call_later(1800, lambda: None))
 
-    said, _ = run_shifted(tmp_path, sys.executable, "-c", program, before=tempt)
+    said, _ = run_shifted(tmp_path, sys.executable, "-c", program, before=add_timer)
     assert said.split() == ["True", "True", "True"]
 
 
@@ -114,11 +114,11 @@ def test_octets_sent_right_before_all_were_found_asleep_are_read_before_the_jump
         return found
 
     def listen(clock: Clock) -> None:
-        def come() -> None:
+        def on_readable() -> None:
             ours.recv(64)
             read.append(clock.elapsed())
 
-        asyncio.get_running_loop().add_reader(ours, come)
+        asyncio.get_running_loop().add_reader(ours, on_readable)
 
     monkeypatch.setattr(ProcessTree, "quiet_until", sends_last)
     with ours, theirs:
@@ -142,14 +142,14 @@ assert ours.recv(4) == b"done"
 """
 
     async def main(clock: Clock) -> float:
-        come: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        read_at: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             for _ in range(40):
                 await reader.readexactly(4)
                 writer.write(b"pong")
             await reader.readuntil(b"second")
-            come.set_result(clock.elapsed())
+            read_at.set_result(clock.elapsed())
             writer.write(b"done")
             await reader.read()
             writer.close()
@@ -160,7 +160,7 @@ assert ours.recv(4) == b"done"
             shifted.on_ready()
             await asyncio.sleep(HOUR)
         server.close()
-        return await come
+        return await read_at
 
     assert run_with_clock(main, "shifted") < HOUR
 
@@ -169,7 +169,7 @@ assert ours.recv(4) == b"done"
 def test_programs_are_asked_again_after_each_action_of_the_loop(
     by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many turns it took, and whether or not it was progress: what was sent may have come to one of them."""
+    """After any number of turns, with or without progress: a program may have received what was sent meanwhile."""
     ours, theirs = socket.socketpair()
     deadline, ask, poll = ProcessTree.quiet_until, ProcessTree.ask_again, OrderedSelector.poll
     actions: list[str] = []
@@ -183,12 +183,12 @@ def test_programs_are_asked_again_after_each_action_of_the_loop(
             actions.append("acted")
 
     def listen(clock: Clock) -> None:
-        def come() -> None:
+        def on_readable() -> None:
             ours.recv(64)
             clock.note_progress()
             act(actions.count("acted"))
 
-        asyncio.get_running_loop().add_reader(ours, come)
+        asyncio.get_running_loop().add_reader(ours, on_readable)
 
     def looked(tree: ProcessTree) -> int | None:
         if actions.count("acted") == turns:

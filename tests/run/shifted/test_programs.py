@@ -28,8 +28,8 @@ def running(pid: int) -> Path | None:
         return None
 
 
-def look_once_it_runs(directory: Path, program: Path, command: list[str], environment: Mapping[str, str]) -> None:
-    """Start a command whose clock is to be shifted below a guard, and have the clock look at it once the program runs."""
+def check_once_it_runs(directory: Path, program: Path, command: list[str], environment: Mapping[str, str]) -> None:
+    """Start a command with a shifted clock below a guard, and call `on_ready` once it runs `program`."""
 
     async def main(clock: Clock) -> None:
         shifted = clock.shifted_program(directory / "clock")
@@ -60,7 +60,7 @@ def test_a_script_that_executes_a_static_program_is_refused_once_it_runs(tmp_pat
     script.write_text(f"#!/bin/sh\nexec {program} sleep\n")
     script.chmod(0o755)
     with pytest.raises(CannotShift, match="runs without the shim: it is static, setuid, or cleaned its environment"):
-        look_once_it_runs(tmp_path, program, [str(script)], os.environ)
+        check_once_it_runs(tmp_path, program, [str(script)], os.environ)
 
 
 def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, source], check=True)
     sleep = Path(shutil.which("sleep") or "").resolve()
-    look_once_it_runs(tmp_path, sleep, [str(sleep), "60"], {"LD_PRELOAD": str(slow)})
+    check_once_it_runs(tmp_path, sleep, [str(sleep), "60"], {"LD_PRELOAD": str(slow)})
 
 
 def test_a_go_program_is_refused(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Count:
 
 
 class Speaker(asyncio.Protocol):
-    """One end of a dialogue: lines as they come, and how it ended."""
+    """One end of a dialogue: the lines received, and how it ended."""
 
     def __init__(self, made: Callable[["Speaker"], None] = lambda speaker: None) -> None:
         loop = asyncio.get_running_loop()
@@ -124,7 +124,7 @@ async def large(one: Speaker, other: Speaker) -> None:
 
 
 async def slow_reader(one: Speaker, other: Speaker) -> None:
-    """A receiver that pauses leaves octets lawfully under way; they come when it goes on."""
+    """A receiver that pauses leaves octets in flight; they arrive when it resumes."""
     before = other.received
     other.transport.pause_reading()
     one.transport.write(b"y" * 3_000_000)
@@ -157,9 +157,9 @@ class Churn:
         tick = loop.call_later(_TICK, self._tick)
         self._ticking = tick
         server = await loop.create_server(lambda: Speaker(self._take), "127.0.0.1", 0)
-        slam = await loop.create_server(lambda: Speaker(lambda speaker: speaker.reset()), "127.0.0.1", 0)
+        resetting = await loop.create_server(lambda: Speaker(lambda speaker: speaker.reset()), "127.0.0.1", 0)
         self._address = server.sockets[0].getsockname()
-        self._slam = slam.sockets[0].getsockname()
+        self._resetting = resetting.sockets[0].getsockname()
         with socket.socket() as bound:  # and not listening: it refuses
             bound.bind(("127.0.0.1", 0))
             self._refusing = bound.getsockname()
@@ -171,7 +171,7 @@ class Churn:
                 await asyncio.sleep(self._random.choice((0, 0.5, 60)))
         await asyncio.sleep(1)
         server.close()
-        slam.close()
+        resetting.close()
         self._ticking.cancel()
         return self.count
 
@@ -185,15 +185,15 @@ class Churn:
         return self._arrived.setdefault(name, asyncio.get_running_loop().create_future())
 
     async def _dialogue(self) -> None:
-        ending = self._random.choice((*self._endings, "refused", "slammed"))
+        ending = self._random.choice((*self._endings, "refused", "reset at once"))
         client_ends = self._random.random() < 0.5
         loop = asyncio.get_running_loop()
         before = loop.time()
         match ending:
             case "refused":
                 await self._refused()
-            case "slammed":
-                _, client = await loop.create_connection(Speaker, *self._slam)
+            case "reset at once":
+                _, client = await loop.create_connection(Speaker, *self._resetting)
                 await client.lost
             case _:
                 await self._whole(ENDINGS[ending], client_ends)

@@ -25,7 +25,7 @@ class Echo(asyncio.Protocol):
 
 
 class Pinger(asyncio.Protocol):
-    """Says something, and says it again when it has come back."""
+    """Sends octets, and sends them again when the echo has arrived."""
 
     def __init__(self, exchanges: int) -> None:
         self.loop = asyncio.get_running_loop()

@@ -85,7 +85,7 @@ def test_every_heartbeat_is_answered_at_its_own_time(days: int) -> None:
         assert runner.run(beat(days)) == (days * 720, days * 86400.0)
 
 
-async def race(clock: Clock) -> list[tuple[int, float]]:
+async def parallel_dialogues(clock: Clock) -> list[tuple[int, float]]:
     """Ten dialogues at once, each recorded line by line."""
     seen: list[tuple[int, float]] = []
 
@@ -99,17 +99,17 @@ async def race(clock: Clock) -> list[tuple[int, float]]:
     return seen
 
 
-async def crowd(clock: Clock) -> list[object]:
-    """A server that hears twenty clients at the same moment: who is first depends on nothing but the program."""
-    heard: list[object] = []
+async def simultaneous_clients(clock: Clock) -> list[object]:
+    """A server that receives from twenty clients at the same moment, in an order that only the program determines."""
+    received: list[object] = []
 
-    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
-            heard.append((clock.elapsed(), line))
-        heard.append((clock.elapsed(), "end"))
+            received.append((clock.elapsed(), line))
+        received.append((clock.elapsed(), "end"))
         writer.close()
 
-    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    server = await asyncio.start_server(receive, "127.0.0.1", 0)
     address = server.sockets[0].getsockname()
     writers = [(await asyncio.open_connection(*address))[1] for _ in range(20)]
     for turn in range(5):
@@ -120,7 +120,7 @@ async def crowd(clock: Clock) -> list[object]:
         writer.close()
     await clock.sleep(1)
     server.close()
-    return heard
+    return received
 
 
 def distinct_histories(program: Callable[[Clock], Awaitable[Sequence[object]]], times: int) -> set[tuple[object, ...]]:
@@ -128,7 +128,9 @@ def distinct_histories(program: Callable[[Clock], Awaitable[Sequence[object]]], 
     return {tuple(run_with_clock(program, "virtual")) for _ in range(times)}
 
 
-PROGRAMS = pytest.mark.parametrize(("program", "entries"), [(race, 10 * 3), (crowd, 20 * (5 + 1))])
+PROGRAMS = pytest.mark.parametrize(
+    ("program", "entries"), [(parallel_dialogues, 10 * 3), (simultaneous_clients, 20 * (5 + 1))]
+)
 """Each with the length of its whole history: empty histories would be equal, too."""
 
 
