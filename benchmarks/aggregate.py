@@ -1,4 +1,4 @@
-"""How long `aggregate` of one run takes, Java's start included, without a cache for Java and with one, beside another checkout.
+"""Measures `aggregate` of one run with Java's start, without a cache for Java and with one; optionally against another checkout.
 
     python -m benchmarks.aggregate RUN [--against PYTHON --their-run RUN] [--rounds 1]
 
@@ -44,7 +44,7 @@ def took(python: Path, run: Path, cache: Path, *words: str) -> tuple[float, floa
 
 
 def main() -> None:
-    """Print a line for each aggregation."""
+    """Run the aggregations, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--against", type=Path, help="the Python of another environment, with the other checkout")

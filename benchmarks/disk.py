@@ -1,4 +1,4 @@
-"""What a run takes on the disk and of the processors, from its first cell to its tables, beside another checkout.
+"""Measures the disk space and CPU time of a run, from its first cell to its tables, beside another checkout.
 
     python -m benchmarks.disk [--against PYTHON] [--rounds 1] [--only TEXT] [--folder DIR]
 
@@ -23,7 +23,7 @@ STEPS = ("run", "report", "aggregate")
 
 @dataclass
 class Took:
-    """What one round took: seconds of the clock and of CPU for each step, and octets for each part."""
+    """The cost of one round: seconds of the clock and of CPU for each step, and octets for each part."""
 
     wall: dict[str, float] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)

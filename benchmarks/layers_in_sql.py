@@ -14,7 +14,7 @@ SELECT xxhash64(run, cell) AS cell_id, check, outcome, occasions, requirements, 
          'event', try_element_at(evidence, 1)) END AS failure
 FROM raw_verdicts
 """
-"""The recorded verdicts, with that number. How it came to it is asked of failures and remarks only."""
+"""The recorded verdicts, with that number. The details are kept of failures and remarks only."""
 
 SAID = r"""
 SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,

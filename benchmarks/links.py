@@ -1,4 +1,4 @@
-"""What a link costs: messages a second straight to a server, and through a link that records and hashes all of it.
+"""Measures what a link costs: messages a second straight to a server, and through a link that records and hashes all of it.
 
 Five arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
 

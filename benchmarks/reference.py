@@ -1,4 +1,4 @@
-"""What the reference carries, and whether it grows: many messages through a DAG of two servers, each a program.
+"""Measures throughput and memory of the reference: many messages through a DAG of two servers, each a program.
 
 Every message comes from outside over a session of its own, is shadowed on the other server before it is acknowledged,
 and is delivered to a mailbox of either server or outside. Measured are messages a second (acknowledged, and delivered), and
@@ -34,7 +34,7 @@ def program_of(servers: TwoServers, server: str) -> psutil.Process:
 
 
 async def carried(directory: Path, messages: int, senders: int, size: int) -> dict[str, Any]:
-    """Send, and measure."""
+    """Send the messages and return the figures by name. Raises RuntimeError if a message is lost."""
     servers = TwoServers(directory, {"ShadowHeartbeatFrequency": 5.0})
     memory: dict[str, list[int]] = {"mbx1": [], "mbx2": []}
     async with servers.running():

@@ -1,4 +1,4 @@
-"""How long an aggregation takes, beside DuckDB that makes the same tables of the same files.
+"""Measures an aggregation by Spark against DuckDB, which makes the same tables of the same files.
 
     python -m benchmarks.spark [--runs 1000] [--cells 500] [--master local[2]] [--folder DIR] [--without-duckdb]
 
@@ -41,7 +41,7 @@ THREADS = 2
 
 @dataclass
 class Cost:
-    """What something took: seconds of the clock and of CPU, octets of memory at the most."""
+    """The cost of a step: seconds of the clock and of CPU, octets of memory at the most."""
 
     wall: float = 0.0
     cpu: float = 0.0

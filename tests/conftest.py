@@ -1,4 +1,4 @@
-"""What holds for all tests: they can be interrupted, and can interrupt what they start; none fails for being slow."""
+"""Settings of all tests: SIGINT works in them and their children, and hypothesis has no deadline."""
 
 import signal
 
@@ -12,7 +12,7 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Take SIGINT back: a shell that starts the tests in the background has it ignored, here and in every child."""
+    """Restore the default handler of SIGINT, which a shell ignores in background jobs and their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

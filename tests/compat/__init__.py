@@ -1,1 +1,1 @@
-"""What earlier versions wrote goes on working: a folder for each of them, and a test that uses it as their users do."""
+"""Files that earlier versions wrote still work: a folder for each version, and a test that uses them as a user would."""

@@ -1,3 +1,3 @@
-"""The kept files are data: what is collected here is tests."""
+"""Keep pytest from collecting the stored files of earlier versions, which are data."""
 
 collect_ignore_glob = ["[0-9]*"]

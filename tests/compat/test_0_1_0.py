@@ -60,9 +60,9 @@ def test_the_stored_run_directory_is_read_completely(run_dir: Path):
     assert Counter(cell.footer.outcome for cell in cells if cell.footer) == OUTCOMES
     assert [str(damage) for cell in cells for damage in cell.damage] == []
     assert all(cell.events for cell in cells if cell.footer and cell.footer.outcome is not Outcome.NOT_APPLICABLE)
-    book = read_run_summary(run_dir, corpus=paths.corpus())
-    assert sum(bool(cell.known) for cell in book.cells) == 4
-    assert book.shortfalls() == ("only a part of the suite was asked for",)
+    summary = read_run_summary(run_dir, corpus=paths.corpus())
+    assert sum(bool(cell.known) for cell in summary.cells) == 4
+    assert summary.shortfalls() == ("only a part of the suite was asked for",)
 
 
 def test_stored_histories_get_the_outcomes_they_had(run_dir: Path):

@@ -64,13 +64,13 @@ def test_a_run_on_a_full_disk_ends_with_an_error_and_keeps_finished_cells(
     assert more or Outcome.PASS in ended, "in virtual time no machine is too slow"
 
 
-def test_a_read_only_disk_is_reported_without_a_traceback(tmp_path: Path, disk: Path):
+def test_a_read_only_disk_is_reported_before_anything_runs(tmp_path: Path, disk: Path):
     mount(disk, "size=1m,ro")
     ran = conformance_command("run", RELAY, "--run-dir", "disk/run", cwd=tmp_path)
     said = ran.stdout + ran.stderr
     assert ran.returncode == 3, said
-    assert "the file system is read-only" in said
-    assert "INTERNALERROR" not in said
+    assert "the file system is read-only" in ran.stderr
+    assert ran.stdout == "", "no cell was begun"
     assert "Traceback" not in said
 
 

@@ -1,4 +1,4 @@
-"""The small form of many_try: a run of many cells stays as large as it was, and one that grows would be seen."""
+"""A small run of many_try: files, memory and processes do not grow with the cells, and growth would be detected."""
 
 from pathlib import Path
 

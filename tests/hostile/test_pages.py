@@ -1,4 +1,4 @@
-"""A poisoned run in a real browser: `pages_try` has more of them."""
+"""The pages of a run with scripts in all its texts, in a real browser; `pages_try` tries more of them."""
 
 import shutil
 from pathlib import Path

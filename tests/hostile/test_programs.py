@@ -1,4 +1,4 @@
-"""All hostile programs in one run: it ends in time, as documented, no cell ends another, and nothing is left behind."""
+"""All hostile programs in one run: it ends in time with the documented exit code, no cell ends another, and nothing is left."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Servers that run already, somewhere: hostile ones are judged in time, and only what was allowed by name is connected to."""
+"""Candidates of the kind `remote`: hostile servers are judged in time, and only allowed hosts are connected to."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ REDIRECTS = {
     "refers to another by 421": b"421 4.3.2 Try 127.0.0.1:TRAP\r\n",
     "refers to another by an MX": b"550 5.4.6 outside.test. 1 IN MX 0 127.0.0.1:TRAP.\r\n",
 }
-"""What a server says to RCPT that a client could take for a place to go to."""
+"""Replies to RCPT that name another server, which a client might connect to."""
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_the_harness_does_not_connect_where_a_reply_refers_it(tmp_path: Path, po
 
 
 def elsewhere() -> str:
-    """Return an address of this machine that others see; skip where it has none."""
+    """Return a non-loopback IPv4 address of this machine; skip the test if it has none."""
     for addresses in psutil.net_if_addrs().values():
         for one in addresses:
             if one.family == socket.AF_INET and not one.address.startswith("127."):

@@ -1,4 +1,4 @@
-"""Numbers that no machine holds, offered to servers that reject them or choke on them: each cell has its own end."""
+"""Numbers too large for any machine, given to servers that refuse them or crash on them: each cell ends by itself."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ NUMBER = "9" * 40
 GO_ON = {
     "takes it", "refuses it", "refuses it in what a terminal obeys", "answers with a number of 4000 digits",
 }  # fmt: skip
-"""Those who go on with what they had."""
+"""Servers that continue with the value they had."""
 
 OFFERED = """\
 id: offered-WORD

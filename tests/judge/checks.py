@@ -1,4 +1,4 @@
-"""All checks that there must be, by name, and how to blind one."""
+"""The names of all declared checks, and a way to disable one."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ ALL = [*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for n
 
 
 def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a check find nothing, whatever it is shown."""
+    """Replace a check by one that finds an occasion and no violation."""
     kind, _, name = check.partition(".")
     nothing = lambda *_: Finding("nothing", 1)  # noqa: E731
     if kind == "expect":

@@ -1,4 +1,4 @@
-"""Every check against histories written by hand: what it must find, what it must leave alone, and in whose name."""
+"""Every check against histories written by hand: the verdict, its sentence, and the requirement that is blamed."""
 
 from collections import Counter
 
@@ -73,7 +73,7 @@ def test_a_check_that_finds_nothing_misses_all_of_its_bad_miniatures(
 
 
 def test_a_good_miniature_of_an_invariant_violates_no_other_check() -> None:
-    """What is right is right altogether, but for what its scenario would have waived."""
+    """Good miniatures of expectations are left out: their scenarios would waive invariants."""
     wrong = {
         identify(one): [v.sentence for v in one.all_verdicts() if v.outcome.value in ("fail", "error")]
         for one in miniatures()

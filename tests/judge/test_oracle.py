@@ -1,4 +1,4 @@
-"""The judge against a second opinion: on histories that hypothesis makes up, both find the same."""
+"""The judge agrees with a second, independent implementation on histories that hypothesis generates."""
 
 import itertools
 from collections.abc import Callable
@@ -73,7 +73,7 @@ CORRECT_ACTIONS: tuple[Action, ...] = (
     ("pass", "mbx1", "outside", "m", ("victor@outside.test",), "250", False),
     ("query", "mbx2", "mbx1", ("s1",)),
 )
-"""A life as it should be; histories are made of it by leaving out, putting in and exchanging."""
+"""The actions of a correct history; generated ones leave some out and insert others."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def generated_histories(draw: st.DrawFn) -> GeneratedHistory:
 
 
 def build_history(made: GeneratedHistory) -> History:
-    """Let a story happen; an answer without a question, and a server that talks to itself, say nothing."""
+    """Return the history of the actions; replies without a transaction, and servers that dial themselves, are left out."""
     history = History(TOPOLOGY)
     twin = "m@x" if made.twins else ""
     history.add_message(Mail("m", ("bob@corp.test", "victor@outside.test")))

@@ -1,4 +1,4 @@
-"""The judge against whole cells: the reference passes, the reference made wrong is caught, by the right requirement."""
+"""The judge on recorded cells: the reference passes, and defects and altered histories fail with the right requirement."""
 
 from dataclasses import fields
 from pathlib import Path

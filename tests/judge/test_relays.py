@@ -1,4 +1,4 @@
-"""An ordinary relay is not accused in the name of rows that bind shadow servers, nor for what it does not offer."""
+"""An ordinary relay is not blamed on rows that bind shadow servers only, nor for extensions that it does not offer."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ CORPUS = read_corpus([paths.corpus()], paths.fixtures())
 
 
 def of_relays(scenario: Scenario) -> bool:
-    """Whether an ordinary relay may run it."""
+    """Return whether an ordinary relay supports everything that the scenario needs."""
     return all(set(cell.needs) <= RELAY_CAPABILITIES | set(LACKS) for cell in scenario.cells("smoke", None))
 
 

@@ -1,4 +1,4 @@
-"""How a history is read: what ends a transaction, who is refused, whose content it is; each event once."""
+"""The trace of a history: transactions, recipients, identified messages, shadow copies; and verdicts of whole cells."""
 
 import importlib
 from dataclasses import replace

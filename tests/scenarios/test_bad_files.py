@@ -1,4 +1,4 @@
-"""What the loader reports about files that are wrong; `bad_files.txt` has contents and reports, word for word."""
+"""Problems that the loader reports about invalid files; `bad_files.txt` has contents with the exact reports."""
 
 import os
 import re

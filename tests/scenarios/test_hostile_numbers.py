@@ -1,4 +1,4 @@
-"""Scenarios that ask for more than any machine has: refused with their place, before anything is made of them."""
+"""Numbers beyond the documented limits are refused with their place; the largest allowed ones are read in seconds."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page for authors: its reference is that of the models, and its examples are good scenarios."""
+"""docs/writing-scenarios.md: its generated reference is up to date, and its examples are valid scenarios."""
 
 import re
 from pathlib import Path

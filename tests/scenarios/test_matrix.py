@@ -1,4 +1,4 @@
-"""From a scenario to its cells: axes, `${axis}`, `when`, `exclude`, and ids that stay as they are."""
+"""Cells of a scenario: axes, `${axis}`, `when`, `exclude`, `implied`, hashes and stable ids."""
 
 import re
 import shutil

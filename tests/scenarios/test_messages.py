@@ -1,4 +1,4 @@
-"""The messages: the same octets every time, what each template is for, and sizes to the octet."""
+"""Messages are built from templates: reproducible octets, the property of each template, exact sizes."""
 
 from datetime import UTC, datetime
 from email import message_from_bytes

@@ -1,4 +1,4 @@
-"""Every text of a step or an expectation says what kind of name it is, or that it is free: one that does not is refused."""
+"""Each text field of a step or expectation declares which kind of name it holds, or that it is free text."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""YAML 1.2 as nodes: what plain scalars stand for, where values are, and that no input breaks the reader."""
+"""YAML 1.2 as nodes: plain scalars, places of values, and that any input gives nodes or problems."""
 
 import json
 import re
@@ -136,9 +136,9 @@ TREES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
     max_leaves=8,
 )
-GOOD = {
+VALID = {
     "id": "a-scenario",
-    "title": "A scenario to be spoiled",
+    "title": "A scenario to be mutated",
     "requirements": ["SR-CRE-01"],
     "needs": ["shadow-2013"],
     "topology": {
@@ -170,19 +170,19 @@ GOOD = {
 }
 
 
-def spoiled(tree: Any, pick: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
-    """Return a tree with one of its values, somewhere, replaced by any other."""
+def mutated(tree: Any, pick: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
+    """Return a tree with one randomly picked value replaced."""
     keys = list(tree) if isinstance(tree, dict) else list(range(len(tree))) if isinstance(tree, list) else []
     if not keys or pick(st.integers(0, 4)) == 0:
         return pick(TREES)
     copy, key = tree.copy(), pick(st.sampled_from(keys))
-    copy[key] = spoiled(copy[key], pick)
+    copy[key] = mutated(copy[key], pick)
     return copy
 
 
 def test_the_unmutated_document_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
-    file.write_text(json.dumps(GOOD), "utf-8")
+    file.write_text(json.dumps(VALID), "utf-8")
     (scenario,) = read_scenarios(file, paths.fixtures())
     assert len(scenario.cells()) == 3
 
@@ -191,8 +191,8 @@ def test_the_unmutated_document_is_valid(tmp_path: Path) -> None:
 def test_a_mutated_document_gives_cells_or_problems(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever is wrong in a document, and wherever: a scenario comes out, or a problem with its place."""
-    tree = spoiled(spoiled(GOOD, data.draw), data.draw)
+    """Two values of a valid document are replaced at random."""
+    tree = mutated(mutated(VALID, data.draw), data.draw)
     file = tmp_path_factory.getbasetemp() / "any.scenario.yaml"
     file.write_text(json.dumps(tree), "utf-8")
     for scenario in read_scenarios(file, paths.fixtures()):

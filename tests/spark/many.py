@@ -1,4 +1,4 @@
-"""Many made-up runs, seeded: a few are made event by event, and the others are those under another name and day.
+"""Many made-up runs, seeded: a few are built event by event, and the others are copies with another name and day.
 
 What is written is what a finished run has for the pipeline: `run.json`, and Parquet tables with their manifest.
 """

@@ -1,4 +1,4 @@
-"""Java is started with what Spark's own scripts would give it, sooner; and by them where they must be asked."""
+"""Java is started directly, with the options of Spark's own scripts, or by the scripts where a setting needs them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The layers: what Arrow gathers of a run is what queries find in it, and Spark knows where each cell's rows lie."""
+"""The layers: Arrow builds the same rows as SQL queries do, in the buckets that Spark expects."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A session leaves nothing behind; a cluster gives the same tables, also when it loses a worker on the way."""
+"""A Spark session leaves nothing behind; a cluster gives the same tables, even if a worker is lost."""
 
 import os
 import queue
@@ -71,7 +71,7 @@ class Killing(Progress):
     def stage(self, what: str, spark: SparkContext | None = None) -> Iterator[None]:
         if what.startswith(self._stage):
             for process in [*self._victim.children(recursive=True), self._victim]:
-                with suppress(psutil.NoSuchProcess):  # a worker has short errands run too, which end by themselves
+                with suppress(psutil.NoSuchProcess):  # a worker has short-lived children too
                     self.killed.append(process.cmdline())
                     process.kill()
             self._cluster.wait_for_master("Removing worker")
