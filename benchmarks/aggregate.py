@@ -25,8 +25,8 @@ from pathlib import Path
 from benchmarks.disk import checkout_of
 
 
-def took(python: Path, run: Path, cache: Path, *words: str) -> tuple[float, float]:
-    """Aggregate a run from nothing; return wall and CPU seconds. Raises subprocess.CalledProcessError."""
+def measure_aggregation(python: Path, run: Path, cache: Path, *words: str) -> tuple[float, float]:
+    """Aggregate a run into a new folder, and delete it; return wall and CPU seconds. Raises subprocess.CalledProcessError."""
     out = Path(tempfile.mkdtemp(prefix="conformance-benchmark-"))
     try:
         before, began = os.times(), time.perf_counter()
@@ -54,12 +54,14 @@ def main() -> None:
     here = Path(sys.executable)
     with tempfile.TemporaryDirectory(prefix="conformance-benchmark-") as folder:
         without, kept = Path(folder) / "without", Path(folder) / "with"
-        _print("here, makes the cache", *took(here, options.run, kept, "--make-jvm-cache"))
+        _print("here, makes the cache", *measure_aggregation(here, options.run, kept, "--make-jvm-cache"))
         for _ in range(options.rounds):
             if options.against:
-                _print("there, without", *took(options.against, options.their_run or options.run, without))
-            _print("here, without", *took(here, options.run, without))
-            _print("here, with", *took(here, options.run, kept))
+                _print(
+                    "there, without", *measure_aggregation(options.against, options.their_run or options.run, without)
+                )
+            _print("here, without", *measure_aggregation(here, options.run, without))
+            _print("here, with", *measure_aggregation(here, options.run, kept))
 
 
 def _print(what: str, wall: float, cpu: float) -> None:

@@ -22,7 +22,7 @@ STEPS = ("run", "report", "aggregate")
 
 
 @dataclass
-class Took:
+class RoundCost:
     """The cost of one round: seconds of the clock and of CPU for each step, and octets for each part."""
 
     wall: dict[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Took:
 
 
 def steps(folder: Path, only: str) -> Mapping[str, Sequence[str]]:
-    """Return the words of each step."""
+    """Return step -> the arguments of its command."""
     run = folder / "run"
     some = ("-k", only) if only else ()
     return {
@@ -41,9 +41,9 @@ def steps(folder: Path, only: str) -> Mapping[str, Sequence[str]]:
     }
 
 
-def took(python: Path, folder: Path, only: str) -> Took:
-    """Do the three steps with one Python. Raises subprocess.CalledProcessError."""
-    found = Took()
+def measure_round(python: Path, folder: Path, only: str) -> RoundCost:
+    """Run the three steps with one Python, and return their cost. Raises subprocess.CalledProcessError."""
+    found = RoundCost()
     checkout = checkout_of(python)
     for name, words in steps(folder, only).items():
         before, began = os.times(), time.perf_counter()
@@ -66,7 +66,7 @@ def took(python: Path, folder: Path, only: str) -> Took:
 
 
 def checkout_of(python: Path) -> Path:
-    """Return the checkout that a Python's environment has: its scenarios are run, and its code, wherever this was started."""
+    """Return the checkout that is installed in a Python's environment."""
     asked = "import conformance; print(conformance.__file__)"
     said = subprocess.run([python, "-P", "-c", asked], check=True, capture_output=True, text=True, cwd="/")
     return Path(said.stdout.strip()).parent.parent
@@ -86,12 +86,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None, help="default: the system's for temporary files")
     options = parser.parse_args()
     pythons = {"here": Path(sys.executable)} | ({"there": options.against} if options.against else {})
-    rounds: dict[str, list[Took]] = {name: [] for name in pythons}
+    rounds: dict[str, list[RoundCost]] = {name: [] for name in pythons}
     for _ in range(options.rounds):
         for name, python in pythons.items():
             folder = Path(tempfile.mkdtemp(prefix="conformance-benchmark-", dir=options.folder))
             try:
-                rounds[name].append(took(python, folder, options.only))
+                rounds[name].append(measure_round(python, folder, options.only))
             finally:
                 shutil.rmtree(folder)
             _print(name, rounds[name][-1])
@@ -104,7 +104,7 @@ def main() -> None:
         print(f"{'all three':<30} CPU {here / there:6.2f} of the other's, wall {wall[0] / wall[1]:6.2f}")
 
 
-def _print(name: str, one: Took) -> None:
+def _print(name: str, one: RoundCost) -> None:
     for step in STEPS:
         print(f"{name:<6} {step:<30} {one.wall[step]:8.1f} s   CPU {one.cpu[step]:8.1f} s", flush=True)
     print(f"{name:<6} {'load average':<30} {os.getloadavg()[0]:8.1f}", flush=True)

@@ -1,6 +1,6 @@
-"""The tables of an aggregation, made by DuckDB of the same files: what is fast on one machine, and an oracle for Spark.
+"""The tables of an aggregation, made by DuckDB of the same files: a speed to compare with, and an oracle for Spark.
 
-The queries are the project's own, translated; `REPLACED` says what a translation of single words cannot.
+The queries are the project's own, translated by sqlglot; `REPLACED` has what sqlglot cannot translate.
 """
 
 import re
@@ -35,27 +35,27 @@ REPLACED: tuple[tuple[str, str], ...] = (
     (r"\bQUANTILE\(", "QUANTILE_CONT("),
     (r"FROM_JSON\(changes, '[^']*'\)", "CAST(CAST(changes AS JSON) AS MAP(TEXT, TEXT))"),
 )
-"""Pattern and replacement, in DuckDB's words as they were translated."""
+"""Pattern and replacement, applied to the translated query."""
 
 
 def translated(query: str) -> str:
-    """Return a query of Spark's in DuckDB's words."""
-    tree = sqlglot.parse_one(query, read="spark").transform(_empty_for_nothing).transform(_none_is_no_null)
+    """Translate a query from Spark's SQL to DuckDB's."""
+    tree = sqlglot.parse_one(query, read="spark").transform(_empty_list_for_null).transform(_zero_for_null_count)
     text = tree.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE)
     for pattern, words in REPLACED:
         text = re.sub(pattern, words, text, flags=re.DOTALL)
     return text
 
 
-def _empty_for_nothing(node: exp.Expression) -> exp.Expression:
-    """Let a list of nothing be empty, as it is in Spark, and not be null."""
+def _empty_list_for_null(node: exp.Expression) -> exp.Expression:
+    """Make an aggregated list without elements empty, as in Spark, instead of null."""
     if isinstance(node, exp.ArraySort) and node.find(exp.ArrayAgg):
         return exp.Coalesce(this=node.copy(), expressions=[exp.Array()])
     return node
 
 
-def _none_is_no_null(node: exp.Expression) -> exp.Expression:
-    """Let a count of what is true be 0 where nothing is even known, as it is in Spark, and not be null."""
+def _zero_for_null_count(node: exp.Expression) -> exp.Expression:
+    """Make a conditional count over nulls 0, as in Spark, instead of null."""
     if isinstance(node, exp.CountIf):
         return exp.Count(this=exp.Case().when(node.this.copy(), "1"))
     return node

@@ -14,7 +14,7 @@ ENVELOPE = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n"
 
 
 class Receiver(asyncio.Protocol):
-    """Takes messages and counts nothing: one look for the final dot a read."""
+    """Accepts messages with fixed replies; searches each read only for the final dot."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -34,14 +34,14 @@ class Receiver(asyncio.Protocol):
             self._transport.write(b"250 2.1.0 OK\r\n250 2.1.5 OK\r\n354 go on\r\n")
 
 
-class Bare(asyncio.BufferedProtocol):
-    """One end of a relay that only passes octets on."""
+class BareRelay(asyncio.BufferedProtocol):
+    """One end of a relay that only forwards octets."""
 
     def __init__(self, target: Address | None) -> None:
         self._target = target
         self._buffer = memoryview(bytearray(64 * 1024))
         self._early = b""
-        self.other: Bare | None = None
+        self.other: BareRelay | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -50,7 +50,7 @@ class Bare(asyncio.BufferedProtocol):
             self._dialling = asyncio.get_running_loop().create_task(self._dial(self._target))
 
     async def _dial(self, target: Address) -> None:
-        _, self.other = await asyncio.get_running_loop().create_connection(lambda: Bare(None), *target)
+        _, self.other = await asyncio.get_running_loop().create_connection(lambda: BareRelay(None), *target)
         self.other.other = self
         if self.other._early:
             self.transport.write(self.other._early)
@@ -71,8 +71,8 @@ class Bare(asyncio.BufferedProtocol):
 
 
 async def bare_relay(target: Address) -> tuple[asyncio.Server, Address]:
-    """Open a relay that only passes octets on."""
-    server = await asyncio.get_running_loop().create_server(lambda: Bare(target), "127.0.0.1", 0)
+    """Start a relay that only forwards octets to `target`; return its server and address."""
+    server = await asyncio.get_running_loop().create_server(lambda: BareRelay(target), "127.0.0.1", 0)
     return server, server.sockets[0].getsockname()
 
 
@@ -139,8 +139,8 @@ async def _send(address: Address, size: int, sessions: int, seconds: float) -> i
     return sum(await asyncio.gather(*(one() for _ in range(sessions))))
 
 
-class Through:
-    """Sends through a server to a sink: a message counts when it has been delivered."""
+class SendThroughServer:
+    """Sends through a server to a sink, and waits for the deliveries."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._delivered = 0

@@ -33,7 +33,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from benchmarks.link_traffic import Receiver, Through, Traffic, bare_relay, send, send_fast
+from benchmarks.link_traffic import Receiver, SendThroughServer, Traffic, bare_relay, send, send_fast
 from conformance.candidates.lookup import find_candidate
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Wiring, listeners_of, render
@@ -164,7 +164,7 @@ async def _through_a_server(rounds: int, seconds: float, *, both: bool) -> list[
                 case _:
                     ways.append((await links.open("a", "mta", "frontend", doors["frontend"])).address)
         direct, bare, linked = ways
-        return await compare(Through(recorder).send, (direct, bare, linked), rounds, seconds)
+        return await compare(SendThroughServer(recorder).send, (direct, bare, linked), rounds, seconds)
 
 
 async def one(rounds: int, seconds: float) -> list[Row]:

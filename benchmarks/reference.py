@@ -24,7 +24,7 @@ from tests.reference.two_servers import RECIPIENTS, TwoServers
 SAMPLES = 20
 
 
-def program_of(servers: TwoServers, server: str) -> psutil.Process:
+def process_of(servers: TwoServers, server: str) -> psutil.Process:
     """Return the process of a server: the one that listens on its frontend."""
     port = servers.configurations[server]["listeners"]["frontend"]["port"]
     for process in psutil.Process().children(recursive=True):
@@ -33,12 +33,12 @@ def program_of(servers: TwoServers, server: str) -> psutil.Process:
     raise LookupError(f"no program listens for {server}")
 
 
-async def carried(directory: Path, messages: int, senders: int, size: int) -> dict[str, Any]:
+async def measure(directory: Path, messages: int, senders: int, size: int) -> dict[str, Any]:
     """Send the messages and return the figures by name. Raises RuntimeError if a message is lost."""
     servers = TwoServers(directory, {"ShadowHeartbeatFrequency": 5.0})
     memory: dict[str, list[int]] = {"mbx1": [], "mbx2": []}
     async with servers.running():
-        programs = {server: program_of(servers, server) for server in memory}
+        programs = {server: process_of(servers, server) for server in memory}
         numbers = iter(range(messages))
 
         async def sender(numbers: Iterator[int]) -> None:
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here too")
     arguments = parser.parse_args()
     with TemporaryDirectory() as directory:
-        figures = asyncio.run(carried(Path(directory), arguments.messages, arguments.senders, arguments.size))
+        figures = asyncio.run(measure(Path(directory), arguments.messages, arguments.senders, arguments.size))
     for name, figure in figures.items():
         print(f"{name:32} {figure}")
     if arguments.json:

@@ -69,7 +69,7 @@ def test_the_tutorial_names_every_module_and_existing_functions_only():
 def test_the_example_has_every_claim_and_ci_runs_it():
     described = yaml.safe_load((EXAMPLE / "minimal.yaml").read_text("utf-8"))
     assert set(described["claims"]) == set(
-        "relay dsn lmtp-delivery duplicate-detection shadow-2013 inspect".split()  # noqa: SIM905  # as it was asked for
+        "relay dsn lmtp-delivery duplicate-detection shadow-2013 inspect".split()  # noqa: SIM905
     )
     assert described["contract"] == 2
     stages = re.findall(r"tox run -e (\S+)", (ROOT / ".ci" / "run").read_text("utf-8"))

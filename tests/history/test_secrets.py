@@ -1,4 +1,4 @@
-"""Secrets are found by their value, however they are written."""
+"""Secrets are found by their value in every encoding."""
 
 import base64
 import html
@@ -39,7 +39,7 @@ def test_a_secret_is_redacted_in_every_encoding(how: str):
     assert WRITTEN[how] not in cleaned
     assert cleaned.count(REDACTED.encode()) == 2
     assert cleaned.startswith(b"before ")
-    for size in (6, 8):  # no part that tells it
+    for size in (6, 8):  # nor a part of the Base64 form
         encoded = base64.b64encode(OCTETS)
         assert not any(encoded[at : at + size] in cleaned for at in range(4, len(encoded) - size))
 
