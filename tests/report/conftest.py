@@ -1,4 +1,4 @@
-"""A real run with real violations, its site, and a browser to open it with."""
+"""A real run with violations, its site, and a browser to open the pages."""
 
 import os
 import shutil
@@ -21,11 +21,11 @@ DEFECT = "reference+acknowledges-before-shadow"
 """Answers 250 first and makes the shadow after: breaks SR-CRE-01."""
 
 
-def unavailable(what: str) -> None:
-    """Skip what this machine has not the means for; in CI that is a failure, not a gap that nobody sees."""
+def unavailable(requirement: str) -> None:
+    """Skip a test for which this machine lacks a program; in CI fail it, since a skip would not be noticed there."""
     if os.environ.get("CI") == "true":
-        pytest.fail(f"CI must have it: {what}")
-    pytest.skip(what)
+        pytest.fail(f"CI must have it: {requirement}")
+    pytest.skip(requirement)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def allure_page(site: Path, allure: Path | None) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return the system's Chromium; it has no network to ask, whatever a page wants."""
+    """Yield the system's Chromium; skip the tests where it is not installed."""
     if CHROMIUM is None:
         unavailable("no Chromium: apt-get install chromium")
     with sync_playwright() as play:

@@ -1,7 +1,7 @@
-"""A node that behaves and has a foul mouth: whatever it replies tries to come alive in what is made of it."""
+"""A node that follows SMTP, and whose replies contain markup, escapes and commands of every output format."""
 
 MARK = "GrüßeHOSTILE"
-"""Stands in every hostile text, so that one finds where it went."""
+"""Is in every hostile text, so that tests find the text in an output."""
 
 EVIL = (
     b'<script>alert("1")</script><img src=x onerror=alert(1)>\'"&amp; ]]> -->'  # HTML, XML
@@ -45,7 +45,7 @@ asyncio.run(main())
 
 SCENARIO = """\
 id: taken
-title: A message is taken
+title: A message is accepted
 requirements: [RL-CNT-01]
 needs: [relay]
 topology: relay

@@ -1,4 +1,4 @@
-"""Takes the README's picture of a violation from a real run: `python -m tests.report.picture` writes docs/images anew.
+"""Takes the README's picture of a violation from a real run: `python -m tests.report.picture` rewrites it in docs/images.
 
 It shows a cell's page as a reader sees it: the finding with clause, step and exchange, and the diagram down to the
 last marked exchange.
@@ -22,7 +22,7 @@ _ONLY = ".card ~ .card, .card ~ h2, .card ~ pre, .hint, .past, .theme, .text {di
 """What is left out: further findings, the command, and what only serves to move about."""
 
 
-def take(browser: Browser, folder: Path, picture: Path) -> None:
+def take_picture(browser: Browser, folder: Path, picture: Path) -> None:
     """Run the cell in `folder` and write the picture of its page."""
     run, site = folder / "run", folder / "site"
     ran = conformance_command("run", CELL, "--candidate", DEFECT, "--run-dir", str(run), cwd=ROOT)
@@ -44,5 +44,5 @@ def take(browser: Browser, folder: Path, picture: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as play:
         chromium = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        take(chromium, Path(scratch), PICTURE)
+        take_picture(chromium, Path(scratch), PICTURE)
         chromium.close()

@@ -1,4 +1,4 @@
-"""Made-up cells and runs of the kind that reports are made of: realistic in shape, deterministic."""
+"""Deterministic cells and runs with the events and verdicts of the worked example, as input of reports."""
 
 import base64
 import gzip
@@ -25,7 +25,9 @@ from conformance.history.events import (
 from conformance.history.recorder import Recorder
 from conformance.history.values import Digest, Operation
 from conformance.report.cell_view import CellView
-from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
+from conformance.report.run_summary import RunSummary, summarize_cell
+from conformance.requirements.catalogue import catalogue
+from conformance.results.schema import CandidateRecord, CellHeader, RunFooter, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.topology import Server, Topology
 from conformance.verdicts import Outcome, Verdict
@@ -42,8 +44,8 @@ SOURCE = (
 )
 
 
-class Pen:
-    """Writes a history as a run would: a recorder with a clock that is moved by hand (seconds)."""
+class HistoryBuilder:
+    """Records a history as a run does; `now` is its clock (seconds), which tests set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -69,11 +71,11 @@ class Pen:
     def say(self, session: str, line: str, code: int, lines: tuple[str, ...] = ("2.0.0 OK",), **operations: Any) -> int:
         verb = line.split(" ")[0].upper()
         self.put(Command, session=session, verb=verb, line=line, operation=operations.get("asked"))
-        return self.put(Reply, session=session, to=verb, code=code, lines=lines, operation=operations.get("told"))
+        return self.put(Reply, session=session, to=verb, code=code, lines=lines, operation=operations.get("answered"))
 
-    def content(self, session: str, digest: Digest, code: int, text: str, told: Operation | None = None) -> int:
+    def content(self, session: str, digest: Digest, code: int, text: str, answered: Operation | None = None) -> int:
         self.put(Content, session=session, digest=digest)
-        return self.put(Reply, session=session, to="CONTENT", code=code, lines=(text,), operation=told)
+        return self.put(Reply, session=session, to="CONTENT", code=code, lines=(text,), operation=answered)
 
     def step(self, path: str, verb: str, line: int, phase: str = "began", detail: str = "") -> None:
         self.put(StepEvent, phase=phase, path=path, verb=verb, line=line, detail=detail)
@@ -85,28 +87,28 @@ def digest(name: str = "m1") -> Digest:
     )
 
 
-def early_acknowledgement(messages: int = 1, hostile: str = "OK") -> tuple[Pen, int, int]:
+def early_acknowledgement(messages: int = 1, hostile: str = "OK") -> tuple[HistoryBuilder, int, int]:
     """Return a history in which the 250 came before the shadow, with the numbers of the two replies of the last one."""
-    pen = Pen()
-    pen.put(NodeEvent, node="mbx1", action="ready")
-    pen.put(NodeEvent, node="mbx2", action="ready")
-    pen.put(FaultArmed, fault="slow-shadow", action="delay", links=("mbx1 -> mbx2",))
-    pen.step("1", "send", 3)
+    history = HistoryBuilder()
+    history.put(NodeEvent, node="mbx1", action="ready")
+    history.put(NodeEvent, node="mbx2", action="ready")
+    history.put(FaultArmed, fault="slow-shadow", action="delay", links=("mbx1 -> mbx2",))
+    history.step("1", "send", 3)
     early = stored = 0
     for number in range(1, messages + 1):
-        early, stored = _one_message(pen, number, hostile)
-    pen.step("1", "send", 3, "ended")
+        early, stored = _one_message(history, number, hostile)
+    history.step("1", "send", 3, "ended")
     for path, verb, line in (("2", "reply", 4), ("3", "shadow", 5)):
-        pen.step(path, verb, line, "reached")
-        pen.step(path, verb, line, "ended")
-    pen.step("4", "kill", 6)
-    pen.put(NodeEvent, node="mbx1", action="killed", detail="SIGKILL")
-    pen.step("4", "kill", 6, "ended")
-    pen.step("5", "advance", 7)
-    pen.put(StepEvent, after=2 * 3600 + 58 * 60, phase="ended", path="5", verb="advance", line=7)
-    lmtp = pen.session("mbx2", "mbx2-store", "lmtp")
-    pen.say(lmtp, "MAIL FROM:<alice@outside.test>", 250)
-    pen.put(
+        history.step(path, verb, line, "reached")
+        history.step(path, verb, line, "ended")
+    history.step("4", "kill", 6)
+    history.put(NodeEvent, node="mbx1", action="killed", detail="SIGKILL")
+    history.step("4", "kill", 6, "ended")
+    history.step("5", "advance", 7)
+    history.put(StepEvent, after=2 * 3600 + 58 * 60, phase="ended", path="5", verb="advance", line=7)
+    lmtp = history.session("mbx2", "mbx2-store", "lmtp")
+    history.say(lmtp, "MAIL FROM:<alice@outside.test>", 250)
+    history.put(
         Delivered,
         sink="mbx2-store",
         giver="mbx2",
@@ -115,18 +117,18 @@ def early_acknowledgement(messages: int = 1, hostile: str = "OK") -> tuple[Pen, 
         digest=digest(),
         session=lmtp,
     )
-    pen.content(lmtp, digest(), 250, "2.0.0 delivered")
-    pen.put(Closed, session=lmtp, by="client", how="fin")
-    pen.step("6", "mailbox", 8, "reached")
-    pen.step("6", "mailbox", 8, "ended")
-    pen.put(Drained, quiet=True, waited=240.0)
-    pen.put(Lag, seconds=0.0)
-    return pen, early, stored
+    history.content(lmtp, digest(), 250, "2.0.0 delivered")
+    history.put(Closed, session=lmtp, by="client", how="fin")
+    history.step("6", "mailbox", 8, "reached")
+    history.step("6", "mailbox", 8, "ended")
+    history.put(Drained, quiet=True, waited=240.0)
+    history.put(Lag, seconds=0.0)
+    return history, early, stored
 
 
-def _one_message(pen: Pen, number: int, hostile: str) -> tuple[int, int]:
+def _one_message(history: HistoryBuilder, number: int, hostile: str) -> tuple[int, int]:
     name, shadow_id = f"m#{number}", f"shadow-{number:04d}"
-    pen.put(
+    history.put(
         MessageMade,
         message=name,
         message_id=f"<m{number}@outside.test>",
@@ -134,12 +136,12 @@ def _one_message(pen: Pen, number: int, hostile: str) -> tuple[int, int]:
         recipients=("bob@corp.test",),
         digest=digest(f"m{number}"),
     )
-    front = pen.session("outside", "mbx1", "frontend")
-    pen.say(front, "MAIL FROM:<alice@outside.test> SIZE=412", 250, (f"2.1.0 {hostile}",))
-    pen.say(front, "RCPT TO:<bob@corp.test>", 250, ("2.1.5 OK",))
-    pen.say(front, "DATA", 354, ("go on",))
-    early = pen.content(front, digest(f"m{number}"), 250, "2.6.0 Queued mail for delivery")
-    pen.put(
+    front = history.session("outside", "mbx1", "frontend")
+    history.say(front, "MAIL FROM:<alice@outside.test> SIZE=412", 250, (f"2.1.0 {hostile}",))
+    history.say(front, "RCPT TO:<bob@corp.test>", 250, ("2.1.5 OK",))
+    history.say(front, "DATA", 354, ("go on",))
+    early = history.content(front, digest(f"m{number}"), 250, "2.6.0 Queued mail for delivery")
+    history.put(
         Attempt,
         message=name,
         attempt=1,
@@ -152,45 +154,47 @@ def _one_message(pen: Pen, number: int, hostile: str) -> tuple[int, int]:
         accepted=("bob@corp.test",),
         dot_sent=True,
     )
-    shadow = pen.session("mbx1", "mbx2", "transport")
-    pen.say(
+    shadow = history.session("mbx1", "mbx2", "transport")
+    history.say(
         shadow,
         "XSHADOWREQUEST mbx1 db-1",
         250,
         ("2.0.0 mbx2 db-2",),
         asked=Operation(name="request-shadow", server="mbx1", database="db-1"),
-        told=Operation(name="request-shadow", server="mbx2", database="db-2"),
+        answered=Operation(name="request-shadow", server="mbx2", database="db-2"),
     )
-    pen.say(
+    history.say(
         shadow,
         f"MAIL FROM:<alice@outside.test> XSHADOW={shadow_id}",
         250,
         ("2.1.0 OK",),
         asked=Operation(name="shadow-message", shadow_id=shadow_id),
     )
-    pen.say(shadow, "RCPT TO:<bob@corp.test>", 250, ("2.1.5 OK",))
-    pen.say(shadow, "DATA", 354, ("go on",))
-    pen.put(FaultFired, fault="slow-shadow", action="delay", session=shadow, client="mbx1", server="mbx2", detail="30s")
-    pen.now += 30
-    stored = pen.content(
+    history.say(shadow, "RCPT TO:<bob@corp.test>", 250, ("2.1.5 OK",))
+    history.say(shadow, "DATA", 354, ("go on",))
+    history.put(
+        FaultFired, fault="slow-shadow", action="delay", session=shadow, client="mbx1", server="mbx2", detail="30s"
+    )
+    history.now += 30
+    stored = history.content(
         shadow,
         digest(f"m{number}"),
         250,
         "2.6.0 Queued mail for redundancy",
         Operation(name="shadow-stored", shadow_id=shadow_id),
     )
-    pen.say(
+    history.say(
         shadow,
         "XQDISCARD mbx2 100",
         250,
         ("2.0.0 database db-1", "2.0.0 end 0"),
         asked=Operation(name="query-discard", server="mbx2", limit=100),
-        told=Operation(name="discard-list", database="db-1", left=0),
+        answered=Operation(name="discard-list", database="db-1", left=0),
     )
-    pen.say(shadow, "QUIT", 221, ("2.0.0 bye",))
-    pen.put(Closed, session=shadow, by="client", how="fin")
-    pen.say(front, "QUIT", 221, ("2.0.0 bye",))
-    pen.put(Closed, session=front, by="client", how="fin")
+    history.say(shadow, "QUIT", 221, ("2.0.0 bye",))
+    history.put(Closed, session=shadow, by="client", how="fin")
+    history.say(front, "QUIT", 221, ("2.0.0 bye",))
+    history.put(Closed, session=front, by="client", how="fin")
     return early, stored
 
 
@@ -215,15 +219,15 @@ def passed(check: str = "invariant.nothing-lost", *requirements: str) -> Verdict
     return Verdict(check=check, outcome=Outcome.PASS, requirements=requirements or ("SR-BND-03",), occasions=1)
 
 
-def material(
+def cell_view(
     *, messages: int = 1, verdicts: tuple[Verdict, ...] | None = None, hostile: str = "OK", **changes: Any
 ) -> CellView:
     """Return the cell of the worked example, judged as a violation unless other verdicts are given."""
-    pen, early, stored = early_acknowledgement(messages, hostile)
+    history, early, stored = early_acknowledgement(messages, hostile)
     given = (early_verdict(early, stored), passed()) if verdicts is None else verdicts
     return CellView(
         header=cell_header(**changes),
-        events=tuple(pen.recorder.events),
+        events=tuple(history.recorder.events),
         verdicts=given,
         file=Path("reports/r1/cells/inbound.jsonl"),
         source=SOURCE,
@@ -306,3 +310,36 @@ def unpack_site(site: Path) -> dict[str, str | list[str]]:
         packed = path.read_text("ascii").split('"')[3]
         found |= json.loads(gzip.decompress(base64.b64decode(packed)))
     return found
+
+
+REFERENCE = "reference"
+
+
+def good(**changes: Any) -> CellView:
+    """Return a passed cell of the reference that judged every requirement in force."""
+    every = tuple(row.id for row in catalogue().requirements)
+    return cell_view(**({"verdicts": (passed("expect.all", *every),), "candidate": REFERENCE} | changes))
+
+
+def judged(outcome: Outcome, *requirements: str, **changes: Any) -> CellView:
+    """Return a cell of the reference with one verdict of this outcome about these requirements."""
+    verdict = Verdict(check="expect.x", outcome=outcome, requirements=requirements, sentence=f"it is {outcome}")
+    return cell_view(**({"verdicts": (verdict,), "candidate": REFERENCE} | changes))
+
+
+def run_summary(*cells: CellView, planned: int | None = None, ended: bool = True, **changes: Any) -> RunSummary:
+    """Return the summary of a run of these cells; without an end it has no footer."""
+    names = tuple(dict.fromkeys(cell.header.candidate for cell in cells)) or (REFERENCE,)
+    count = len(cells) if planned is None else planned
+    footer = RunFooter(
+        finished="2026-01-02T03:05:05Z",
+        outcomes=dict.fromkeys(Outcome, 0),
+        cells=count,
+        wall_seconds=1,
+        cells_per_second=1,
+        simulated_per_wall_second=1,
+        cpu_per_cell=0,
+        interrupted=changes.pop("interrupted", False),
+    )
+    entries = tuple(summarize_cell(cell, f"cell-{number}") for number, cell in enumerate(cells))
+    return RunSummary(run_header(cells=count, candidates=names, **changes), footer if ended else None, entries)

@@ -19,7 +19,7 @@ BUDGET = 30 * 1024 * 1024
 ITEM = f"""
 import pytest
 from conformance.report.failure_text import failure_text
-from tests.report.samples import material, passed
+from tests.report.samples import cell_view, passed
 
 class Cell(pytest.Item):
     def runtest(self):
@@ -35,7 +35,7 @@ class Cells(pytest.File):
             axes = {{"number": str(number)}}
             verdicts = None if number % 2 else (passed(),)
             cell = Cell.from_parent(self, name=f"cell={{number}}")
-            cell.function = type("Function", (), {{"args": (material(axes=axes, verdicts=verdicts),), "named": {{}}}})
+            cell.function = type("Function", (), {{"args": (cell_view(axes=axes, verdicts=verdicts),), "named": {{}}}})
             yield cell
 
 def pytest_collect_file(file_path, parent):

@@ -1,4 +1,4 @@
-"""What Allure gets: through allure-pytest itself, read back from the files that it wrote."""
+"""The content of Allure's results: written through allure-pytest, and read from its files."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from conformance.report.diagram.rows import diagram_rows
 from conformance.report.failure_text import failure_message
 from conformance.requirements.catalogue import clause
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import material, passed, run_header
+from tests.report.samples import cell_view, passed, run_header
 
 pytest_plugins = ["pytester"]
 
@@ -32,7 +32,7 @@ def pytest_runtest_makereport(item, call):
 ITEM = """
 import pytest
 from conformance.report.failure_text import failure_text
-from tests.report.samples import material, passed
+from tests.report.samples import cell_view, passed
 
 def test_violation():
     raise AssertionError(failure_text(test_violation.args[0]))
@@ -46,10 +46,10 @@ def test_stale():
 def test_known():
     pytest.xfail("since then")
 
-test_violation.args, test_violation.named = (material(seed={seed}, messages=3),), {{}}
-test_pass.args, test_pass.named = (material(verdicts=(passed(),)),), {{}}
-test_stale.args, test_stale.named = (material(verdicts=(passed(),)),), {{"remark": "stale baseline: did not fail"}}
-test_known.args, test_known.named = (type(material())(**(vars(material()) | {{"known": "since then"}})),), {{}}
+test_violation.args, test_violation.named = (cell_view(seed={seed}, messages=3),), {{}}
+test_pass.args, test_pass.named = (cell_view(verdicts=(passed(),)),), {{}}
+test_stale.args, test_stale.named = (cell_view(verdicts=(passed(),)),), {{"remark": "stale baseline: did not fail"}}
+test_known.args, test_known.named = (type(cell_view())(**(vars(cell_view()) | {{"known": "since then"}})),), {{}}
 """
 
 
@@ -77,7 +77,7 @@ def labels_of(result: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def test_a_violation_keeps_what_it_takes_to_act_on_it(results: Any) -> None:
+def test_a_violation_has_clause_exchange_repeat_command_and_diagram(results: Any) -> None:
     one = results()["test_violation"]
     assert one["status"] == "failed"
     message, description = one["statusDetails"]["message"], one["description"]
@@ -94,7 +94,7 @@ def test_a_violation_keeps_what_it_takes_to_act_on_it(results: Any) -> None:
     assert (one["folder"] / one["attachments"][0]["source"]).read_text().startswith("<svg ")
 
 
-def test_a_cell_has_one_place_in_the_tree_and_its_rows_are_tags_and_links(results: Any) -> None:
+def test_a_cell_has_one_value_of_each_hierarchy_label_and_its_requirements_are_tags_and_links(results: Any) -> None:
     one = results()["test_violation"]
     labels = labels_of(one)
     assert labels["epic"] == ["ex2016"]
@@ -119,14 +119,16 @@ def test_each_step_of_the_scenario_is_a_step_with_its_verdict(results: Any) -> N
     assert steps[-1]["name"] == "✓ 1 more: invariant.nothing-lost"
 
 
-def test_a_pass_carries_nothing_but_its_steps_and_links(results: Any) -> None:
+def test_a_pass_has_steps_and_links_and_no_attachments_or_details(results: Any) -> None:
     one = results()["test_pass"]
     assert one["status"] == "passed"
+    assert one["steps"]
+    assert one["links"]
     assert "attachments" not in one
     assert "statusDetails" not in one
 
 
-def test_what_a_baseline_has_to_say_is_told(results: Any) -> None:
+def test_the_text_of_a_baseline_is_in_the_message(results: Any) -> None:
     found = results()
     assert found["test_stale"]["statusDetails"]["message"] == "stale baseline: did not fail"
     known = found["test_known"]
@@ -134,7 +136,7 @@ def test_what_a_baseline_has_to_say_is_told(results: Any) -> None:
     assert "VIOLATION" in known["statusDetails"]["message"]
 
 
-def test_the_seed_does_not_make_another_history(results: Any) -> None:
+def test_runs_with_different_seeds_have_the_same_history_id(results: Any) -> None:
     first, second = results(seed=7)["test_violation"], results(seed=8)["test_violation"]
     assert first["historyId"] == second["historyId"]
     seeds = [p["value"] for one in (first, second) for p in one["parameters"] if p["name"] == "seed"]
@@ -142,13 +144,13 @@ def test_the_seed_does_not_make_another_history(results: Any) -> None:
 
 
 def test_a_step_that_never_ended_is_not_shown_as_passed() -> None:
-    cell = material(verdicts=(passed(),))
+    cell = cell_view(verdicts=(passed(),))
     cut = type(cell)(header=cell.header, events=cell.events[:10], verdicts=(), source=cell.source, cut_short=True)
     assert [step.outcome for step in allure_steps(cut)] == [Outcome.INCONCLUSIVE]
 
 
-def test_the_diagram_of_a_long_cell_is_small_and_has_the_marked_rows() -> None:
-    cell = material(messages=700)
+def test_the_excerpt_of_a_long_diagram_is_small_and_has_the_marked_rows() -> None:
+    cell = cell_view(messages=700)
     rows = diagram_rows(cell)
     marked = [row for row in rows if row.marked]
     kept = excerpt_rows(rows, cell.verdicts[0].evidence)
@@ -170,10 +172,10 @@ def test_the_diagram_of_a_long_cell_is_small_and_has_the_marked_rows() -> None:
         (Outcome.ERROR, "Harness error"),
     ],
 )
-def test_the_categories_know_a_message_by_how_it_begins(outcome: Outcome, category: str) -> None:
+def test_the_first_matching_category_is_that_of_the_outcome(outcome: Outcome, category: str) -> None:
     import re
 
-    cell = material(verdicts=(Verdict(check="c", outcome=outcome, sentence="s"),))
+    cell = cell_view(verdicts=(Verdict(check="c", outcome=outcome, sentence="s"),))
     status = "failed" if outcome is Outcome.FAIL else "broken"
     matching = [
         one["name"]
@@ -184,7 +186,7 @@ def test_the_categories_know_a_message_by_how_it_begins(outcome: Outcome, catego
     assert matching[0] == category
 
 
-def test_the_static_files_say_what_ran_where(tmp_path: Path) -> None:
+def test_the_run_files_have_seed_build_address_and_categories(tmp_path: Path) -> None:
     header = run_header(cells=1, candidates=("reference",))
     github = {"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://forge.test", "GITHUB_REPOSITORY": "a/b"}
     write_run_files(tmp_path, header, github | {"GITHUB_RUN_ID": "12", "GITHUB_RUN_NUMBER": "3"})

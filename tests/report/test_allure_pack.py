@@ -1,4 +1,4 @@
-"""A packed site has all that Allure wrote, in few files, and links that lead somewhere."""
+"""A packed site has all files that Allure's program reads, in a few scripts, and only links that can be resolved."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ PAGE = "<html><head><title>x</title></head><body><script src='app-1.js'></script
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Write what the pinned Allure would, as far as packing it is concerned."""
+    """Write the files of the pinned Allure that matter for packing, and return their folder."""
     result = {"id": "ab12", "links": [{"url": "cell-page:one", "name": "p"}, {"url": "cell-page:gone", "name": "q"}]}
     files = {
         "index.html": PAGE,
@@ -37,11 +37,14 @@ def resolve(address: str) -> str | None:
     return {"cell-page:one": "../cells/one.html"}.get(address)
 
 
-def test_nothing_is_lost_and_links_lead_somewhere(site: Path) -> None:
+def test_a_packed_site_has_all_data_files_but_earlier_runs_and_only_links_that_resolve(site: Path) -> None:
+    paths = (path.relative_to(site) for path in site.rglob("*") if path.is_file())
+    written = {path.as_posix() for path in paths if len(path.parts) > 1}
     pack_site(site, resolve)
     assert sorted(path.name for path in (site / "data").iterdir()) == ["ab.js", "cd.js", "widgets.js"]
     assert not (site / "widgets").exists()
     found = unpack_site(site)
+    assert set(found) == written - {"data/history/ef56.json"}, "only whole earlier runs are left out"
     assert found["widgets/tree.json"] == '{"leaves": 1}'
     assert found["data/attachments/cd34.svg"] == "<svg>é</svg>"
     assert found["data/attachments/cd77.bin"] == ["/wA="]
@@ -50,7 +53,7 @@ def test_nothing_is_lost_and_links_lead_somewhere(site: Path) -> None:
     assert set(map(part_name, found)) == {"ab", "cd", "widgets"}
 
 
-def test_the_page_gets_its_data_before_the_program_asks_and_the_program_may_link_to_files(site: Path) -> None:
+def test_the_page_defines_its_data_before_the_program_which_accepts_file_links(site: Path) -> None:
     pack_site(site, resolve)
     page = (site / "index.html").read_text("utf-8")
     assert page.index("window.allureReportData = ") < page.index("<title>")
@@ -58,13 +61,13 @@ def test_the_page_gets_its_data_before_the_program_asks_and_the_program_may_link
 
 
 @pytest.mark.parametrize(("name", "text"), [("index.html", "<html></html>"), ("app-1.js", "other")])
-def test_a_site_of_another_kind_is_refused(site: Path, name: str, text: str) -> None:
+def test_a_site_of_another_allure_version_is_refused(site: Path, name: str, text: str) -> None:
     (site / name).write_text(text, "utf-8")
     with pytest.raises(UnknownSite):
         pack_site(site, resolve)
 
 
-def test_analytics_goes_and_the_reports_own_script_stays() -> None:
+def test_only_the_analytics_scripts_are_removed() -> None:
     own = "<script>app('gtag(')</script>"
     page = (
         '<script async src="https://www.googletagmanager.com/gtag/js?id=G-1"></script>\n<script>\n'

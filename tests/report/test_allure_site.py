@@ -1,4 +1,4 @@
-"""How the pinned Allure is found and installed: once, whole or not at all, running nothing that packages bring."""
+"""Finding and installing the pinned Allure: once, completely or not at all, without install scripts of packages."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from conformance.report.allure_site import (
     find_node,
     trim_trend_point,
 )
-from tests.report.samples import material, write_run
+from tests.report.samples import cell_view, write_run
 from tests.suite.helpers import conformance_command
 
 NPM = """#!/bin/sh
@@ -35,7 +35,7 @@ def pinned(tmp_path: Path) -> Path:
 
 
 def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: str = "no") -> Path:
-    """Put a Node and an npm into the path that only do what is needed, and return where npm writes what it was told."""
+    """Put a stand-in for Node and npm into the path, and return the file to which npm writes its arguments."""
     tools, log = tmp_path / "tools", tmp_path / "npm.log"
     tools.mkdir()
     for name, text in (("node", "#!/bin/sh\necho v20.1.0\n"), ("npm", NPM.format(log=log, fails=fails))):
@@ -45,7 +45,9 @@ def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: str = "
     return log
 
 
-def test_it_is_installed_once_into_the_cache(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allure_is_installed_once_into_the_cache_without_install_scripts(
+    tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, cache = with_node(tmp_path, monkeypatch), tmp_path / "cache"
     first = ensure_allure_installed(pinned, cache)
     assert first.is_relative_to(cache)
@@ -56,39 +58,46 @@ def test_it_is_installed_once_into_the_cache(tmp_path: Path, pinned: Path, monke
     assert len(list(cache.iterdir())) == 1, "nothing but the installation is left"
 
 
-def test_another_lock_is_another_installation(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_lock_file_leads_to_another_installation(
+    tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_node(tmp_path, monkeypatch)
     first = ensure_allure_installed(pinned, tmp_path / "cache")
     (pinned / "package-lock.json").write_text('{"lockfileVersion": 3, "name": "later"}')
     assert ensure_allure_installed(pinned, tmp_path / "cache") != first
 
 
-def test_an_installation_that_failed_leaves_nothing(
-    tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_installation_leaves_no_files(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_node(tmp_path, monkeypatch, fails="yes")
     with pytest.raises(AllureMissing, match="could not install the pinned Allure: E404: no such registry$"):
         ensure_allure_installed(pinned, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_what_stands_beside_the_set_up_comes_first(tmp_path: Path, pinned: Path) -> None:
+def test_an_installation_beside_the_lock_file_is_preferred_once_it_is_complete(
+    tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_node(tmp_path, monkeypatch)
+    cached = ensure_allure_installed(pinned, tmp_path / "cache")
     (pinned / "node_modules/allure").mkdir(parents=True)
     (pinned / "node_modules/allure/cli.js").touch()
+    assert allure_script(pinned, tmp_path / "cache") == cached
     with pytest.raises(AllureMissing, match="--install-allure"):
-        allure_script(pinned, tmp_path)
+        allure_script(pinned, tmp_path / "empty")
     (pinned / "node_modules/.package-lock.json").touch()
-    assert allure_script(pinned, tmp_path).is_relative_to(pinned)
+    assert allure_script(pinned, tmp_path / "cache").is_relative_to(pinned)
 
 
-def test_without_node_it_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_node_the_error_names_the_extra_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(AllureMissing, match=r"smtp-conformance\[allure\]"):
         find_node()
 
 
-def test_a_node_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_node(tmp_path, monkeypatch)
     (tmp_path / "tools" / "node").write_text("#!/bin/sh\necho v18.20.4\n")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -97,8 +106,8 @@ def test_a_node_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("option", "code"), [("--with-allure", 0), ("--install-allure", 2)])
-def test_where_npm_cannot_be_reached_one_line_says_so(tmp_path: Path, option: str, code: int) -> None:
-    run = write_run(tmp_path / "run", (material(),))
+def test_a_missing_node_or_registry_is_reported_in_one_line(tmp_path: Path, option: str, code: int) -> None:
+    run = write_run(tmp_path / "run", (cell_view(),))
     (run / "allure-results").mkdir()
     offline = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_cache": str(tmp_path / "npm")}
     ran = conformance_command(
@@ -112,7 +121,7 @@ def test_where_npm_cannot_be_reached_one_line_says_so(tmp_path: Path, option: st
     assert (tmp_path / "site" / "index.html").is_file() == (code == 0)
 
 
-def test_a_point_of_the_trend_has_no_more_than_is_shown_of_it() -> None:
+def test_a_point_of_the_trend_is_cut_to_what_allure_shows() -> None:
     result = {"status": "failed", "message": "m" * 900, "trace": "t", "labels": [{"name": "x", "value": "y"}]}
     made = json.loads(
         trim_trend_point(json.dumps({"uuid": "u", "testResults": {"a": result, "b": {"status": "passed"}}}).encode())

@@ -1,4 +1,4 @@
-"""Which cells get a page, and that no link leads to one that is not there."""
+"""The selection of cells that get a page, and links only to pages that exist."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from conformance.report.cell_pages import PageSelection
 from conformance.report.site import build_site
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import material, passed, write_run
+from tests.report.samples import cell_view, passed, write_run
 from tests.report.test_diagram import read
 
 
@@ -15,17 +15,17 @@ from tests.report.test_diagram import read
 def run(tmp_path: Path) -> Path:
     doubt = Verdict(check="c", outcome=Outcome.INCONCLUSIVE, sentence="late")
     cells = (
-        material(axes={"x": "bad"}),
-        material(axes={"x": "good"}, verdicts=(passed(),)),
-        material(axes={"x": "well"}, verdicts=(passed(),)),
-        material(axes={"x": "unsure"}, verdicts=(doubt, passed())),
+        cell_view(axes={"x": "bad"}),
+        cell_view(axes={"x": "good"}, verdicts=(passed(),)),
+        cell_view(axes={"x": "well"}, verdicts=(passed(),)),
+        cell_view(axes={"x": "unsure"}, verdicts=(doubt, passed())),
     )
     return write_run(tmp_path / "run", cells)
 
 
-def paged(run: Path, out: Path, which: PageSelection | None = None) -> set[str]:
-    """Build a site, hold that no link is dead, and return the value of x of each cell that has a page."""
-    build_site(run, out, paged=which)
+def paged(run: Path, out: Path, selection: PageSelection | None = None) -> set[str]:
+    """Build a site, assert that no link is dead, and return the value of x of each cell that has a page."""
+    build_site(run, out, paged=selection)
     for page in out.rglob("*.html"):
         for tag, name, value in read(page.read_text("utf-8")).attributes:
             if tag == "a" and name == "href" and not value.startswith("#"):
@@ -34,17 +34,19 @@ def paged(run: Path, out: Path, which: PageSelection | None = None) -> set[str]:
     return {word for word in ("bad", "good", "well", "unsure") if any(f"[x={word}]" in page for page in pages)}
 
 
-def test_cells_with_a_finding_have_a_page_and_the_run_says_how_to_get_the_others(run: Path, tmp_path: Path) -> None:
+def test_only_cells_with_a_finding_have_a_page_and_the_run_page_names_the_command_for_the_others(
+    run: Path, tmp_path: Path
+) -> None:
     assert paged(run, tmp_path / "site") == {"bad", "unsure"}
     text = (tmp_path / "site" / "index.html").read_text("utf-8")
     assert f"conformance report {run} --out {tmp_path / 'site'} --all" in text
     assert "x=good" in text
 
 
-def test_all_of_them_have_one_when_asked_for(run: Path, tmp_path: Path) -> None:
+def test_all_cells_have_a_page_on_request(run: Path, tmp_path: Path) -> None:
     assert paged(run, tmp_path / "site", PageSelection(every=True)) == {"bad", "good", "well", "unsure"}
     assert "--all" not in (tmp_path / "site" / "index.html").read_text("utf-8")
 
 
-def test_one_that_is_named_has_one_too(run: Path, tmp_path: Path) -> None:
+def test_a_cell_selected_by_its_text_has_a_page_too(run: Path, tmp_path: Path) -> None:
     assert paged(run, tmp_path / "site", PageSelection(texts=("x=good",))) == {"bad", "good", "unsure"}

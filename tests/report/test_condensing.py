@@ -1,22 +1,22 @@
-"""What repeats itself is folded before a diagram is drawn; what matters never is, and no page is too large."""
+"""Repeated exchanges are folded before a diagram is drawn, exchanges that matter never are, and the page size is bounded."""
 
 import dataclasses
 from collections.abc import Iterator
 from itertools import pairwise
 
-from conformance.history.events import AnyEvent, Closed, Command, Connected, MessageMade, Reply
+from conformance.history.events import AnyEvent, Closed, Command, Connected, Reply
 from conformance.report.cell_page import MAX_PAGE_OCTETS, cell_page
 from conformance.report.cell_view import CellView
 from conformance.report.diagram.condensing import condense_rows
 from conformance.report.diagram.rows import DiagramRow, diagram_rows
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import digest, material
+from tests.report.samples import cell_view
 
 EVERY = 900.0
 
 
-def tries(count: int, code: int = 451, text: str = "try later") -> Iterator[AnyEvent]:
-    """Yield what a server sees that is sent to again and again, and refuses each time."""
+def refused_attempts(count: int, code: int = 451, text: str = "try later") -> Iterator[AnyEvent]:
+    """Yield the events of this number of sessions, every 15 minutes, in each of which the server refuses MAIL."""
     for number in range(count):
         session, n, t = f"s{number + 1}", number * 4, number * EVERY
         yield Connected(n=n, t=t, session=session, client="mbx1", server="outside", listener="smtp")
@@ -26,15 +26,15 @@ def tries(count: int, code: int = 451, text: str = "try later") -> Iterator[AnyE
 
 
 def cell(events: list[AnyEvent], verdicts: tuple[Verdict, ...] = ()) -> CellView:
-    return dataclasses.replace(material(verdicts=verdicts), events=events)
+    return dataclasses.replace(cell_view(verdicts=verdicts), events=events)
 
 
 def numbers(rows: tuple[DiagramRow, ...]) -> list[int]:
     return [number for row in rows for number in row.numbers]
 
 
-def test_what_repeats_itself_is_one_row_that_says_how_often_and_how_long() -> None:
-    rows = diagram_rows(cell(list(tries(1000))))
+def test_repeated_exchanges_are_one_row_with_their_number_and_duration() -> None:
+    rows = diagram_rows(cell(list(refused_attempts(1000))))
     drawn = condense_rows(rows)
     assert len(rows) > 3000
     assert len(drawn) < 25
@@ -44,32 +44,32 @@ def test_what_repeats_itself_is_one_row_that_says_how_often_and_how_long() -> No
     assert all(one.t <= later.t for one, later in pairwise(drawn))
 
 
-def test_another_reply_among_a_thousand_is_drawn() -> None:
-    events = list(tries(1000))
+def test_a_different_reply_among_a_thousand_is_drawn() -> None:
+    events = list(refused_attempts(1000))
     other = next(event for event in events if isinstance(event, Reply) and event.n > 2000)
     events[other.n] = dataclasses.replace(other, code=550)
     assert other.n in [row.numbers[0] for row in condense_rows(diagram_rows(cell(events))) if len(row.numbers) == 1]
 
 
-def test_what_a_violation_points_at_is_drawn_however_often_the_like_happened() -> None:
+def test_evidence_of_a_violation_is_drawn_among_a_thousand_equal_exchanges() -> None:
     verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="too often", evidence=(2402,))
-    drawn = condense_rows(diagram_rows(cell(list(tries(1000)), (verdict,))))
+    drawn = condense_rows(diagram_rows(cell(list(refused_attempts(1000)), (verdict,))))
     assert [row.numbers for row in drawn if row.marked] == [(2402,)]
 
 
-def test_what_a_doubt_points_at_has_its_own_row() -> None:
+def test_evidence_of_an_inconclusive_check_has_its_own_row() -> None:
     verdict = Verdict(check="c", outcome=Outcome.INCONCLUSIVE, sentence="late", evidence=(2402,))
-    assert 'id="e2402"' in cell_page(cell(list(tries(1000)), (verdict,)))
-    assert 'id="e2402"' not in cell_page(cell(list(tries(1000))))
+    assert 'id="e2402"' in cell_page(cell(list(refused_attempts(1000)), (verdict,)))
+    assert 'id="e2402"' not in cell_page(cell(list(refused_attempts(1000))))
 
 
 def test_few_exchanges_are_left_as_they_are() -> None:
-    rows = diagram_rows(material())
+    rows = diagram_rows(cell_view())
     assert condense_rows(rows) == rows
 
 
-def test_what_is_too_long_is_drawn_at_its_ends_and_around_its_marks() -> None:
-    events = [event for at, word in enumerate(words(900)) for event in renumbered(tries(1, text=word), at)]
+def test_a_diagram_that_is_too_long_is_drawn_at_its_ends_and_around_its_marks() -> None:
+    events = [event for at, word in enumerate(words(900)) for event in renumbered(refused_attempts(1, text=word), at)]
     verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="no", evidence=(1802,))
     drawn = condense_rows(diagram_rows(cell(events, (verdict,))))
     assert len(drawn) <= 410
@@ -78,9 +78,13 @@ def test_what_is_too_long_is_drawn_at_its_ends_and_around_its_marks() -> None:
     assert sorted(numbers(drawn)) == sorted(numbers(diagram_rows(cell(events, (verdict,)))))
 
 
-def test_no_page_is_too_large_whatever_happened() -> None:
+def test_a_page_with_many_events_and_findings_stays_within_the_limit() -> None:
     hostile = "<&" * 140
-    events = [event for at, word in enumerate(words(900)) for event in renumbered(tries(1, text=word + hostile), at)]
+    events = [
+        event
+        for at, word in enumerate(words(900))
+        for event in renumbered(refused_attempts(1, text=word + hostile), at)
+    ]
     verdicts = tuple(
         Verdict(check=f"c{n}", outcome=Outcome.FAIL, sentence=f"{n} {hostile}"[:300], evidence=(n * 4 + 2,))
         for n in range(800)
@@ -92,13 +96,12 @@ def test_no_page_is_too_large_whatever_happened() -> None:
 
 
 def words(count: int) -> Iterator[str]:
-    """Yield words without a digit, each another."""
+    """Yield different words without digits."""
     for number in range(count):
         yield "".join(chr(ord("a") + int(digit)) for digit in str(number))
 
 
 def renumbered(events: Iterator[AnyEvent], place: int) -> Iterator[AnyEvent]:
     for event in events:
-        assert not isinstance(event, MessageMade), digest
         changed = {"n": place * 4 + event.n, "t": place * EVERY, "session": f"s{place}"}
         yield dataclasses.replace(event, **changed)  # type: ignore[arg-type]

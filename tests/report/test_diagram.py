@@ -1,5 +1,7 @@
-"""The diagram: what is drawn, what is folded and what never is; the page is self-contained and obeys nobody."""
+"""The diagram: rows that are drawn, and rows that are folded; the page is self-contained and hostile text is inert."""
 
+import base64
+import hashlib
 import itertools
 import re
 from html.parser import HTMLParser
@@ -12,13 +14,13 @@ from conformance.report.diagram.layout import lay_out
 from conformance.report.diagram.rows import diagram_rows, party_columns
 from conformance.report.rendering import write_style_sheet
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import material
+from tests.report.samples import cell_view
 
 VOID = {"meta", "link", "br", "hr", "input", "img"}
 
 
 class Strict(HTMLParser):
-    """Reads a page and refuses elements that are not closed in order; keeps every attribute it met."""
+    """Reads a page and refuses elements that are not closed in order; keeps all attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,8 +47,8 @@ def read(page: str) -> Strict:
     return reader
 
 
-def test_every_event_that_matters_has_its_row_and_the_order_is_kept() -> None:
-    cell = material()
+def test_evidence_and_operations_have_rows_in_the_order_of_events() -> None:
+    cell = cell_view()
     rows = diagram_rows(cell)
     drawn = [row.numbers[0] for row in rows if row.kind in ("arrow", "note")]
     assert drawn == sorted(drawn)
@@ -55,26 +57,26 @@ def test_every_event_that_matters_has_its_row_and_the_order_is_kept() -> None:
     assert said <= {row.numbers[0] for row in rows if row.kind == "arrow"}
 
 
-def test_uneventful_exchanges_are_folded_and_long_silence_is_one_row() -> None:
-    rows = diagram_rows(material())
+def test_uneventful_exchanges_are_folded_and_each_long_pause_is_one_row() -> None:
+    rows = diagram_rows(cell_view())
     assert rows[4].kind == "fold"
     assert rows[4].text == "connect, greeting, EHLO, MAIL, RCPT, DATA"
     assert [row.text for row in rows if row.kind == "gap"] == ["… 30 s …", "… 2 h 58 m …"]
 
 
-def test_folding_does_not_hide_an_offending_event_however_ordinary_it_is() -> None:
-    greeting = next(event.n for event in material().events if getattr(event, "to", None) == "GREETING")
+def test_folding_does_not_hide_evidence_that_is_an_ordinary_greeting() -> None:
+    greeting = next(event.n for event in cell_view().events if getattr(event, "to", None) == "GREETING")
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="no", evidence=(greeting,))
-    rows = diagram_rows(material(verdicts=(verdict,)))
+    rows = diagram_rows(cell_view(verdicts=(verdict,)))
     assert [row.numbers for row in rows if row.marked] == [(greeting,)]
 
 
 def test_senders_stand_left_servers_in_the_topologys_order_and_sinks_right() -> None:
-    assert party_columns(material().events, ["mbx1", "mbx2"]) == ("outside", "mbx1", "mbx2", "mbx2-store")
+    assert party_columns(cell_view().events, ["mbx1", "mbx2"]) == ("outside", "mbx1", "mbx2", "mbx2-store")
 
 
 def test_rows_never_overlap_and_stay_within_their_section() -> None:
-    cell = material(messages=20)
+    cell = cell_view(messages=20)
     diagram = lay_out(diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"]), cell.events)
     assert len(diagram.sections) > 1
     for section in diagram.sections:
@@ -85,14 +87,14 @@ def test_rows_never_overlap_and_stay_within_their_section() -> None:
 
 
 def test_a_killed_nodes_line_is_broken_from_there_on() -> None:
-    cell = material()
+    cell = cell_view()
     diagram = lay_out(diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"]), cell.events)
     down = [piece.x for piece in diagram.sections[-1].lifelines if piece.down]
     assert down == [diagram.columns["mbx1"]]
 
 
-def test_findings_link_to_what_they_point_at() -> None:
-    page = cell_page(material())
+def test_findings_link_to_their_evidence() -> None:
+    page = cell_page(cell_view())
     reader = read(page)
     ids = {value for _, name, value in reader.attributes if name == "id"}
     links = [value for _, name, value in reader.attributes if name == "href" and value.startswith("#e")]
@@ -103,11 +105,14 @@ def test_findings_link_to_what_they_point_at() -> None:
 
 
 def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
-    page = cell_page(material(), home="../index.html")
+    page = cell_page(cell_view(), home="../index.html")
     reader = read(page)
     policy = next(value for _, name, value in reader.attributes if name == "content" and "default-src" in value)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert f"{tag}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in policy
     assert not [one for one in reader.attributes if one[1] in ("src", "style") or one[1].startswith("on")]
     assert not re.search(r"https?://|url\(|@import", page)
 
@@ -115,7 +120,7 @@ def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
 def test_pages_share_one_style_and_each_keeps_its_script(tmp_path: Path) -> None:
     write_style_sheet(tmp_path / "assets")
     (sheet,) = (tmp_path / "assets").iterdir()
-    alone, page = cell_page(material()), cell_page(material(), shared="../assets")
+    alone, page = cell_page(cell_view()), cell_page(cell_view(), shared="../assets")
     assert f'<link rel="stylesheet" href="../assets/{sheet.name}">' in page
     assert "<style>" not in page
     assert sheet.read_text("utf-8") in alone
@@ -128,10 +133,10 @@ def test_pages_share_one_style_and_each_keeps_its_script(tmp_path: Path) -> None
     "hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\x1b]0;x\x07", "</svg></title>\u202e"]
 )
 def test_hostile_replies_do_not_become_markup(hostile: str) -> None:
-    cell = material(hostile=hostile)
+    cell = cell_view(hostile=hostile)
     reply = next(event.n for event in cell.events if hostile in str(getattr(event, "lines", "")) or event.n == 10)
     verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence=hostile, seen=hostile, evidence=(reply,))
-    hostile_cell = material(hostile=hostile, verdicts=(verdict,), title=hostile)
+    hostile_cell = cell_view(hostile=hostile, verdicts=(verdict,), title=hostile)
     page = cell_page(hostile_cell)
     reader = read(page)
     assert not [one for one in reader.attributes if one[0] == "img" or one[1] == "onerror"]
@@ -140,6 +145,6 @@ def test_hostile_replies_do_not_become_markup(hostile: str) -> None:
 
 
 def test_a_cell_without_any_event_has_a_page() -> None:
-    empty = material(verdicts=(Verdict(check="harness.capabilities", outcome=Outcome.NOT_APPLICABLE),))
+    empty = cell_view(verdicts=(Verdict(check="harness.capabilities", outcome=Outcome.NOT_APPLICABLE),))
     cell = type(empty)(header=empty.header, events=(), verdicts=empty.verdicts)
     assert "Nothing was recorded." in cell_page(cell)

@@ -1,4 +1,4 @@
-"""The runs before: which count, how a cell ended in them, and when that makes it flaky."""
+"""Earlier runs: which of them count, how a cell ended in them, and when that makes it flaky."""
 
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import cell_files, slug_of
 from conformance.results.writer import finish_run
 from conformance.verdicts import Outcome
-from tests.report.samples import material, passed, write_run
+from tests.report.samples import cell_view, passed, write_run
 from tests.results.stored import plain, rewrite
 
-CANDIDATE = material().header.candidate
+CANDIDATE = cell_view().header.candidate
 
 
 def made(folder: Path, name: str, started: str, *, ended: bool = True, **changes: Any) -> Path:
     """Write a run of one cell that began at `started`."""
-    cell = changes.pop("cell", None) or material(**changes)
+    cell = changes.pop("cell", None) or cell_view(**changes)
     path = write_run(folder / name, (cell,), run=name, started=started)
     if not ended:
         (path / "footer.json").unlink()
@@ -31,7 +31,7 @@ def made(folder: Path, name: str, started: str, *, ended: bool = True, **changes
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Two runs, the earlier passed, with nothing else different."""
+    """Write two runs that differ in nothing but time and outcome, the earlier passed; return the later."""
     made(tmp_path, "first", "2026-01-02T03:04:05Z", verdicts=(passed(),))
     return made(tmp_path, "second", "2999-01-01T00:00:00Z")
 
@@ -40,43 +40,43 @@ def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -
     folder = runs.parent
     made(folder, "third", "2998-01-01T00:00:00Z")
     made(folder, "unended", "2026-01-02T03:04:05Z", ended=False)
-    made(folder, "stranger", "2026-01-02T03:04:05Z", candidate="somebody-else")
+    made(folder, "stranger", "2026-01-02T03:04:05Z", candidate="another")
     (folder / "broken").mkdir()
     (folder / "broken" / "run.json").write_text("{")
     assert [run_before.header.run for run_before in find_earlier_runs(runs, folder)] == ["first", "third"]
     assert [run_before.header.run for run_before in find_earlier_runs(runs, folder, max_runs=1)] == ["third"]
 
 
-def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -> None:
+def test_a_cell_whose_outcome_changed_without_a_cause_is_flaky(runs: Path) -> None:
     before = find_earlier_runs(runs, runs.parent)
     slug = slug_of(cell_files(runs)[0])
-    earlier_outcomes = read_earlier_outcomes(before, slug, material().header)
+    earlier_outcomes = read_earlier_outcomes(before, slug, cell_view().header)
     assert [(one.run, one.outcome, one.causes) for one in earlier_outcomes] == [("first", Outcome.PASS, ())]
     assert find_flaky_outcome(Outcome.FAIL, earlier_outcomes) == earlier_outcomes[0]
     assert find_flaky_outcome(Outcome.PASS, earlier_outcomes) is None
-    assert "flaky" in cell_page(material(), earlier_outcomes=earlier_outcomes)
+    assert "flaky" in cell_page(cell_view(), earlier_outcomes=earlier_outcomes)
 
 
 def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
     slug = slug_of(cell_files(runs)[0])
-    changed = material(candidate_sha256="0" * 64).header
+    changed = cell_view(candidate_sha256="0" * 64).header
     earlier_outcomes = read_earlier_outcomes(find_earlier_runs(runs, runs.parent), slug, changed)
     assert earlier_outcomes[0].causes == ("candidate",)
     assert find_flaky_outcome(Outcome.FAIL, earlier_outcomes) is None
 
 
-def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -> None:
+def test_an_earlier_outcome_that_was_not_finished_is_skipped(runs: Path) -> None:
     first = runs.parent / "first"
     file = cell_files(first)[0]
     rewrite(file, b"".join(plain(file).splitlines(keepends=True)[:-1]))
     finish_run(first, wall_seconds=1)
     before = find_earlier_runs(runs, runs.parent)
-    assert read_earlier_outcomes(before, slug_of(file), material().header) == ()
+    assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()
     rewrite(file, b"{}\n")
-    assert read_earlier_outcomes(before, slug_of(file), material().header) == ()
+    assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()
 
 
-def test_the_page_of_the_run_shows_them(runs: Path, tmp_path: Path) -> None:
+def test_the_run_page_shows_the_earlier_runs(runs: Path, tmp_path: Path) -> None:
     build_site(runs, tmp_path / "site", earlier=find_earlier_runs(runs, runs.parent))
     page = (tmp_path / "site" / "index.html").read_text("utf-8")
     assert 'id="trend"' in page

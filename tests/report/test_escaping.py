@@ -1,4 +1,4 @@
-"""Whatever a peer writes: the terminal, Markdown and GitHub's annotations show it, and obey none of it."""
+"""Text of a peer in the terminal, Markdown and GitHub's annotations: it is shown, and never interpreted."""
 
 import unicodedata
 
@@ -26,7 +26,7 @@ ANYTHING = st.text(st.characters(categories=("L", "M", "N", "P", "S", "Z", "C"))
         ("Grüße, 東京", "Grüße, 東京"),
     ],
 )
-def test_what_cannot_be_seen_is_written_out(hostile: str, shown: str) -> None:
+def test_invisible_characters_are_shown_as_escapes(hostile: str, shown: str) -> None:
     assert visible(hostile) == shown
 
 
@@ -40,7 +40,7 @@ def test_visible_text_is_printable_on_one_line_and_stays_as_it_is(text: str) -> 
 
 
 @given(ANYTHING, st.integers(0, 50))
-def test_a_limit_bounds_what_is_shown_and_says_what_is_missing(text: str, limit: int) -> None:
+def test_text_beyond_a_limit_is_cut_and_the_missing_characters_are_counted(text: str, limit: int) -> None:
     shown = visible(text, limit)
     assert len(shown) <= 10 * limit + 40
     assert shown.endswith(f"(+{len(text) - limit} characters)") == (len(text) > limit)

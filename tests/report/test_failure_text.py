@@ -1,13 +1,15 @@
-"""The failure text: all five parts, in order, at 100 columns, and nothing hostile comes alive in it."""
+"""The failure text: its parts in order, at most 100 columns, with hostile text escaped."""
+
+import dataclasses
 
 from conformance.report.evidence_location import locate_evidence
 from conformance.report.failure_text import failure_text
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import material
+from tests.report.samples import cell_view
 
 
-def test_it_tells_a_stranger_what_where_and_how_again() -> None:
-    cell = material()
+def test_the_text_has_verdict_clause_step_exchange_and_repeat_command_in_order() -> None:
+    cell = cell_view()
     text = failure_text(cell)
     parts = [
         "✗ VIOLATION  inbound-acknowledged-after-shadow[messages=1]",
@@ -32,45 +34,48 @@ def test_it_tells_a_stranger_what_where_and_how_again() -> None:
 
 
 def test_the_offending_events_are_marked_and_no_others() -> None:
-    cell = material()
+    cell = cell_view()
     marked = [line.split("#")[1].split()[0] for line in failure_text(cell).splitlines() if line.startswith("  > #")]
     assert sorted(map(int, marked)) == sorted(cell.verdicts[0].evidence)
 
 
-def test_it_fits_a_hundred_columns_but_for_what_is_to_be_copied() -> None:
-    long = [line for line in failure_text(material()).splitlines() if len(line) > 100]
+def test_only_the_repeat_command_is_wider_than_a_hundred_columns() -> None:
+    long = [line for line in failure_text(cell_view()).splitlines() if len(line) > 100]
     assert all(line.startswith("  repeat") for line in long)
 
 
-def test_hostile_replies_are_shown_and_do_nothing() -> None:
-    text = failure_text(material(hostile="\x1b[2J\u202e\r\nfake: PASS"))
+def test_hostile_replies_are_shown_escaped_on_one_line() -> None:
+    cell = cell_view(hostile="\x1b[2J\u202e\r\nfake: PASS")
+    reply = next(event for event in cell.events if event.kind == "reply" and "fake" in event.lines[0])
+    verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="wrong", evidence=(reply.n,))
+    text = failure_text(dataclasses.replace(cell, verdicts=(verdict,)))
     assert all(line.isprintable() for line in text.splitlines())
-    assert "\n2.6.0 fake" not in text
+    assert r"2.1.0 \x1b[2J\u202e\r\nfake: PASS" in text
 
 
 def test_evidence_outside_the_session_is_shown_with_its_neighbours() -> None:
-    cell = material()
+    cell = cell_view()
     killed = next(event.n for event in cell.events if event.kind == "node" and event.action == "killed")
     verdict = Verdict(check="invariant.nothing-lost", outcome=Outcome.FAIL, sentence="gone", evidence=(killed,))
-    text = failure_text(material(verdicts=(verdict,)))
+    text = failure_text(cell_view(verdicts=(verdict,)))
     assert f"> #{killed}" in text
     assert "node mbx1 killed" in text
 
 
-def test_evidence_that_the_history_lost_is_passed_over() -> None:
+def test_evidence_that_the_history_lacks_is_skipped() -> None:
     verdict = Verdict(check="invariant.nothing-lost", outcome=Outcome.FAIL, sentence="gone", evidence=(10**6,))
-    assert "the exchange" not in failure_text(material(verdicts=(verdict,)))
+    assert "the exchange" not in failure_text(cell_view(verdicts=(verdict,)))
 
 
-def test_a_cell_that_could_not_be_judged_says_so() -> None:
+def test_an_inconclusive_cell_names_no_violated_requirement() -> None:
     verdict = Verdict(check="expect.mailbox", outcome=Outcome.INCONCLUSIVE, sentence="vacuous: no message was sent")
-    text = failure_text(material(verdicts=(verdict,)))
+    text = failure_text(cell_view(verdicts=(verdict,)))
     assert text.startswith("? INCONCLUSIVE")
     assert "violates" not in text
 
 
-def test_the_message_is_named_also_where_the_verdict_does_not() -> None:
-    cell = material()
+def test_evidence_about_a_message_is_located_with_its_name_and_id() -> None:
+    cell, located = cell_view(), set()
     for event in cell.events:
         if event.kind in ("attempt", "delivered", "content") or (event.kind == "reply" and event.to == "CONTENT"):
             verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="s", evidence=(event.n,))
@@ -78,3 +83,5 @@ def test_the_message_is_named_also_where_the_verdict_does_not() -> None:
             assert location is not None
             assert location.message == "m#1, Message-ID <m1@outside.test>"
             assert location.exchange.startswith(f"event #{event.n} at ")
+            located.add(event.kind)
+    assert located == {"attempt", "delivered", "content", "reply"}

@@ -1,6 +1,4 @@
-"""One node that replies with markup, terminal escapes, bidi marks and octets that are no UTF-8, on the wire: what it
-said is seen in every output, and does nothing in any.
-"""
+"""A node replies with markup, terminal escapes, bidi marks and invalid UTF-8: every output shows that text, none interprets it."""
 
 import json
 import re
@@ -16,21 +14,19 @@ from playwright.sync_api import Browser
 
 from conformance.report.escaping import visible
 from tests.report.conftest import PATIENCE
-from tests.report.hostile import EVIL, MARK, SCENARIO, SERVER
+from tests.report.hostile import MARK, SCENARIO, SERVER
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
 
-TOLD = visible(EVIL.decode("utf-8", "surrogateescape"))
-"""What a reader must see of it."""
 PARTS = ('<script>alert("1")</script>', "\\x1b[2J\\x1b]0;pwned\\x07", "\\u202eevil\\u2066", "\\xff\\xfe\\xc0\\xaf")
-"""Pieces of that which any output shows, wherever it cuts."""
+"""Pieces of the hostile text, escaped, that every output shows."""
 
 
 @dataclass
 class Text:
-    """A page as a browser reads it: what is text, what is code, what could start code."""
+    """A page as a browser parses it: its text, its scripts, its tags, and attributes that could start a script."""
 
     shown: str = ""
     scripts: list[str] = field(default_factory=list)
@@ -68,7 +64,7 @@ def read(page: str) -> Text:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, allure: Path | None) -> Path:
-    """Let the hostile node play, with everything that can be written about it; return the folder of it all."""
+    """Run the hostile node, make every kind of output, and return the folder with all of them."""
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "node.py").write_text(SERVER, "utf-8")
     (folder / "taken.scenario.yaml").write_text(SCENARIO, "utf-8")
@@ -103,7 +99,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, allure: Path | None) -> Path:
 
 
 def outputs(run: Path) -> Iterator[tuple[str, str]]:
-    """Yield every output that a person or a program reads as text, with its name; strict UTF-8 all of them."""
+    """Yield the name and the text of every output that is text; fail where one is not valid UTF-8."""
     for pattern in (
         "*.txt", "j.xml", "step.md", "run/run.json", "run/footer.json", "run/cells/*.jsonl.gz", "run/allure-results/*",
         "site/index.html", "site/cells/**/*.html", "site/statements/*",
@@ -113,7 +109,7 @@ def outputs(run: Path) -> Iterator[tuple[str, str]]:
         yield from ((str(file.relative_to(run)), plain(file).decode()) for file in files)
 
 
-def test_nothing_in_any_output_is_a_control_or_turns_the_line(run: Path) -> None:
+def test_no_output_has_a_control_or_bidi_character(run: Path) -> None:
     harmless = "\n\t"
     for name, text in outputs(run):
         if name.endswith(".jsonl.gz"):  # the record itself: JSON, and lossless
@@ -141,9 +137,9 @@ def test_nothing_in_any_output_is_a_control_or_turns_the_line(run: Path) -> None
         ("site/statements/foul.json", "json"),
     ],
 )
-def test_what_was_said_is_seen(run: Path, pattern: str, how: str) -> None:
+def test_the_hostile_text_is_shown(run: Path, pattern: str, how: str) -> None:
     texts = [text for name, text in outputs(run) if Path(name).match(pattern) and MARK.removeprefix("Grüße") in text]
-    assert texts, "nothing of it is told at all"
+    assert texts, "the hostile text is in no output"
     for text in texts:
         match how:
             case "html":
@@ -165,7 +161,7 @@ def test_what_was_said_is_seen(run: Path, pattern: str, how: str) -> None:
             assert part in flat, (part, flat[flat.find("HOSTILE") :][:400])
 
 
-def test_no_page_has_code_but_its_own(run: Path) -> None:
+def test_no_page_has_a_script_other_than_its_own(run: Path) -> None:
     for name, text in outputs(run):
         if name.endswith(".html"):
             page = read(text)
@@ -177,7 +173,7 @@ def test_no_page_has_code_but_its_own(run: Path) -> None:
             assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'", text), name
 
 
-def test_no_line_of_the_terminal_is_a_command_but_the_annotations(run: Path) -> None:
+def test_the_terminal_has_no_github_command_except_the_annotation(run: Path) -> None:
     lines = [line for line in (run / "terminal.txt").read_text("utf-8").splitlines() if line.startswith("::")]
     assert len(lines) == 1
     assert lines[0].startswith("::error file=taken.scenario.yaml,line=8,")
@@ -186,16 +182,16 @@ def test_no_line_of_the_terminal_is_a_command_but_the_annotations(run: Path) -> 
 
 def test_markdown_has_no_live_markup(run: Path) -> None:
     for file in (run / "step.md", run / "site/statements/foul.md"):
-        told = [line for line in file.read_text("utf-8").splitlines() if "HOSTILE" in line]
-        assert told
-        for line in told:
+        lines = [line for line in file.read_text("utf-8").splitlines() if "HOSTILE" in line]
+        assert lines
+        for line in lines:
             assert "<" not in line
             assert not re.search(r"(?<!\\)\]\(javascript", line)
             if line.startswith("|"):
                 assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
 
 
-def test_a_browser_shows_it_and_starts_nothing(run: Path, browser: Browser, allure: Path | None) -> None:
+def test_a_browser_shows_the_hostile_text_and_runs_none_of_it(run: Path, browser: Browser, allure: Path | None) -> None:
     context = browser.new_context(offline=True)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
@@ -217,19 +213,19 @@ def test_a_browser_shows_it_and_starts_nothing(run: Path, browser: Browser, allu
 
 
 @pytest.mark.spark
-def test_tables_and_their_page_show_it_and_obey_none_of_it(run: Path) -> None:
+def test_the_tables_and_their_page_show_the_hostile_text_escaped(run: Path) -> None:
     ran = conformance_command("aggregate", "run", "--out", "tables", cwd=run, timeout=500)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    told = 0
+    shown = 0
     for file in sorted(
         path for path in (run / "tables").rglob("*") if path.suffix in (".csv", ".json", ".html", ".md")
     ):
         text = file.read_text("utf-8")
-        told += "HOSTILE" in text
+        shown += "HOSTILE" in text
         assert not {
             c for c in set(text) - set("\r\n\t") if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
         }, file
         if file.suffix == ".html":
             assert read(text).handlers == []
             assert all("pwned" not in script for script in read(text).scripts)
-    assert told
+    assert shown

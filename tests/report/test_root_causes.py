@@ -1,4 +1,4 @@
-"""One cause is said once: what may follow from a violated row is below it, in every report."""
+"""Root causes: violated requirements that may follow from another one are listed below it in every report."""
 
 import json
 import re
@@ -14,10 +14,9 @@ from conformance.report.run_page import run_page
 from conformance.report.terminal import github_step_summary, terminal_summary
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import material
-from tests.report.test_run import book, good, judged
+from tests.report.samples import cell_view, good, judged, run_summary
 
-RUN = book(
+RUN = run_summary(
     judged(Outcome.FAIL, "SR-MNT-04", axes={"a": "1"}),
     judged(Outcome.FAIL, "RL-CNT-01", axes={"a": "2"}),
     judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "3"}),
@@ -32,13 +31,13 @@ def failed(check: str, *requirements: str) -> Verdict:
     return Verdict(check=check, outcome=Outcome.FAIL, requirements=requirements, sentence=f"{check} is wrong")
 
 
-def test_the_row_to_which_most_cells_lead_comes_first_with_what_may_follow():
+def test_the_cause_of_most_cells_comes_first_with_the_requirements_that_may_follow():
     first, second = find_root_causes(RUN.cells)
     assert first.sentence == SENTENCE
     assert second.sentence == "RL-CNT-01 is violated (1 cell)"
 
 
-def test_of_each_cause_its_own_cells_come_first_and_then_what_may_follow():
+def test_cells_that_violate_a_cause_come_before_cells_that_may_follow_from_it():
     troubles = [cell for cell in RUN.cells if cell.outcome is not Outcome.PASS]
     places = [(cell.name[-4:], root) for cell, root in order_by_root_cause(troubles, find_root_causes(RUN.cells))]
     assert places == [("a=4]", ""), ("a=1]", "SR-CRE-01"), ("a=3]", "SR-CRE-01"), ("a=2]", ""), ("a=5]", "")]
@@ -46,7 +45,7 @@ def test_of_each_cause_its_own_cells_come_first_and_then_what_may_follow():
 
 def test_every_candidate_has_its_own_causes():
     found = find_root_causes(
-        book(judged(Outcome.FAIL, "SR-MNT-04"), judged(Outcome.FAIL, "SR-CRE-01", candidate="mine")).cells
+        run_summary(judged(Outcome.FAIL, "SR-MNT-04"), judged(Outcome.FAIL, "SR-CRE-01", candidate="mine")).cells
     )
     assert [(one.candidate, one.requirement, one.following) for one in found] == [
         ("reference", "SR-MNT-04", ()),
@@ -55,7 +54,7 @@ def test_every_candidate_has_its_own_causes():
 
 
 def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():
-    cells = book(
+    cells = run_summary(
         judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "1"}),
         judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "2"}),
         judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "3"}),
@@ -67,14 +66,14 @@ def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():
 
 
 def contrasted(**changes: Any) -> CellView:
-    """A cell in which ShadowRedundancyEnabled had to be switched on for what is asked of a server that does not know it."""
+    """Return a cell in which SR-ENA-01 is violated, and SR-CRE-01 holds after ShadowRedundancyEnabled was switched on."""
     on = Verdict(check="expect.shadow", outcome=Outcome.PASS, requirements=("SR-CRE-01",), step="9")
     off = failed("expect.shadow", "SR-ENA-01").model_copy(update={"step": "2"})
-    return material(verdicts=(off, on), candidate="reference", **changes)
+    return cell_view(verdicts=(off, on), candidate="reference", **changes)
 
 
-def test_a_row_that_is_broken_by_itself_leads_what_it_presupposes_and_what_that_is_presupposed_by():
-    cells = book(
+def test_an_independently_violated_requirement_is_the_cause_of_the_one_it_presupposes_and_its_followers():
+    cells = run_summary(
         judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"}),
         judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "2"}),
         judged(Outcome.FAIL, "SR-MNT-04", axes={"a": "3"}),
@@ -93,8 +92,8 @@ def test_a_row_that_is_broken_by_itself_leads_what_it_presupposes_and_what_that_
     assert [one.requirement for one in find_root_causes(known)] == ["SR-CRE-01"]
 
 
-def test_of_rows_with_equally_many_cells_the_one_that_fewer_cells_judge_comes_first():
-    cells = book(
+def test_of_causes_with_equal_numbers_of_cells_the_one_that_fewer_cells_judge_comes_first():
+    cells = run_summary(
         judged(Outcome.FAIL, "RL-RTY-01", axes={"a": "1"}, requirements=("RL-RTY-01",)),
         judged(Outcome.FAIL, "SR-MNT-14", axes={"a": "2"}, requirements=("SR-MNT-14",)),
         judged(Outcome.PASS, "RL-RTY-01", axes={"a": "3"}, requirements=("RL-RTY-01",)),
@@ -104,13 +103,13 @@ def test_of_rows_with_equally_many_cells_the_one_that_fewer_cells_judge_comes_fi
     assert [one.requirement for one in find_root_causes(cells)] == ["SR-MNT-14", "RL-RTY-01"]
 
 
-def test_what_is_known_to_fail_is_no_cause():
-    cells = book(judged(Outcome.FAIL, "SR-CRE-01")).cells
+def test_a_known_failure_is_not_a_cause():
+    cells = run_summary(judged(Outcome.FAIL, "SR-CRE-01")).cells
     known = tuple(replace(cell, known="since May") for cell in cells)
     assert find_root_causes(known) == ()
 
 
-def test_terminal_step_summary_and_page_lead_with_the_cause():
+def test_terminal_step_summary_and_page_show_the_cause_first():
     text = " ".join(terminal_summary(RUN, width=100, colour=False).split())
     assert text.index(SENTENCE) < text.index("[a=4]") < text.index("[a=1]") < text.index("[a=2]")
     assert text.count("may follow from SR-CRE-01 ") == 2
@@ -131,13 +130,13 @@ def test_allure_has_a_category_for_a_cause_and_one_for_what_may_follow(tmp_path:
         "RL-CNT-01 is violated (1 cell)",
     ]
     assert written[3:] == allure_categories()
-    text = failure_text(material(verdicts=(failed("expect.x", "SR-PRF-01"),)))
+    text = failure_text(cell_view(verdicts=(failed("expect.x", "SR-PRF-01"),)))
     assert [bool(re.fullmatch(one["messageRegex"], text)) for one in written[:3]] == [False, True, False]
 
 
-def test_within_a_cell_what_may_follow_is_told_apart():
+def test_a_cells_failure_text_separates_findings_that_may_follow():
     text = failure_text(
-        material(
+        cell_view(
             verdicts=(
                 failed("expect.shadow", "SR-CRE-01"),
                 failed("expect.other", "RL-CNT-01"),

@@ -1,4 +1,4 @@
-"""The page over the tables of an aggregation, from made-up rows."""
+"""The page of an aggregation's tables, from rows made by hand."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ def page_of(rows: dict[str, list[dict[str, Any]]]) -> str:
     )
 
 
-def test_what_came_over_the_wire_is_shown_and_does_nothing() -> None:
+def test_hostile_values_are_shown_escaped() -> None:
     page = page_of(page_rows())
     assert page.count("<script>") == 1
     assert "\x1b" not in page
@@ -64,7 +64,7 @@ def test_columns_have_labels_units_and_meanings() -> None:
     assert not [head for head in heads if "_" in head or not (head[0].isupper() or head[0].isdigit())]
 
 
-def test_trends_go_by_run_and_are_plain_numbers() -> None:
+def test_trend_lines_are_in_the_order_of_runs_and_in_percent() -> None:
     runs = [{"run": name} for name in ("a", "b", "c")]
     matrix = [
         {"run": run, "candidate": HOSTILE, "passed": 4 - bad, "failed": bad}
@@ -75,7 +75,7 @@ def test_trends_go_by_run_and_are_plain_numbers() -> None:
     assert (one.runs, one.first, one.last, one.least, one.most) == (3, 0, 25, 0, 50)
 
 
-def test_the_page_plots_what_has_a_trend() -> None:
+def test_the_page_plots_a_trend_of_two_or_more_runs() -> None:
     rows = page_rows()
     assert "<polyline" not in page_of(rows)
     rows["runs"].append({**rows["runs"][0], "run": "r2"})

@@ -24,8 +24,7 @@ from conformance.verdicts.sql import (  # noqa: E402
     outcome_for_row_sql,  # noqa: E402
     worst_outcome_sql,
 )
-from tests.report.samples import passed  # noqa: E402
-from tests.report.test_run import REFERENCE, book, good, judged, material  # noqa: E402
+from tests.report.samples import REFERENCE, cell_view, good, judged, passed, run_summary  # noqa: E402
 
 pytestmark = pytest.mark.spark
 
@@ -64,14 +63,14 @@ def by_diff(before: CellState, after: CellState) -> ChangeKind | None:
 
     def run(state: CellState):
         if state is CellState.ABSENT:
-            return book(good(axes={"other": "1"}))
+            return run_summary(good(axes={"other": "1"}))
         verdict = passed("expect.x", "SR-CRE-01").model_copy(update={"remark": True, "sentence": "broken"})
         cell = (
-            material(verdicts=(verdict,), candidate=REFERENCE)
+            cell_view(verdicts=(verdict,), candidate=REFERENCE)
             if state is CellState.REMARK
             else judged(Outcome(state), "SR-CRE-01")
         )
-        return book(good(axes={"other": "1"}), cell)
+        return run_summary(good(axes={"other": "1"}), cell)
 
     return next((change.kind for change in compare_runs(run(before), run(after)).changes), None)
 

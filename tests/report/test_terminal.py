@@ -1,0 +1,38 @@
+"""The end of a run in the terminal, in GitHub's annotations and in its step summary."""
+
+from conformance.report.terminal import github_annotations, github_step_summary, terminal_summary
+from conformance.verdicts import Outcome
+from tests.report.samples import REFERENCE, cell_view, good, judged, run_summary
+
+
+def test_plain_text_has_no_escapes_and_stays_within_its_width() -> None:
+    text = terminal_summary(
+        run_summary(good(), judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"})), width=80, colour=False
+    )
+    assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
+    assert "1 fail, 1 pass" in text
+
+
+def test_colour_is_used_on_request() -> None:
+    assert "\x1b[" in terminal_summary(run_summary(good()), width=80, colour=True)
+
+
+def test_square_brackets_of_a_name_are_printed_as_they_are() -> None:
+    text = terminal_summary(run_summary(judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "[red]"})), width=80, colour=False)
+    assert "[a=[red]]" in text
+
+
+def test_annotations_are_errors_for_violations_and_warnings_for_inconclusive_cells() -> None:
+    lines = list(
+        github_annotations(
+            run_summary(cell_view(candidate=REFERENCE), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"), good())
+        )
+    )
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning"]
+    assert "file=scenarios/creation/inbound.scenario.yaml,line=5," in lines[0]
+
+
+def test_the_step_summary_has_the_matrix_and_the_sentences() -> None:
+    text = github_step_summary(run_summary(good(), judged(Outcome.FAIL, "SR-CRE-01", scenario="other")))
+    assert "| ✗ 1 |" in text
+    assert "it is fail" in text
