@@ -31,11 +31,11 @@ AT_A_TIME = int(os.environ.get("PROCESSES", "2"))
 
 
 def main() -> int:
-    """Try them, and return the exit code."""
+    """Try the mistakes, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    parser.add_argument("--sample", type=int, help="so many of them, chosen by --seed")
+    parser.add_argument("--sample", type=int, help="try this number of mistakes, chosen by --seed")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     names = arguments.names or list(DEFECTS)

@@ -12,7 +12,7 @@ from store import Message
 
 
 class Lost(Exception):
-    """The session cannot go on: refused, broken, silent for too long, or not answered as it must be."""
+    """The session cannot continue: it was refused, lost or silent for too long, or a reply was not the required one."""
 
 
 class Reply(NamedTuple):
@@ -26,7 +26,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """A session; `in_doubt` is true while a final dot has gone out and its reply has not come."""
+    """A session; `in_doubt` is true after a final dot was sent and before its reply has arrived."""
 
     def __init__(self, config: Config, protocol: str = "smtp", most: float = math.inf) -> None:
         self._name, self._lmtp = config.name, protocol == "lmtp"
@@ -36,7 +36,7 @@ class Client:
         self._writer: asyncio.StreamWriter | None = None
 
     async def open(self, host: str, port: int, secret: str | None = None) -> None:
-        """Connect, greet, and authenticate where the pair has a secret. Raises Lost."""
+        """Connect, send EHLO or LHLO, and authenticate if the pair has a secret. Raises Lost."""
         self._reader, self._writer = await self._bounded(asyncio.open_connection(host, port))
         await self._reply(expect=220)
         hello = await self.command(f"{'LHLO' if self._lmtp else 'EHLO'} {self._name}", expect=250)
@@ -64,7 +64,7 @@ class Client:
         return reply
 
     async def command(self, line: str, expect: int | None = None) -> Reply:
-        """Send a command and read its reply. Raises Lost, also where another reply is `expect`ed."""
+        """Send a command and return its reply. Raises Lost, also if the reply is not the one that `expect` requires."""
         await self._send(f"{line}\r\n".encode())
         return await self._reply(expect)
 
@@ -73,7 +73,7 @@ class Client:
         await self._bounded(self._writer.drain())
 
     async def transmit(self, message: Message, recipients: list[str], extra: str = "") -> dict[str, Reply]:
-        """Hand a message over for some of its recipients; return the reply that decided about each. Raises Lost."""
+        """Transmit a message for some of its recipients; return the reply that decided about each. Raises Lost."""
 
         def words(parameters: dict[str, str]) -> str:
             return "".join(f" {key}={value}" for key, value in parameters.items() if "DSN" in self.keywords)
@@ -100,7 +100,7 @@ class Client:
         return found
 
     async def quit(self) -> None:
-        """End the session in an orderly way, as far as the other side lets us."""
+        """End the session with QUIT; ignore a server that does not answer."""
         with contextlib.suppress(Lost):
             await self.command("QUIT")
         self.close()

@@ -13,7 +13,7 @@ class Refused(Exception):
 
 
 def _filled(where: str, value: Any, schema: dict[str, Any], scale: float) -> Any:
-    """Return a value with the defaults of what it leaves out, their times divided by `scale`. Raises Refused."""
+    """Return a value with defaults for its missing parts; default times are divided by `scale`. Raises Refused."""
     schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     if "anyOf" in schema:  # this, or null
         return None if value is None else _filled(where, value, schema["anyOf"][0], scale)
@@ -43,7 +43,7 @@ class Config:
     """The whole file: its keys are attributes, and transport parameters are items."""
 
     def __init__(self, given: Any) -> None:
-        """Check everything. Raises Refused."""
+        """Check the whole document and keep it. Raises Refused."""
         scale = _filled("", given, SCHEMA, 1)["scale"]
         if given["role"] == "edge":
             limits = {"connection_timeout": 300 / scale, "connection_inactivity_timeout": 60 / scale}
@@ -64,18 +64,18 @@ class Config:
 
     @property
     def tracking_window(self) -> float:
-        """How long a delivery is remembered: above 49 days it is 24 hours."""
+        """Return how long a delivery is remembered; a parameter above 49 days means 24 hours."""
         window, day = self["DuplicateTrackingWindow"], 86400 / self.scale
         return day if window > 49 * day else window
 
     def shadows(self, peer: dict[str, Any]) -> bool:
-        """Whether a peer keeps copies for this node: a mailbox server of 2013 or later in the DAG, or in the site's none."""
+        """Return whether a peer may keep copies for this node: a mailbox server of 2013 or later in its DAG, or in its site without DAGs."""
         able = peer and peer["role"] == "mailbox" and peer["generation"] != "ex2010"
         return bool(able) and peer["dag"] == self.dag and (self.dag is not None or peer["site"] == self.site)
 
 
 def load(path: Path) -> Any:
-    """Read the file, without a look at what is in it. Raises Refused."""
+    """Read and parse the file without checking its content. Raises Refused."""
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Thirty mistakes, `--defect NAME` makes one: each replaces a piece of the server. They show what the harness finds."""
+"""Thirty deliberate mistakes to show what the harness finds. `--defect NAME` switches one on; each replaces a part of the server."""
 
 import asyncio
 import time
@@ -26,13 +26,13 @@ def _mistake(row: str, what: str) -> Callable[[Callable[[], None]], Callable[[],
 
 
 def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replace a function; `around` is called with the former one, and its arguments."""
+    """Replace a function by `around`, which is called with the former function and its arguments."""
     former = getattr(owner, name)
     setattr(owner, name, lambda *args, **kwargs: around(former, *args, **kwargs))
 
 
 def switch_on(name: str) -> None:
-    """Make a mistake from now on; the empty name is none. Raises SystemExit for an unknown one."""
+    """Switch a mistake on; the empty name switches none on. Raises SystemExit for an unknown name."""
     if name not in ("", *DEFECTS):
         raise SystemExit(f"--defect {name}: there are {', '.join(DEFECTS)}")
     if name:
@@ -283,7 +283,7 @@ def blind_to_new_database() -> None:
     Shadow.saw_database = lambda self, primary, database: None
 
 
-@_mistake("SR-MNT-12", "never deletes notifications that nobody asks for")
+@_mistake("SR-MNT-12", "never deletes notifications for which no server asks")
 def keeps_notifications() -> None:
     Primary._expire = lambda self: None
 

@@ -44,7 +44,7 @@ class Delivery:
                 await asyncio.sleep(max(0, min(self._node.config["MessageRetryInterval"], expires - time.time())))
 
     async def _send(self, message: Message, hop: Hop, addresses: list[str]) -> dict[str, Reply]:
-        """Try one next hop: note who was delivered, and return who has failed for good."""
+        """Try one next hop: record the delivered recipients, and return those that failed for good."""
         hand_over = self.into_mailboxes if hop.kind == "mailbox" else partial(self._transmit, hop)
         replies = await hand_over(message, addresses)
         if delivered := [address for address, reply in replies.items() if reply.code // 100 == 2]:
@@ -52,7 +52,7 @@ class Delivery:
         return {address: reply for address, reply in replies.items() if reply.code // 100 == 5}
 
     async def _transmit(self, hop: Hop, message: Message, addresses: list[str]) -> dict[str, Reply]:
-        """Hand a message to the first server of a next hop that takes it; return the reply for each recipient."""
+        """Transmit a message to the first server of a next hop that accepts it; return the reply for each recipient."""
         config, left = self._node.config, addresses
         replies = dict.fromkeys(addresses, Reply(550, (f"5.4.4 there is no way to {hop.name}",)))
         for protocol, host, port, server in hop.tries:
@@ -75,7 +75,7 @@ class Delivery:
         return replies
 
     async def into_mailboxes(self, message: Message, addresses: list[str]) -> dict[str, Reply]:
-        """Deliver to mailboxes hosted here, unless it was delivered before (duplicate detection)."""
+        """Deliver a message to mailboxes hosted here, unless it was delivered before (duplicate detection)."""
         boxes = {address.lower(): address for address in addresses}  # once, in whatever letter cases it is addressed
         key, found, before = _key(message), dict[str, Reply](), set[str]()
         async with self._turns.setdefault(message.internet_id, asyncio.Lock()):  # two of the same message take turns
@@ -92,14 +92,14 @@ class Delivery:
         return {address: found[address.lower()] for address in addresses}
 
     async def clean_up(self) -> None:
-        """Delete rows of duplicate detection whose window has passed, for ever."""
+        """Delete the rows of duplicate detection whose window has passed, again and again; never returns."""
         while True:
             await self._node.pause(time.time() + self._node.config["DuplicateCleanupInterval"])
             self._store.run("DELETE FROM delivered WHERE at <= ?", time.time() - self._node.config.tracking_window)
 
 
 def _key(message: Message) -> tuple[str, float] | None:
-    """Return by what a duplicate is known: Internet message ID, client submit time. None: it never is one."""
+    """Return the key of duplicate detection (Internet message ID, client submit time); None if the message is never a duplicate."""
     try:
         submitted = parsedate_to_datetime(message.header("Date") or "").timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -108,7 +108,7 @@ def _key(message: Message) -> tuple[str, float] | None:
 
 
 def _report(message: Message, failed: dict[str, Reply], name: str, number: str) -> Message | None:
-    """Return the delivery status notification on failed recipients, or None where none is due (RFC 3464)."""
+    """Return the delivery status notification on failed recipients, or None if there must be none (RFC 3464)."""
     due = [one for one in failed if "FAILURE" in message.recipients[one].get("NOTIFY", "FAILURE").upper()]
     if not due or not message.sender:
         return None

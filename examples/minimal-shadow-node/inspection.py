@@ -1,4 +1,4 @@
-"""`inspect`: what a node holds, read beside it while it runs."""
+"""The command `inspect`: reads what a node holds from its database while it runs."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""A small server with shadow redundancy as Exchange 2013 and later have it: the program."""
+"""The program: a small server with the shadow redundancy of Exchange 2013 and later."""
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ FIXED = ("name", "generation", "role", "site", "dag", "data_dir")
 
 
 class Node:
-    """The node's life from its file to SIGTERM, and what all its parts share."""
+    """The running node, from its file to SIGTERM, and the objects that all its parts share."""
 
     def __init__(self, path: Path) -> None:
         self._path, self.config = path, Config(load(path))
@@ -37,7 +37,7 @@ class Node:
         self._beside, self._in_hand = set[asyncio.Task[Any]](), set[asyncio.Task[Any]]()
 
     async def run(self) -> None:
-        """Serve until SIGTERM; then finish what is acknowledged, or is about to be."""
+        """Serve until SIGTERM; then finish the messages that are acknowledged, or whose final dot was received."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.leaving.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
@@ -65,7 +65,7 @@ class Node:
         await Session(self, door, reader, writer).run()
 
     def start(self, work: Coroutine[Any, Any, Any], in_hand: bool = False) -> asyncio.Task[Any]:
-        """Do something beside everything else; an orderly stop waits for what is in hand."""
+        """Start a task; an orderly stop waits for its end if `in_hand` is true."""
         task, tasks = asyncio.create_task(work), self._in_hand if in_hand else self._beside
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -100,7 +100,7 @@ class Node:
 
 
 def main() -> int:
-    """Run the node, or inspect one; return the exit code."""
+    """Run the node, or the command `inspect`; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--defect", type=switch_on)

@@ -1,4 +1,4 @@
-"""The primary's side: copies are made elsewhere before a message is acknowledged, and let go when it is processed."""
+"""The primary's side: other servers store copies before a message is acknowledged, and are notified when it is processed."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from store import Message
 
 
 class Primary:
-    """What this node does with mail of its own, and for the servers that hold copies of it."""
+    """Handles the mail for which this node is responsible, and the queries of the servers that hold copies of it."""
 
     def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
@@ -21,7 +21,7 @@ class Primary:
         self._random = random.Random(f"{node.config.seed} {node.config.name}")  # noqa: S311  # spreads load
 
     async def accept(self, mail: Message, deadline: float) -> bool:
-        """Make a message redundant, and take it. Return False when it must be rejected."""
+        """Make a message redundant, and store it. Return False when it must be rejected."""
         mail.shadow_id, config = self._store.new_id(), self._node.config
         copied = not config["ShadowRedundancyEnabled"] or await self._make_copy(mail, deadline)
         if not copied and config["RejectMessageOnShadowFailure"]:
@@ -32,7 +32,7 @@ class Primary:
         return True
 
     def adopt(self, message: Message) -> None:
-        """Deliver a message; make it redundant beside that, where it is not."""
+        """Deliver a message; if it has no copy yet, make it redundant at the same time."""
         self._node.start(self._node.delivery.deliver(message))
         if not message.copied and self._node.config["ShadowRedundancyEnabled"]:
             self._node.start(self._copy_later(message))
@@ -44,7 +44,7 @@ class Primary:
             self._store.notify(message)
 
     def _attempts(self) -> list[dict[str, Any]]:
-        """Return the servers to try for one copy, in turn (node contract, "Choosing the shadow server")."""
+        """Return the servers to try for one copy, in order (node contract, "Choosing the shadow server")."""
         config = self._node.config
         peers = [peer for peer in config.peers.values() if config.shadows(peer)]
         self._random.shuffle(peers)
@@ -56,7 +56,7 @@ class Primary:
         return [*islice(cycle(far), far_tries), *islice(cycle(near), near_tries)]
 
     async def _make_copy(self, message: Message, deadline: float | None) -> bool:
-        """Have a copy made, until `deadline` on the loop's clock; note in the message who may hold one."""
+        """Have a copy made until `deadline` on the loop's clock; record in the message which servers may hold one."""
         try:
             async with asyncio.timeout_at(deadline):
                 for peer in self._attempts():
@@ -67,7 +67,7 @@ class Primary:
         return False
 
     async def _copy_to(self, peer: dict[str, Any], message: Message) -> bool:
-        """Try one server. One that was lost after the final dot may hold a copy: it gets the notification too."""
+        """Try one server. If the session is lost after the final dot, the server may hold a copy, and gets the notification too."""
         node, client, stored = self._node, Client(self._node.config), False
         try:
             await client.open(*peer["dial"]["transport"], peer["secret"])
@@ -104,7 +104,7 @@ class Primary:
         self._store.run("DELETE FROM discard WHERE since <= ?", oldest)
 
     def forget(self, numbers: list[int]) -> None:
-        """Forget notifications: the server that asked has read them."""
+        """Delete notifications, because the server that asked has read them."""
         for number in numbers:
             self._store.run("DELETE FROM discard WHERE id = ?", number)
         self.in_flight.difference_update(numbers)

@@ -9,7 +9,7 @@ from config import Config
 
 @dataclass(frozen=True)
 class Hop:
-    """A next hop: `tries` are (protocol, host, port, server), in turn. `kind`: mailbox, delivery, transport, outside, none."""
+    """A next hop: `tries` are (protocol, host, port, server), in order. `kind`: mailbox, delivery, transport, outside, none."""
 
     kind: str
     name: str
@@ -17,7 +17,7 @@ class Hop:
 
 
 def next_hop(config: Config, address: str) -> Hop:
-    """Return the next hop of one recipient, without regard to others."""
+    """Return the next hop of one recipient, considered alone."""
     domain = address.rpartition("@")[2].lower()
     box = config.mailboxes.get(address.lower())
     if domain in config.routes or (box is None and domain not in config.domains and "*" in config.routes):
@@ -70,7 +70,7 @@ def _paths(config: Config, path: tuple[str, ...], cost: int) -> Iterator[tuple[i
 
 
 def _shared(config: Config, by_path: dict[tuple[str, ...], list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Delayed fan-out: routes with the same first step share a transmission to their last common site with a server."""
+    """Apply delayed fan-out: routes with the same first step share a transmission to their last common site with a server."""
     for first in dict.fromkeys(path[1] for path in by_path):
         paths = [path for path in by_path if path[1] == first]
         together = takewhile(lambda sites: len(set(sites)) == 1, zip(*paths, strict=False))
@@ -91,7 +91,7 @@ def _servers(config: Config, site: str, hosts: list[str]) -> list[tuple[str, str
 
 
 def _along(config: Config, path: tuple[str, ...], members: list[str]) -> Hop:
-    """Return the next hop at the end of a route; the sites before it stand in when it cannot be reached."""
+    """Return the next hop at the end of a route; if it cannot be reached, the sites before it replace it."""
     hosts = [config.mailboxes[address.lower()]["server"].lower() for address in members]
     tries = [one for site in reversed(path[1:]) for one in _servers(config, site, hosts)]
     return Hop("transport", tries[0][3], tuple(tries))

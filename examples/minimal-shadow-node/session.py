@@ -22,13 +22,13 @@ class Refusal(Exception):
 
 
 def refuse_if(condition: object, reply: str) -> None:
-    """Raise Refusal where something is wrong."""
+    """Raise Refusal with this reply if a condition holds."""
     if condition:
         raise Refusal(reply)
 
 
 class Session:
-    """One client; it has until the listener's limits, or until the node leaves."""
+    """The session of one client; it ends at the listener's limits, or when the node stops."""
 
     def __init__(self, node: Any, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._node, self._door, self._reader, self._writer = node, door, reader, writer
@@ -41,7 +41,7 @@ class Session:
         self._in_flight: list[int] = []  # the notifications in the last reply
 
     async def run(self) -> None:
-        """Serve the client until it leaves."""
+        """Serve the client until the session ends."""
         try:
             self._node.sessions.add(self)
             async with asyncio.timeout_at(self._ends):
@@ -73,7 +73,7 @@ class Session:
             self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
 
     def end(self, line: str) -> None:
-        """Say a last line and close."""
+        """Send a last reply and close the connection."""
         self._say(line)
         self._writer.close()
 
@@ -129,7 +129,7 @@ class Session:
 
     @property
     def _peer(self) -> dict[str, Any]:
-        """The server that the client is, on the transport listener; empty for a stranger."""
+        """Return the name of the peer that the client is, on the transport listener; "" for any other client."""
         config = self._node.config
         known = self._user or (self._hello if config.listeners[self._door]["externally_secured"] else "")
         return config.peers.get(known.lower(), {}) if self._door == "transport" else {}
@@ -182,7 +182,7 @@ class Session:
         config, domain = self._node.config, address.rpartition("@")[2].lower()
         box = config.mailboxes.get(address.lower())
         ours = self._door == "delivery" or (domain in config.domains and domain not in config.routes)
-        keep = self._mail.primary_name  # a copy is kept whoever its recipients are
+        keep = self._mail.primary_name  # a copy is kept for unknown recipients too
         refuse_if(not address or (ours and box is None and not keep), "550 5.1.1 no such mailbox")
         refuse_if(self._door == "delivery" and not (box and box["sink"]), "451 4.2.1 the mailbox is elsewhere")
         self._mail.recipients[address] = found

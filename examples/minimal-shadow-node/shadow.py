@@ -1,4 +1,4 @@
-"""The shadow server's side: copies are kept for primaries, asked about, and taken over."""
+"""The shadow server's side: keeps copies for primaries, asks about them, and takes them over."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from store import Message
 
 
 class Shadow:
-    """What this node does with copies of other servers' messages."""
+    """Handles the copies that this node keeps of other servers' messages."""
 
     def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
@@ -22,7 +22,7 @@ class Shadow:
         return self._store.messages("primary_name = ?", primary)
 
     def keep(self, copy: Message) -> None:
-        """Store a copy, before it is acknowledged; the same one again changes nothing."""
+        """Store a copy before it is acknowledged; storing the same copy again changes nothing."""
         held = {(one.primary_db, one.shadow_id) for one in self.copies_for(copy.primary_name)}
         if (copy.primary_db, copy.shadow_id) not in held:
             self._store.add(copy)
@@ -30,7 +30,7 @@ class Shadow:
         self.watch(copy.primary_name)
 
     def saw_database(self, primary: str, database: str) -> None:
-        """Compare the queue database that a server names with that of its copies: a new one means that they are ours."""
+        """Compare the queue database that a server names with that of its copies; if it is a new one, take the copies over."""
         self._take_over([copy for copy in self.copies_for(primary) if copy.primary_db != database])
 
     def _take_over(self, copies: list[Message]) -> None:
@@ -42,12 +42,12 @@ class Shadow:
             self._node.primary.adopt(copy)
 
     def watch(self, primary: str) -> None:
-        """Ask a primary from now on, as long as copies are held for it."""
+        """Begin to ask a primary regularly, as long as copies are held for it."""
         if primary not in self._watches or self._watches[primary].done():
             self._watches[primary] = self._node.start(self._watching(primary))
 
     async def _watching(self, primary: str) -> None:
-        """Ask in time, and take the copies over when the primary was silent for too long."""
+        """Ask at the required interval, and take the copies over when the primary was silent for too long."""
         self._asked[primary] = self._store.last_contact(primary)
         while copies := self.copies_for(primary):
             now, config = time.time(), self._node.config
@@ -64,7 +64,7 @@ class Shadow:
                 self._take_over(self.copies_for(primary))
 
     async def _heartbeat(self, primary: str) -> bool:
-        """Open a session to ask; return whether there was an answer."""
+        """Open a session and ask for notifications; return whether the primary answered."""
         self._asked[primary] = time.time()
         peer, config = self._node.config.peers.get(primary.lower()), self._node.config
         if peer is None:
@@ -79,7 +79,7 @@ class Shadow:
         return await self.leave(client, primary)
 
     async def leave(self, client: Client, server: str) -> bool:
-        """End a session, and return whether it succeeded; where copies are held for the server, ask in it about them."""
+        """End a session, and return whether it succeeded; if copies are held for the server, first ask about them."""
         try:
             if self.copies_for(server):
                 await self._ask(client, server)

@@ -1,4 +1,4 @@
-"""The queue database: SQLite, every commit synced. What is in here was acknowledged; what was not is not in here."""
+"""The queue database: SQLite, with every commit synced. A message is in it before it is acknowledged."""
 
 import json
 import re
@@ -65,22 +65,22 @@ class Store:
         ((self.database,),) = self.run("SELECT value FROM meta WHERE key = 'database'")
 
     def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Run one statement; what it changes is committed."""
+        """Run one statement and commit its changes."""
         return self._db.execute(statement, values)
 
     def new_id(self) -> str:
-        """Return a shadow id that was never used: database, number."""
+        """Return a shadow id that was never used: the database id and a number."""
         change = "UPDATE meta SET value = value + 1 WHERE key = 'made' RETURNING value"
         ((number,),) = self.run(change).fetchall()
         return f"{self.database}-{number}"
 
     def add(self, message: Message) -> None:
-        """Put a message in, or a copy."""
+        """Insert a message or a copy."""
         insert = "INSERT INTO message (primary_name, parent, row, content) VALUES (?, ?, ?, ?)"
         message.id = self.run(insert, message.primary_name, message.parent, message.row, message.content).lastrowid
 
     def save(self, message: Message) -> bool:
-        """Note what has changed; return False for a message that is processed, and gone."""
+        """Store the changes of a message; return False if it is processed and was deleted."""
         update = "UPDATE message SET primary_name = ?, row = ? WHERE id = ?"
         return self.run(update, message.primary_name, message.row, message.id).rowcount == 1
 
@@ -90,7 +90,7 @@ class Store:
         return [Message(**json.loads(row), content=content, id=key) for key, row, content in self.run(query, *values)]
 
     def done(self, message: Message, addresses: Iterable[str], report: Message | None = None) -> None:
-        """Note recipients as delivered or failed, with the report on them; the message may be processed by that."""
+        """Record recipients as delivered or failed, with the report on them; the message may then be processed."""
         for address in addresses:
             del message.recipients[address]
         with self._db:
@@ -101,7 +101,7 @@ class Store:
             self._finish(message.id)
 
     def _finish(self, number: int | None) -> None:
-        """Let a message and its copies go, once it is processed: its recipients are done, and its reports."""
+        """Delete a message and queue its notifications once it is processed: its recipients and its reports are done."""
         for one in self.messages("id = ?", number):
             if not one.recipients and not self.messages("parent = ?", number):
                 self.notify(one)
@@ -118,10 +118,10 @@ class Store:
         self._db.executemany("INSERT INTO discard (server, shadow_id, since) VALUES (?, ?, ?)", rows)
 
     def note_contact(self, primary: str) -> None:
-        """Note that there was contact with a server for which copies are held."""
+        """Record contact with a server for which copies are held."""
         self.run("INSERT OR REPLACE INTO contact VALUES (?, ?)", primary, time.time())
 
     def last_contact(self, primary: str) -> float:
-        """Return when there last was contact with a server."""
+        """Return the time of the last contact with a server."""
         row = self.run("SELECT at FROM contact WHERE primary_name = ?", primary).fetchone()
         return float(row[0]) if row else time.time()
