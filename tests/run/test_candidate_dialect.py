@@ -69,7 +69,7 @@ HUBS_WORDS = {
 
 @pytest.fixture
 def description(tmp_path: Path) -> Path:
-    """A copy of the example node in which every verb and every line of a reply is spelled differently."""
+    """Copy the example node, with every verb and every line of a reply spelled differently; return its description."""
     shutil.copytree(EXAMPLE, tmp_path / "node")
     for name, words in SPELLED.items():
         text = (tmp_path / "node" / name).read_text("utf-8")
@@ -82,7 +82,7 @@ def description(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Path:
-    """A hub of 2010, the reference's, that spells everything differently, too."""
+    """Copy the reference as a hub of 2010 that spells everything differently; return its description."""
     shutil.copytree(ROOT / "conformance", tmp_path / "hub" / "conformance")
     for path in (tmp_path / "hub" / "conformance" / "reference").rglob("*.py"):
         text = path.read_text("utf-8")
@@ -96,7 +96,8 @@ def hub(tmp_path: Path) -> Path:
     return tmp_path / "hub" / "hub.yaml"
 
 
-def ran(description: Path, *scenarios: str) -> str:
+def run_scenarios(description: Path, *scenarios: str) -> str:
+    """Run scenarios with a candidate on the shifted clock; return what the command printed."""
     words = [word for scenario in scenarios for word in ("--only", scenario)]
     where = ("--run-dir", str(description.parent / "run"), "--fresh")
     return conformance_command(
@@ -111,12 +112,12 @@ def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(descripti
         "an-answer-that-was-lost-is-told-again[lost-by=drop]",
         "xshadowrequest-is-offered-where-it-may-be",  # in conversations that say nothing but EHLO
     )
-    said = ran(description, *cells, "malformed-shadow-verbs")
+    said = run_scenarios(description, *cells, "malformed-shadow-verbs")
     assert "3 pass, 1 not applicable" in said, said
 
 
 def test_a_server_without_its_dialect_fails_for_want_of_a_shadow(description: Path):
-    said = ran(description, "inbound-acknowledgement-waits-for-the-shadow")
+    said = run_scenarios(description, "inbound-acknowledgement-waits-for-the-shadow")
     assert "1 failed" in said, said
 
 
@@ -127,6 +128,6 @@ def test_a_hub_of_2010_with_its_dialect_passes_and_faults_fire_at_its_verbs(hub:
         "a-lost-answer-of-a-2010-primary-is-told-again[lost-by=drop]",
         "a-silent-primary-is-left-and-the-message-goes-on[idle-limit=2m,silent-from=XSHADOW]",
     )
-    said = ran(hub, *cells, "no-delay-for-who-keeps-a-shadow[tracks=yes]")
+    said = run_scenarios(hub, *cells, "no-delay-for-who-keeps-a-shadow[tracks=yes]")
     assert "3 pass, 1 not applicable" in said, said
     assert "remark" not in said, said

@@ -62,10 +62,10 @@ loop.run_forever()
 """
 
 
-def ran(
+def run_cell(
     tmp_path: Path, *, on_a_queue: str = "", then: str = "pass", accepts: bool = True, scenario: str = RESTARTED
 ) -> tuple[RecordedRun, dict[str, Verdict]]:
-    """Run the cell with such a server; return the verdicts by their checks."""
+    """Run a cell with a server whose handlers execute these texts; return the recorded run and the verdicts by check."""
     (tmp_path / "restarted.scenario.yaml").write_text(scenario, "utf-8")
     (cell,) = read_corpus([tmp_path / "restarted.scenario.yaml"], paths.fixtures())[0].cells("smoke")
     server = SERVER.format(on_a_queue=on_a_queue, then=then, accepts=accepts)
@@ -85,7 +85,7 @@ def ran(
     ids=["by a step", "at a moment of the protocol"],
 )
 def test_a_server_that_does_not_restart_on_its_own_queue_has_lost_acknowledged_mail(tmp_path: Path, scenario: str):
-    done, verdicts = ran(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')", scenario=scenario)
+    done, verdicts = run_cell(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')", scenario=scenario)
     assert done.problem == ""
     assert "start" in done.wrong_state
     lost = verdicts["invariant.nothing-acknowledged-is-lost"]
@@ -98,7 +98,7 @@ def test_a_server_that_does_not_restart_on_its_own_queue_has_lost_acknowledged_m
 
 def test_a_failed_restart_without_an_acknowledgement_is_inconclusive(tmp_path: Path):
     torn = "raise RuntimeError('the queue is torn')"
-    done, verdicts = ran(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
+    done, verdicts = run_cell(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
     assert done.problem == ""
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
 
@@ -111,7 +111,7 @@ def test_a_failed_restart_without_an_acknowledgement_is_inconclusive(tmp_path: P
     ],
 )
 def test_a_shortage_of_the_machine_makes_the_cell_inconclusive(tmp_path: Path, program: str, words: str):
-    done, verdicts = ran(tmp_path, on_a_queue=program)
+    done, verdicts = run_cell(tmp_path, on_a_queue=program)
     assert done.problem == ""
     assert any(event.action == "starved" for event in done.events if isinstance(event, NodeEvent))
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE

@@ -40,14 +40,17 @@ pytestmark = [
 
 
 @pytest.fixture(
-    params=["layer", pytest.param("loop", marks=pytest.mark.skipif(bool(loop.unavailable_reason()), reason="root"))]
+    params=[
+        "layer",
+        pytest.param("loop", marks=pytest.mark.skipif(bool(loop.unavailable_reason()), reason="needs root")),
+    ]
 )
-def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _disk_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "layer":
         monkeypatch.setattr(loop, "unavailable_reason", lambda: "needs root")
 
 
-@pytest.mark.usefixtures("_kind")
+@pytest.mark.usefixtures("_disk_kind")
 @pytest.mark.parametrize("syncs", [True, False])
 def test_a_power_cut_loses_acknowledged_mail_only_of_a_server_without_sync(tmp_path: Path, syncs: bool) -> None:
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())

@@ -95,7 +95,7 @@ class _Still:
         return 0.0
 
 
-def recorded(names: dict[str, str], spoken: Dialect, at: str | None = None) -> list[dict[str, Any]]:
+def record_events(names: dict[str, str], spoken: Dialect, at: str | None = None) -> list[dict[str, Any]]:
     """Hold the conversation under these names over a link of a dialect; return its events without their lines and times."""
 
     async def hold() -> list[dict[str, Any]]:
@@ -130,29 +130,29 @@ def _comparable(event: Command | Reply | FaultFired) -> dict[str, Any]:
 
 @pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
 def test_a_conversation_under_other_names_is_recorded_alike(names: dict[str, str]) -> None:
-    usual = recorded({}, PROFILE_1)
+    usual = record_events({}, PROFILE_1)
     assert {one["operation"]["name"] for one in usual if one.get("operation")} == {
         *OPERATIONS, "shadow-stored", "discard-list",
     }  # fmt: skip
     assert {one["verb"] for one in usual if "verb" in one} >= set(VERBS)
-    assert recorded(names, dialect(names)) == usual
+    assert record_events(names, dialect(names)) == usual
 
 
 @pytest.mark.parametrize("at", [*VERBS, *OPERATIONS])
 @pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
 def test_a_fault_fires_at_the_same_lines_under_other_names(names: dict[str, str], at: str) -> None:
-    usual = recorded({}, PROFILE_1, at)
+    usual = record_events({}, PROFILE_1, at)
     assert [one for one in usual if "fault" in one]
-    assert recorded(names, dialect(names), at) == usual
+    assert record_events(names, dialect(names), at) == usual
 
 
 @pytest.mark.parametrize("names", [FRESH], ids=["fresh"])
 def test_a_clients_own_verbs_are_understood_where_the_server_does_not_offer_them(names: dict[str, str]) -> None:
     """The server offers the keywords of the wire profile only; the client uses verbs of its own nevertheless."""
-    seen = recorded(names, PROFILE_1.combined_with(dialect(names)))
+    seen = record_events(names, PROFILE_1.combined_with(dialect(names)))
     asked = [one["operation"]["name"] for one in seen if "verb" in one and one["operation"]]
     assert asked == ["track-shadow", "request-shadow", "shadow-message", "query-discard", "query-discard"]
     assert [one["verb"] for one in seen if "verb" in one] == [
-        one["verb"] for one in recorded({}, PROFILE_1) if "verb" in one
+        one["verb"] for one in record_events({}, PROFILE_1) if "verb" in one
     ]
     assert PROFILE_1.combined_with(PROFILE_1) is PROFILE_1

@@ -9,14 +9,14 @@ from conformance.scenarios.steps.breaking import Partition
 from tests.wire.peers import World, run
 
 
-def cut(world: World, **fields: Any) -> None:
+def partition(world: World, **fields: Any) -> None:
     world.links.partition(Partition.model_validate({"as": "p", "between": ["a", "b"], **fields}))
 
 
 def test_a_refusing_partition_resets_existing_and_new_connections() -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
-        cut(world)
+        partition(world)
         assert await client.wait_closed() == "reset"
         assert await world.server.wait_closed() == "reset"
         again = await world.connect()
@@ -39,7 +39,7 @@ def test_a_partition_refuses_a_connection_that_a_fault_holds() -> None:
         world.arm("stall", at="connect")
         client = await world.connect()
         await world.wait_for_event(FaultFired)
-        cut(world)
+        partition(world)
         assert await client.wait_closed() == "reset"
         assert [e.reason for e in world.events(ConnectFailed)] == ["partition p"]
         world.links.heal("all")
@@ -52,7 +52,7 @@ def test_a_partition_refuses_a_connection_that_a_fault_holds() -> None:
 def test_a_black_hole_delays_octets_and_loses_none() -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
-        cut(world, how="blackhole")
+        partition(world, how="blackhole")
         client.write(b"NOOP\r\n")
         world.server.write(b"421 unasked\r\n")
         new = await world.connect()
@@ -73,7 +73,7 @@ def test_a_black_hole_delays_octets_and_loses_none() -> None:
 @pytest.mark.parametrize("how", ["fin", "reset"])
 def test_a_client_that_gives_up_in_a_black_hole_has_not_connected(how: str) -> None:
     async def test(world: World) -> None:
-        cut(world, how="blackhole")
+        partition(world, how="blackhole")
         client = await world.connect()
         await world.wait_for_event(FaultFired)
         if how == "reset":
@@ -94,7 +94,7 @@ def test_a_client_that_gives_up_in_a_black_hole_has_not_connected(how: str) -> N
 def test_a_one_way_partition_cuts_only_the_links_of_the_first_party(one_way: bool, cut_too: bool) -> None:
     async def test(world: World) -> None:
         await world.links.open("b", "a", "smtp", world.links.link("a", "b", "smtp").target)
-        cut(world, **{"one-way": one_way})
+        partition(world, **{"one-way": one_way})
         links = world.events(FaultArmed)[0].links
         assert links == (("a -> b smtp", "b -> a smtp") if cut_too else ("a -> b smtp",))
         assert await (await world.connect()).wait_closed() == "reset"
@@ -110,7 +110,7 @@ def test_a_one_way_partition_cuts_only_the_links_of_the_first_party(one_way: boo
 def test_a_partition_that_matches_no_link_is_refused() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="partition p concerns no link"):
-            cut(world, between=["b", "c"])
+            partition(world, between=["b", "c"])
 
     run(test)
 

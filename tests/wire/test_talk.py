@@ -10,7 +10,7 @@ from conformance.wire.talk import TalkResult, talk, unescaped
 from tests.wire.scripted_server import scripted_server
 
 
-def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkResult, list[bytes], list[float]]:
+def run_talk(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkResult, list[bytes], list[float]]:
     asked: list[float] = []
 
     def duration(seconds: float) -> float:
@@ -32,7 +32,7 @@ def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkR
 
 
 def test_a_conversation_as_expected_has_no_problem() -> None:
-    said, heard, asked = hold(
+    said, heard, asked = run_talk(
         (
             b"220 x\r\n",
             b"250-x\r\n250 XSHADOW\r\n",
@@ -67,7 +67,7 @@ def test_a_conversation_as_expected_has_no_problem() -> None:
     ],
 )
 def test_an_enhanced_code_is_expected_only_of_servers_that_offer_them(offers: bytes, problem: str) -> None:
-    said, _, _ = hold(
+    said, _, _ = run_talk(
         (offers, b"552 too big\r\n"),
         {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
         {"say": "MAIL FROM:<> SIZE=101", "code": 552, "enhanced": "5.3.4", "where": "SIZE"},
@@ -78,7 +78,7 @@ def test_an_enhanced_code_is_expected_only_of_servers_that_offer_them(offers: by
 
 
 def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
-    said, _, _ = hold(
+    said, _, _ = run_talk(
         (b"250-x\r\n250 PIPELINING\r\n", b"250 ok\r\n"),
         {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
         {"say": "MAIL FROM:<> SIZE=101", "code": 552, "where": "SIZE"},
@@ -103,7 +103,7 @@ def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
 def test_an_unexpected_reply_is_reported_and_ends_the_conversation(
     turn: bytes | None, line: dict[str, Any], problem: str
 ) -> None:
-    said, _, _ = hold((turn, b"250 ok\r\n"), line, {"say": "NOOP", "code": 250})
+    said, _, _ = run_talk((turn, b"250 ok\r\n"), line, {"say": "NOOP", "code": 250})
     assert said.problem.startswith(problem)
     assert len(said.exchanges) == 1
 

@@ -19,7 +19,7 @@ from conformance.scenarios.loader import read_scenarios
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The process's directory in memory stays, with a descriptor, until it ends: no test leaves it behind."""
+    """Create the process's directory in memory, which stays open until the process ends, before `no_leaks` counts."""
     memory_directory.make_directory("none-", tmp_path_factory.mktemp("none")).rmdir()
 
 
