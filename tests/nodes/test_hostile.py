@@ -71,7 +71,7 @@ def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[RecordedRun, dict
     return ran, {verdict.check: verdict for verdict in verdicts}
 
 
-def test_the_hostile_relay_passes_when_it_does_nothing_wrong(cell: Cell, tmp_path: Path):
+def test_the_hostile_relay_without_a_misdeed_passes(cell: Cell, tmp_path: Path):
     ran, verdicts = judged(cell, "", tmp_path / "cell")
     assert ran.problem == ""
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS

@@ -1,4 +1,4 @@
-"""Readings that conform as well: known by name, combined with others, and published."""
+"""Conforming readings of the reference: their names, how they combine, and that cells pass with them."""
 
 import configparser
 import re

@@ -33,7 +33,7 @@ def written(action: str = "failed", content: bytes = CONTENT, **envelope: str) -
     return read
 
 
-def test_a_report_is_what_rfc_3464_says():
+def test_a_report_has_the_parts_and_fields_of_rfc_3464():
     parsed = written(envid="E-1")
     assert parsed.get_content_type() == "multipart/report"
     assert parsed["Auto-Submitted"] == "auto-replied"

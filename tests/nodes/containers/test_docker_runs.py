@@ -43,7 +43,7 @@ def test_the_reference_in_containers_passes(tmp_path: Path, reference: str):
     assert header["candidates"][0]["version"].startswith("sha256:")
 
 
-def test_the_commands_of_the_documentation_do_what_it_says(tmp_path: Path, client: Any, base: str):
+def test_the_container_commands_of_the_documentation_succeed(tmp_path: Path, client: Any, base: str):
     page = commands(images.ROOT / "docs" / "testing-your-server.md")
     build, *others = [command.text for command in page if "container" in command.text]
     words = [*shlex.split(build)[:-1], "--build-arg", f"BASE={base}", "--network", "none", "."]
