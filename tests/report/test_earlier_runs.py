@@ -40,7 +40,7 @@ def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -
     folder = runs.parent
     made(folder, "third", "2998-01-01T00:00:00Z")
     made(folder, "unended", "2026-01-02T03:04:05Z", ended=False)
-    made(folder, "stranger", "2026-01-02T03:04:05Z", candidate="another")
+    made(folder, "other-candidate", "2026-01-02T03:04:05Z", candidate="another")
     (folder / "broken").mkdir()
     (folder / "broken" / "run.json").write_text("{")
     assert [run_before.header.run for run_before in find_earlier_runs(runs, folder)] == ["first", "third"]

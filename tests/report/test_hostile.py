@@ -69,18 +69,18 @@ def run(tmp_path_factory: pytest.TempPathFactory, allure: Path | None) -> Path:
     (folder / "node.py").write_text(SERVER, "utf-8")
     (folder / "taken.scenario.yaml").write_text(SCENARIO, "utf-8")
     description = {
-        "name": "foul",
+        "name": "hostile",
         "kind": "exec",
         "claims": ["relay"],
         "argv": ["{python}", str(folder / "node.py"), "{config}"],
     }
-    (folder / "foul.yaml").write_text(json.dumps(description), "utf-8")
+    (folder / "hostile.yaml").write_text(json.dumps(description), "utf-8")
     commands = {
         "terminal": (
             "run",
             "taken.scenario.yaml",
             "--candidate",
-            "foul.yaml",
+            "hostile.yaml",
             "--run-dir",
             "run",
             "--junitxml",
@@ -132,9 +132,9 @@ def test_no_output_has_a_control_or_bidi_character(run: Path) -> None:
         ("run/cells/*.jsonl.gz", "json"),
         ("site/index.html", "html"),
         ("site/cells/**/*.html", "html"),
-        ("site/statements/foul.html", "html"),
-        ("site/statements/foul.md", "markdown"),
-        ("site/statements/foul.json", "json"),
+        ("site/statements/hostile.html", "html"),
+        ("site/statements/hostile.md", "markdown"),
+        ("site/statements/hostile.json", "json"),
     ],
 )
 def test_the_hostile_text_is_shown(run: Path, pattern: str, how: str) -> None:
@@ -181,7 +181,7 @@ def test_the_terminal_has_no_github_command_except_the_annotation(run: Path) -> 
 
 
 def test_markdown_has_no_live_markup(run: Path) -> None:
-    for file in (run / "step.md", run / "site/statements/foul.md"):
+    for file in (run / "step.md", run / "site/statements/hostile.md"):
         lines = [line for line in file.read_text("utf-8").splitlines() if "HOSTILE" in line]
         assert lines
         for line in lines:

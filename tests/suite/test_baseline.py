@@ -147,7 +147,7 @@ def test_a_known_failure_that_could_not_be_judged_makes_the_cell_inconclusive_un
 
 
 def test_an_entry_about_a_race_is_not_stale_when_the_cell_passes(tmp_path: Path):
-    race = "    sometimes: whether the kill strikes between two files\n"
+    race = "    sometimes: whether the kill comes between two files\n"
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
     wrong = failed("expect.delivered", "RL-ACK-01")
