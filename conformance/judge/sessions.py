@@ -109,7 +109,7 @@ class Session:
         name = event.operation.name if event.operation else None
         if name in ("request-shadow", "track-shadow"):
             self.shadow_request = name
-        elif event.verb == "MAIL":
+        if event.verb == "MAIL":  # of a damaged history, whatever the operation is
             self._begin_transaction(event)
         elif event.verb == "RCPT" and self._open is not None:
             self._unanswered_recipients.append((self._open, parse_path(event.line)))

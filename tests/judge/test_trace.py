@@ -7,7 +7,8 @@ import pytest
 
 from conformance import invariants as declared
 from conformance import paths
-from conformance.history.events import AnyEvent, Content, Delivered, FaultFired, Reply
+from conformance.history.events import AnyEvent, Command, Connected, Content, Delivered, FaultFired, Reply
+from conformance.history.values import Operation
 from conformance.judge import invariants
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
@@ -57,6 +58,15 @@ def verdicts(one: Cell, made: History, *, complete: bool = True) -> dict[str, Ve
 def test_a_refused_recipient_is_not_part_of_the_transaction() -> None:
     (sent,) = Trace(history("mbx1 > outside  m for a@x, b@x refusing c@x: 250").events).transactions_of("m#1")
     assert (sent.recipients, sent.refused, sent.accepted_recipients) == (["a@x", "b@x"], ["c@x"], ["a@x", "b@x"])
+
+
+def test_mail_begins_a_transaction_whatever_operation_a_damaged_history_gives_it() -> None:
+    asked = Operation(name="request-shadow", server="mbx1", database="x")
+    events = [
+        Connected(n=0, t=0, session="s1", client="outside", server="mbx1", listener="frontend"),
+        Command(n=1, t=0, session="s1", verb="MAIL", line="MAIL FROM:<a@b.test>", operation=asked),
+    ]
+    assert [transaction.sender for transaction in Trace(events).transactions] == ["a@b.test"]
 
 
 def test_rset_ends_a_transaction() -> None:
