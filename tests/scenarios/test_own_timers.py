@@ -42,6 +42,9 @@ steps:
   - expect: {report: {of: m, to: alice@outside.test, since: sent, after: "${own-given-up-after}", within: "${own-given-up-by}"}}
 """
 
+CORPUS = "".join(path.read_text("utf-8") for path in paths.corpus().rglob("*.scenario.yaml"))
+"""The text of all scenarios."""
+
 
 def expectations(cell: Cell) -> list[Any]:
     return [step.action.expectation for step in cell.steps if isinstance(step.action, Expect)]
@@ -104,7 +107,10 @@ def test_placeholders_without_timers_own_are_unknown_axes(tmp_path: Path) -> Non
 
 
 def test_a_candidates_timers_give_every_placeholder_a_value() -> None:
-    assert set(HASTY.placeholder_values) == set(own_timers.PLACEHOLDERS)
+    warns = OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), "warned-after": "4h", "warned-by": "5h"})
+    for timers in (HASTY, warns):
+        assert set(timers.placeholder_values) == set(own_timers.PLACEHOLDERS)
+    assert all(f"${{{name}}}" in CORPUS for name in own_timers.PLACEHOLDERS), "and a scenario uses each"
 
 
 def test_the_example_on_the_page_is_valid() -> None:

@@ -37,6 +37,9 @@ def test_an_exception_of_an_executor_call_is_raised_to_its_caller() -> None:
     async def main(clock: Clock) -> None:
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 / 0)
+        called = virtual_loop().run_in_executor(None, lambda: 1 / 0)  # raises nothing: the caller awaits it later
+        with pytest.raises(ZeroDivisionError):
+            await called
 
     run_with_clock(main, "virtual")
 
