@@ -1,4 +1,7 @@
-"""What the README says of installing the wheel: pipx and uvx make the command work outside of the checkout."""
+"""What the README says of installing the wheel: pipx and uvx make the command work outside of the checkout.
+
+Those that install are slow, since they fetch the dependencies anew, from wherever pipx and uv take them.
+"""
 
 import os
 import re
@@ -17,9 +20,10 @@ pytestmark = pytest.mark.integration
 
 
 def run(*words: str | Path, cwd: Path, **variables: str) -> str:
-    """Run a command to its end; return what it prints."""
+    """Run a command to its end; return what it prints. uv takes the certificates of the system, as pip does."""
+    known = {"UV_SYSTEM_CERTS": "true"} | os.environ
     done = subprocess.run(
-        words, cwd=cwd, env=os.environ | variables, text=True, capture_output=True, encoding="utf-8", check=False
+        words, cwd=cwd, env=known | variables, text=True, capture_output=True, encoding="utf-8", check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -38,6 +42,7 @@ def test_the_readme_names_the_wheel_of_this_version():
     assert named == {WHEEL}
 
 
+@pytest.mark.slow
 def test_pipx_installs_the_command(built: Path, tmp_path: Path):
     run(
         sys.executable, "-m", "pipx", "install", built / WHEEL, cwd=tmp_path, PIPX_HOME=str(tmp_path / "home"),
@@ -46,6 +51,7 @@ def test_pipx_installs_the_command(built: Path, tmp_path: Path):
     assert run(tmp_path / "bin" / "conformance", "--version", cwd=tmp_path) == f"conformance {__version__}\n"
 
 
+@pytest.mark.slow
 def test_uvx_runs_the_command(built: Path, tmp_path: Path):
     uv = Path(sys.executable).with_name("uv")
     said = run(uv, "tool", "run", "--from", built / WHEEL, "conformance", "--help", cwd=tmp_path)
