@@ -38,7 +38,11 @@ _BUFFER = memoryview(bytearray(_READ))
 
 
 class Endpoint(asyncio.BufferedProtocol):
-    """A connection of a relay; writing to one that is closed does nothing."""
+    """A connection of a relay; writing to one that is closed does nothing.
+
+    `_leaving` is set once the relay has ended the connection: the owner then hears no more of octets, FIN or RST of
+    the peer. `_read_holds` are the reasons for which reading is paused.
+    """
 
     def __init__(self, owner: EndpointOwner, name: Literal["client", "server"]) -> None:
         self.name = name
@@ -123,7 +127,7 @@ class Endpoint(asyncio.BufferedProtocol):
             transport.write_eof()
         except OSError:  # the peer has reset the connection, and the loop has not yet called connection_lost()
             transport.abort()
-            if not self._leaving:
+            if not self._leaving:  # connection_lost() will get no exception to tell the owner of
                 self._owner.peer_ended(self, "reset")
 
     def leave(self) -> None:
@@ -133,7 +137,7 @@ class Endpoint(asyncio.BufferedProtocol):
         if self._fin_received:
             self.close()
         elif self._read_holds and (transport := self._open_transport):
-            transport.resume_reading()
+            transport.resume_reading()  # else the peer's FIN would not be seen
 
     def close(self) -> None:
         """Close the connection after what was written is sent."""

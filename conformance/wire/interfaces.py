@@ -1,6 +1,8 @@
 """What a relay needs from outside of its session: the link that it belongs to, and who intercepts what passes.
 
-`Link` implements `RelayOwner`, `FaultInjector` implements `Interceptor`; both know relays, which know only these protocols.
+`Link` implements `RelayOwner`, `FaultInjector` implements `Interceptor`; both know relays, which know only these
+protocols. A *fault* disturbs a session; a *moment* is a point of a session at which a function is called, such as one
+that kills a server. A *lane* is one direction of a relay, a *unit* what is forwarded as a whole (`units`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Identifies a link: the party that dials, the party that is dialled, and the listener of the latter."""
+    """Identifies a link: the party that dials, the party that is dialled, and the listener of the latter.
+
+    `listener` is a server's `frontend`, `transport` or `delivery`, or the protocol of a sink (`smtp`, `lmtp`).
+    """
 
     client: str
     server: str
@@ -39,7 +44,7 @@ class Interceptor(Protocol):
         ...
 
     def admit(self, link: Link, relay: Relay) -> None:
-        """Act on a client's new connection before the server is dialled: refuse it, hold it, or do nothing."""
+        """Act on a client's new connection before the server is dialled: refuse, hold or answer it, or do nothing."""
         ...
 
     def intercept(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
@@ -55,7 +60,10 @@ class Interceptor(Protocol):
 
 
 class RelayOwner(Protocol):
-    """The link of a relay: notified of the stages of the session."""
+    """The link of a relay: notified of the stages of the session.
+
+    `dialect` is how its server spells the commands of shadow redundancy.
+    """
 
     pair: Pair
     recorder: Recorder

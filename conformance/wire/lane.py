@@ -80,7 +80,13 @@ class LaneObserver(Protocol):
 
 
 class Lane:
-    """Forwards octets from `source` to `target`. `ended` is set once FIN was forwarded; `discarding` after `discard_all`."""
+    """Forwards octets from `source` to `target`. `ended` is set once FIN was forwarded; `discarding` after `discard_all`.
+
+    `pace` is how slowly it writes, None for at once; `_throttled` has the octets that this keeps back, `_merging`
+    those kept by `merge_with_next`. `_queue` has each waiting unit with the number of its octets that were written
+    before (`skip`), and `_queued` counts the octets of those units. `_holds` are the reasons for which the queue
+    stands still.
+    """
 
     def __init__(self, observer: LaneObserver, source: Endpoint, target: Endpoint) -> None:
         self.source = source
@@ -113,13 +119,14 @@ class Lane:
     def accept(self, units: Sequence[Unit], data: bytes, unparsed: int, *, written: bool) -> None:
         """Record and forward the units that `data` completed; `written`: `forward_fast` has written `data`.
 
-        `unparsed` counts the octets that are in no unit yet, `data` included.
+        `unparsed` counts the octets that are in no unit yet, `data` included. If something may act on the units, they
+        are queued; else all octets are written that were not written yet, those of an unfinished line too.
         """
         if self.discarding:
             return
         if not written and (self._queue or self._holds or self.pace or self._merging or self._observer.must_examine):
             for unit in units:
-                injected = isinstance(unit, WholeReply) and unit.injected
+                injected = isinstance(unit, WholeReply) and unit.injected  # its octets were not received
                 skip = 0 if injected else min(self._written_early, len(unit.raw))
                 self._written_early -= skip
                 self.enqueue(unit, skip)
@@ -129,7 +136,7 @@ class Lane:
             self._observer.record_unit(self, unit)
         if not written:
             before = sum(len(unit.raw) for unit in units) + unparsed - len(data)
-            if before != self._written_early:
+            if before != self._written_early:  # of the octets received before `data` some were kept back
                 data = (b"".join(unit.raw for unit in units) + self._observer.unparsed(self))[self._written_early :]
             self.target.write(data)
         self._written_early = unparsed
@@ -183,7 +190,7 @@ class Lane:
             self.target.write(octets)
             return
         self._throttled += octets
-        if "pace" not in self._holds:
+        if "pace" not in self._holds:  # else the timer of the last piece goes on with these
             self._write_slowly()
 
     def merge_with_next(self, octets: bytes) -> None:
@@ -193,7 +200,7 @@ class Lane:
     def flush_merged(self) -> None:
         """Write what `merge_with_next` kept."""
         if self._merging:
-            self.write(b"")
+            self.write(b"")  # write() puts what is kept before its octets
 
     def hold(self, reason: str) -> None:
         """Stop the queue until this reason, and every other one, was released."""

@@ -43,7 +43,10 @@ _ENHANCED = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
 
 
 class BoundedLine:
-    """Assembles the text of one line from parts, and keeps no more than its first `TEXT` octets."""
+    """Assembles the text of one line from parts, and keeps no more than its first `TEXT` octets.
+
+    Up to three octets more are kept until its end: two may be its CRLF, a third one shows that it is longer.
+    """
 
     def __init__(self) -> None:
         self._beginning = b""
@@ -115,9 +118,12 @@ def parse_substitute(reply: bytes) -> tuple[int, tuple[str, ...]]:
 
 @lru_cache(maxsize=_CACHED)
 def parse_single_reply(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
-    """Return the code and the lines if the octets are exactly one complete reply, else None."""
+    """Return the code and the lines if the octets are exactly one complete reply, else None.
+
+    An unreadable line (code 0) is a reply by itself only if it is the only line.
+    """
     lines = octets.split(b"\n")
-    if lines.pop():
+    if lines.pop():  # the last line has no end
         return None
     line_text = BoundedLine()
     parts = [parse_reply_line(line_text.finish(line + b"\n")) for line in lines]

@@ -58,7 +58,10 @@ class SessionNames:
 class Link:
     """Listens for one client and dials one server; `target` may be changed while open, None refuses every connection.
 
-    `relays` are the sessions that have not ended, in the order in which their clients connected.
+    `relays` are the sessions that have not ended, in the order in which their clients connected; `_closing` those that
+    have ended, with a connection still open. `_refused` are the sessions for which the link records no
+    `connect-failed` when they end: it was recorded, or the link itself closes. `interceptor` is the injector of
+    faults. `names` is common to all links.
     """
 
     def __init__(
@@ -115,9 +118,9 @@ class Link:
         """Dial the server, unless the interceptor holds or refuses the connection."""
         self.relays.append(relay)
         self._names.forget_ports(relay)
-        relay.to_server.hold("connecting")
+        relay.to_server.hold("connecting")  # until `server_connected`
         self.interceptor.admit(self, relay)
-        if not relay.dial_holds and not relay.ended and not relay.name:
+        if not relay.dial_holds and not relay.ended and not relay.name:  # a name: a fault plays the server
             self._dial(relay)
 
     def server_connected(self, relay: Relay) -> None:
@@ -149,7 +152,10 @@ class Link:
                 self._dial(relay)
 
     def refuse(self, relay: Relay, reason: str, *, fin: bool = False) -> None:
-        """Record that the client could not connect, and close its connection with RST (with `fin`: with FIN)."""
+        """Record that the client could not connect, and close its connection with RST (with `fin`: with FIN).
+
+        `reason` is the text of the event: an error of the connection, or the fault or partition that refuses it.
+        """
         self._refused.add(relay)
         self._record_failure(reason)
         if fin:
@@ -171,7 +177,7 @@ class Link:
         task.add_done_callback(self._dialling.discard)
 
     async def _connect(self, relay: Relay) -> None:
-        """Connect to the server; refuse the client if that fails, and record if the machine ran out of something."""
+        """Connect to the server; refuse the client if that fails, and record it if the machine ran out of something."""
         if relay.ended:
             return
         if self.target is None:

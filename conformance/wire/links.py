@@ -1,4 +1,7 @@
-"""All links of a cell, by client, server and listener, and the faults, partitions and moments on them."""
+"""All links of a cell, by client, server and listener, and the faults, partitions and moments on them.
+
+A *moment* is a point of a session at which a function is called. *Documented* seconds are those of the scenario.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -42,6 +45,7 @@ class Links:
     ) -> Link:
         """Open a link that listens at `at` (port 0: any free one) and dials `target`; None refuses every connection.
 
+        `dialect` is how the two parties spell the commands of shadow redundancy, for the history and the faults.
         Raises ValueError for an unknown listener or if the link is open already, OSError if the port is not free.
         """
         key = (client, server, listener)
@@ -95,5 +99,5 @@ class Links:
         """Close every link. Raises the first exception that a function called at a moment has raised."""
         for link in self._links.values():
             await link.close()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the loop calls connection_lost() of the connections that were just reset
         await self._injector.close()

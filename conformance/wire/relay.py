@@ -16,8 +16,9 @@ Each unit is recorded by `record_unit` at the moment in which its octets are wri
 `conformance.wire.lane`), so the history has the events in the order in which the other party could notice them.
 
 The session's life: the client connects (`connection_made`), the link decides whether to dial, the server's connection
-gives the session its name and its `connected` event. The party that ends it first is noted; `_end_session` records `closed` once,
-stops both lanes and tells the link. The connections may close later; after both have closed, all references are dropped.
+gives the session its name and its `connected` event. The party that ends it first is noted; `_end_session` records
+`closed` once, stops both lanes and notifies the link. The connections may close later; after both have closed, all
+references are dropped.
 
 When a fault takes the server away (`drop_server`) or answers in its place (`inject_reply`), the parser holds the substitute
 replies, and gives each when its turn has come.
@@ -51,6 +52,10 @@ class Relay:
     `name` is '' until the session is recorded as connected. `ended` is set as soon as both connections are being closed.
     `dial_holds` are the reasons for which the server is not dialled yet. `content_count` counts the contents that began;
     `content_octets` the octets of the present content that were forwarded, as on the wire.
+
+    `_server_dropped`: the relay answers in the server's place. `_has_substitutes`: replies of the harness may be
+    pending. `_shadow_operation` is what the present MAIL means if it begins a shadow copy, else None. `_digester` has
+    the octets of the present content, None between contents.
     """
 
     def __init__(self, link: RelayOwner) -> None:
@@ -87,7 +92,7 @@ class Relay:
             self._link.server_connected(self)
 
     def data_received(self, endpoint: Endpoint, data: bytes) -> None:
-        """Parse and forward octets, and those of the client that waited for a reply in them."""
+        """Parse and forward octets, and those of the client that waited for a reply in them (`client_unblocked`)."""
         if self.ended:
             return
         if endpoint is self.client:
@@ -146,12 +151,16 @@ class Relay:
         return self._interceptor.intercept(self, lane, unit, skip)
 
     def record_unit(self, lane: Lane, unit: Unit) -> None:
-        """Record the event of a unit; a content is digested part by part, and recorded at its end."""
+        """Record the event of a unit; a content is digested part by part, and recorded at its end.
+
+        The link's dialect gives each verb and EHLO keyword as docs/wire-profile.md spells it, whatever the server's
+        spelling.
+        """
         match unit:
             case CommandLine():
                 if unit.verb in ABORTS_CONTENT:
                     self._digester = None
-                if REDACTED in unit.line:
+                if REDACTED in unit.line:  # the secret is removed from all that is recorded from now on
                     self._recorder.secrets.add_from_auth_line(unit.raw, self.name)
                 self._recorder.record(
                     Command,
@@ -170,7 +179,7 @@ class Relay:
                     lines=self._link.dialect.mark_keywords(unit.lines) if unit.to in LISTS_KEYWORDS else unit.lines,
                     recipient=unit.pending.recipient if unit.pending and unit.to == "CONTENT" else None,
                     operation=self._reply_operation(unit),
-                    malformed="" if unit.injected else unit.malformed,
+                    malformed="" if unit.injected else unit.malformed,  # the server did not send it
                 )
             case ContentPart():
                 if self._digester is None:
@@ -239,11 +248,12 @@ class Relay:
     def drop_server(self, pending_reply: bytes = _UNAVAILABLE) -> None:
         """Reset the server's connection and answer in its place, then end the session.
 
-        Each reply that it has not sent becomes `pending_reply`; the next command is answered with 421 (QUIT: 221).
+        Each reply that it has not sent becomes `pending_reply` (without its last CRLF); the next command is answered
+        with 421 (QUIT: 221).
         """
         self._server_dropped = True
         self.to_client.discard_all()
-        self.to_client.ended = True
+        self.to_client.ended = True  # so that the client's FIN ends the session
         self.server.close_with_rst()
         self.parser.substitute_all(pending_reply)
         self._send_due_substitutes()
@@ -274,13 +284,18 @@ class Relay:
         self.close_with_fin()
 
     def _parse_client_octets(self, data: bytes) -> None:
-        """Parse and forward octets of the client; stop reading from it while the parser can hold no more."""
+        """Parse and forward octets of the client; stop reading from it while the parser can hold no more.
+
+        `forward_fast` writes them before they are parsed, if nothing may act on them; `accept` is then told so
+        (`written`).
+        """
         written = self.to_server.forward_fast(data, len(self.parser.unparsed_client))
         units = self.parser.feed_client(data)
         for unit in units:
             if isinstance(unit, CommandLine):
                 self._interpret_command(unit)
             elif isinstance(unit, ContentEnd):
+                # the reply to the content completes the shadow copy that MAIL began
                 unit.pending.operation, self._shadow_operation = self._shadow_operation, None
         self.to_server.accept(units, data, len(self.parser.unparsed_client), written=written)
         if self.parser.client_buffer_full:
@@ -289,7 +304,7 @@ class Relay:
             self.client.release_reading("undecided")
 
     def _parse_server_octets(self, data: bytes) -> None:
-        """Parse and forward octets of the server."""
+        """Parse and forward octets of the server, as `_parse_client_octets` does those of the client."""
         written = self.to_client.forward_fast(data, self.parser.unparsed_server_size)
         units = self.parser.feed_server(data)
         self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)

@@ -13,11 +13,12 @@ from conformance.history.values import Operation
 class PendingReply:
     """A reply that the server has not sent yet.
 
-    `verb` is the verb of the command to be answered, GREETING for the greeting, or CONTENT for the reply after the content.
-    `recipient` is the address of the RCPT command, or of the recipient for whom LMTP answers after the content.
-    `operation` is what the command means in the server's dialect, None if it is an ordinary command. `canonical_verb` is the
-    wire profile's name of the verb, '' until the relay has looked it up. `substitute` is a reply (without its last CRLF)
-    that the harness sends in the server's place when its turn comes; None leaves the reply to the server.
+    `verb` is the verb of the command to be answered, GREETING for the greeting, or CONTENT for the reply after the
+    content. `recipient` is the address of the RCPT command, or of the recipient for whom LMTP answers after the
+    content. `operation` is what the command means for shadow redundancy in the server's dialect (its spelling of those
+    commands), None for an ordinary command. `canonical_verb` is the verb as docs/wire-profile.md spells it, '' until
+    the relay has looked it up. `substitute` is a reply (without its last CRLF) that the harness sends in the server's
+    place when its turn comes; None leaves the reply to the server.
     """
 
     verb: str
@@ -32,7 +33,7 @@ class CommandLine:
     """A command line, or (verb AUTH) a client's line of an AUTH exchange.
 
     `verb` is in upper case, '' if the line does not begin with one. `line` is the text, with secrets replaced and truncated
-    to `lines.TEXT` octets.
+    to `lines.TEXT` octets. `pending` is the reply that the command will get.
     """
 
     raw: bytes
