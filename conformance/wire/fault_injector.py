@@ -11,8 +11,10 @@ What stops a session does so by named holds: a lane with a hold forwards nothing
 connect to the server. Each fault, partition, frozen party and moment has a hold reason of its own, so several can hold one
 session, and healing one (`_release_everywhere`) leaves the holds of the others.
 
-A fault at an offset of the content (`at: body`) needs the content split there: `_intercept_content` forwards the octets
-before the nearest offset and requeues the rest. Each fault counts each content once, however often its octets are examined.
+A fault at an offset of the content (`at: body`) needs the content split there: `_intercept_content` forwards the
+octets before the nearest offset and requeues the rest. Each fault counts each content once, however often its octets
+are examined. `Relay.content_octets` counts the octets of the present content that were forwarded,
+`Relay.content_count` the session's contents.
 
 A moment runs a coroutine in a task. One with `arrived` acts before the unit is forwarded, and holds its lane until the task
 has ended; other moments act after the unit was written. An exception of such a task is kept, and raised by `close`.
@@ -72,7 +74,10 @@ class FaultInjector:
         self._record_armed(fault.name, fault.does, armed.pairs, healed=False)
 
     def partition(self, partition: Partition) -> None:
-        """Put a partition in force, also for open sessions. Raises ValueError if no link crosses it."""
+        """Put a partition in force, also for open sessions. Raises ValueError if no link crosses it.
+
+        It is between two groups of parties; with `one_way` only links from the first to the second cross it.
+        """
         near, far = (frozenset(group) for group in partition.between)
         pairs = self._matching_pairs(
             lambda pair: (
@@ -242,7 +247,7 @@ class FaultInjector:
             _hold_lanes(relay, partition.hold_reason)
         elif relay.name:
             relay.close_with_rst("link")
-        else:
+        else:  # the server is not reached yet: the client's attempt to connect fails
             link.refuse(relay, partition.hold_reason)
 
     def _heal_one(self, name: str) -> bool:
@@ -294,6 +299,7 @@ class FaultInjector:
         task.add_done_callback(self._tasks.discard)
 
     def _record_fired(self, name: str, action: str, relay: Relay, detail: str) -> None:
+        """Record that a fault, partition or moment acts on a session; it has no name before its server is reached."""
         self._recorder.record(
             FaultFired,
             fault=name,
@@ -311,7 +317,11 @@ class FaultInjector:
 
 
 def _first_due(acting: Iterable[ArmedFault]) -> ArmedFault | None:
-    """Count an occurrence of each fault; return the first that is due, and count that it fires; None if none is due."""
+    """Count an occurrence of each fault; return the first that is due, and count that it fires; None if none is due.
+
+    The counting is the reason why all faults that act at a point are to be given, in the order in which they were
+    armed.
+    """
     due = [armed for armed in acting if armed.count_occurrence()]
     if not due:
         return None

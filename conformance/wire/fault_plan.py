@@ -19,7 +19,10 @@ from conformance.wire.units import CommandLine, ContentEnd, PendingReply, Unit, 
 
 
 def check_fault(fault: Fault) -> None:
-    """Raise ValueError if this kind of fault cannot act at this point, or lacks a field that it needs."""
+    """Raise ValueError if this kind of fault cannot act at this point, or lacks a field that it needs.
+
+    The place is `fault.at`: `connect`, `greeting`, `dot` or `body`, and `verb` for the name of any command.
+    """
     kind, place = FAULTS[fault.does], fault_place(fault.at)
     if place not in kind.at:
         raise ValueError(f"fault {fault.name}: {fault.does} makes no sense at {fault.at}")
@@ -69,7 +72,9 @@ def _names(verb: str, pending: PendingReply | None) -> set[str]:
 class ArmedFault:
     """A fault in force on some links: fires at its n-th occurrence over all of them, and from then on `times` times.
 
-    `undo` are called when it is healed. `timers` are what it does later.
+    `fault` is the scenario's step, whose `times` is None for no limit. `undo` are called when it is healed. `timers`
+    are what it does later. A content is (session, its number in the session); `_contents` are those in which the
+    offset was reached.
     """
 
     fault: Fault
@@ -109,11 +114,11 @@ class ArmedFault:
         return self.occurrences >= self.fault.nth and not self.spent
 
     def has_reached(self, content: tuple[str, int]) -> bool:
-        """Whether the fault's offset in a content was reached, by `note_reached`."""
+        """Whether `note_reached` was called for a content."""
         return content in self._contents
 
     def note_reached(self, content: tuple[str, int]) -> bool:
-        """Note that the fault's offset in a content (session, number in the session) was reached; return whether that is new."""
+        """Note that the fault's offset in a content was reached; return whether that is new, so that it acts once."""
         new = content not in self._contents
         self._contents.add(content)
         return new
@@ -157,7 +162,11 @@ class ActivePartition:
 
 @dataclass(slots=True, eq=False)
 class AwaitedMoment:
-    """A moment at which `do` is to be called: the n-th matching unit over all sessions of the links that it concerns."""
+    """A moment at which `do` is to be called: the n-th matching unit over all sessions of the links that it concerns.
+
+    `moment` is the scenario's: its `after` is `content`, or a verb, operation or `dot` whose reply it waits for.
+    `name` is its name in the history.
+    """
 
     moment: Moment
     do: Callable[[], Awaitable[None]]

@@ -1,4 +1,7 @@
-"""Faults by which a party receives what the other has not sent."""
+"""Faults by which a party receives what the other has not sent.
+
+A handler of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before.
+"""
 
 from dataclasses import replace
 
@@ -23,6 +26,7 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
             return ContentPart(unit.raw[:first] + bytes([garbled]) + unit.raw[first + 1 :])
         case CommandLine():
             raw = _garbled(unit.raw)
+            # the line of AUTH stays redacted: who knows the mask can read a garbled secret
             return replace(unit, raw=raw, verb="", line=unit.line if unit.verb == "AUTH" else _text(raw))
         case WholeReply():
             raw = _garbled(unit.raw)
@@ -40,7 +44,7 @@ def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | No
     relay, reply = context.relay, _octets(context.fault.reply)
     match unit:
         case WholeReply():
-            instead = relay.parser.replace_reply(unit, reply)
+            instead = relay.parser.replace_reply(unit, reply)  # the parser goes on as the client will
             if unit.to in ("DATA", "STARTTLS") and (unit.code in _GO_AHEAD) != (instead.code in _GO_AHEAD):
                 relay.to_client.forward(instead)
                 relay.drop_server()
@@ -65,7 +69,7 @@ def _greet_in_place_of_server(context: FaultContext, link: Link) -> None:
     """Record the session as connected, and give the fault's reply as the greeting without dialling the server."""
     link.record_session(context.relay)
     context.record_fired(f"at connect: {context.fault.reply}")
-    context.relay.to_server.release("connecting")
+    context.relay.to_server.release("connecting")  # held until the server is reached
     context.relay.drop_server(_octets(context.fault.reply))
 
 

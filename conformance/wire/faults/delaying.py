@@ -1,4 +1,8 @@
-"""Faults that forward octets later, more slowly, or split and merged in other pieces."""
+"""Faults that forward octets later, more slowly, or split and merged in other pieces.
+
+A handler of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before.
+Documented seconds are those of the scenario; `context.duration` converts them to seconds of the event loop.
+"""
 
 from dataclasses import replace
 
@@ -48,7 +52,7 @@ def _throttle(context: FaultContext, unit: Unit, skip: int) -> Unit:
 def _throttle_connection(context: FaultContext, link: Link) -> None:
     """Throttle both directions."""
     context.record_fired("at connect")
-    _throttle_lane(context)
+    _throttle_lane(context)  # at connect its lane is the one to the server
     _throttle_lane(replace(context, lane=context.relay.to_client))
 
 
@@ -67,7 +71,7 @@ def _throttle_lane(context: FaultContext) -> None:
 @on_unit("split")
 def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
     """Write each octet of the unit by itself."""
-    context.lane.pace = Pace(1, 0, once=True)
+    context.lane.pace = Pace(1, 0, once=True)  # one octet at a time, each in a turn of the loop of its own
     return unit
 
 

@@ -1,4 +1,7 @@
-"""Faults that end a session or one of its directions, or discard all of its octets."""
+"""Faults that end a session or one of its directions, or discard all of its octets.
+
+A handler of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before.
+"""
 
 from conformance.wire.faults.handlers import AFTER_UNIT, FaultContext, after_unit, on_connection, on_unit
 from conformance.wire.link import Link
@@ -44,7 +47,7 @@ def _half_close(context: FaultContext) -> None:
 def _cut(context: FaultContext, unit: Unit, skip: int) -> None:
     """Write the unit's first `offset` octets (by default half of it), unrecorded, and end the session.
 
-    For a content `offset` is where it is cut, so nothing of the unit after it is written.
+    In a content (`body`) the unit is what follows `offset`, where the injector has split it: nothing of it is written.
     """
     fault = context.fault
     if fault.at != "body":
@@ -66,4 +69,4 @@ def _mute_connection(context: FaultContext, link: Link) -> None:
     context.record_fired("at connect")
     context.relay.to_server.release("connecting")
     _mute(context)
-    context.relay.to_client.ended = True
+    context.relay.to_client.ended = True  # so that the client's FIN ends the session

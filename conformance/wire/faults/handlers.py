@@ -17,7 +17,8 @@ from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Unit, W
 class FaultContext:
     """A fault that fires now, in a session.
 
-    `lane` is the direction of the unit (of a new connection: to the server). `record_fired` records the event, with a detail.
+    `armed` is the fault with its counts, its timers and what heals it. `lane` is the direction of the unit (of a new
+    connection: to the server). `record_fired` records the event `fault-fired`, with a detail.
     `release_holds` releases all holds of a reason, in every session. `duration` converts documented seconds to the loop's.
     """
 
