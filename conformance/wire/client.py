@@ -105,8 +105,8 @@ _BLOCK_OCTETS = 64 * 1024
 class Identity:
     """How a client presents itself.
 
-    `ehlo` is its name in EHLO. `offers_xshadow`: it sends XSHADOW with its name and `database`, if the server offers that.
-    `user`: it authenticates. `tls`: it sends STARTTLS.
+    `ehlo` is its name in EHLO. `offers_xshadow`: it sends XSHADOW with its name and `database`, the id of its queue
+    database, if the server offers that. `user`: it authenticates, with `secret`. `tls`: it sends STARTTLS.
     """
 
     ehlo: str = "outside.test"
@@ -131,7 +131,7 @@ class SmtpClient:
 
     `duration` converts documented seconds, in which limits are given, to seconds of the loop. `session_behind` finds the
     session's name in the history (`Links.session_behind`). `keywords` are those of the last EHLO reply with their parameters;
-    `shadowing`: the server has accepted XSHADOW.
+    `shadowing`: the server has accepted XSHADOW. `_port` is the connection's own port, 0 before it is connected.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class SmtpClient:
             raise SessionLost(f"no TLS: {error}") from None
 
     async def _authenticate(self, user: str) -> None:
-        """Authenticate by AUTH PLAIN (RFC 4616) or LOGIN. Raises SessionLost, SessionRefused."""
+        """Authenticate by AUTH PLAIN (RFC 4616) or LOGIN, each line after a 334. Raises SessionLost, SessionRefused."""
         if self.identity.mechanism == "PLAIN":
             response = base64.b64encode(f"\0{user}\0{self.identity.secret}".encode()).decode()
             _require_positive(await self.send_command(f"AUTH PLAIN {response}", COMMAND_TIMEOUT))

@@ -36,7 +36,7 @@ class Unstuffer:
     """Removes the dots that SMTP adds to lines beginning with one (RFC 5321 4.5.2), from a content that comes in parts."""
 
     def __init__(self) -> None:
-        self._before = b"\r\n"
+        self._before = b"\r\n"  # the last two octets: a content begins at the beginning of a line
 
     def feed(self, raw: bytes) -> bytes:
         """Return the next octets, as on the wire, without the dots that were added."""
@@ -52,7 +52,12 @@ class Unstuffer:
 
 
 class Digester:
-    """Makes the `Digest` of a content that comes in parts; keeps `MAX_KEPT` octets and the latest part at most."""
+    """Makes the `Digest` of a content that comes in parts; keeps `MAX_KEPT` octets and the latest part at most.
+
+    `_header` is None until the header has ended. `_kept` is what has come of it until then, and later the body of a
+    report. `_searched` is where the search for the header's end goes on. `_stable` is None where that hash is the same
+    as `_whole`.
+    """
 
     def __init__(self) -> None:
         self._whole = hashlib.sha256()
@@ -75,7 +80,11 @@ class Digester:
             self._add_body(octets)
 
     def digest(self) -> Digest:
-        """Return the digest of the octets added. A content without an empty line is all header."""
+        """Return the digest of the octets added. A content without an empty line is all header.
+
+        Of a report it has the Message-ID that it is about, its first action, and the recipients for whom delivery
+        failed.
+        """
         if self._header is None:
             self._end_header(bytes(self._kept), b"")
         header = self._header or b""
@@ -112,7 +121,7 @@ class Digester:
         self._is_report = any(mark in lower for mark in _REPORT_MARKS)
         self._kept = bytearray()
         stable = without_trace_fields(header)
-        if stable != header or self._size < len(header) + 2 + len(body):
+        if stable != header or self._size < len(header) + 2 + len(body):  # or the empty line is missing
             self._stable = hashlib.sha256(stable + b"\r\n")
         self._add_body(body)
 

@@ -82,7 +82,11 @@ class _Progress:
 
 
 class Sender:
-    """Sends messages over one session with a server, which the first `send` opens; after it was lost the next opens another."""
+    """Sends messages over one session with a server, which the first `send` opens; after it was lost the next opens another.
+
+    `duration` converts documented seconds to seconds of the loop. `session_behind` finds the session's name in the
+    history.
+    """
 
     def __init__(
         self,
@@ -126,7 +130,10 @@ class Sender:
             raise
 
     async def quit(self) -> None:
-        """Send QUIT and close the connection; a session with XSHADOW asks for discards before (XQDISCARD), as EX2010 does."""
+        """Send QUIT and close the connection; a session with XSHADOW asks for discards before (XQDISCARD), as EX2010 does.
+
+        It asks for 100 at most, and does nothing with them.
+        """
         if self.usable:
             with contextlib.suppress(SessionLost):  # the session is at its end, and every result known
                 if self._client.shadowing:
@@ -244,6 +251,7 @@ class Sender:
         reply: ServerReply | None,
         text: str = "",
     ) -> SendResult:
+        """Return the result of a transmission that ends now; without a `reply` it has `text`."""
         return SendResult(
             outcome=outcome,
             session=self.session,

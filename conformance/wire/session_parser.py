@@ -72,6 +72,12 @@ class SessionParser:
 
     `secured`: STARTTLS was accepted. `lmtp`: the client has said LHLO. `client_unblocked`: the last `feed_server` stopped at
     a reply that decides what buffered octets of the client mean; call `feed_client(b"")`, then `feed_server(b"")`.
+
+    `_client` and `_server` are octets that are in no unit yet. `_deciding` is the pending reply that blocks the
+    client, or None. `_in_auth`: the client's next line is a response of AUTH. `_line_start`: no octet of the content
+    has come. `_recipients` are those that the server has accepted. Of a reply whose lines are not complete,
+    `_reply_lines` has the texts, `_reply_raw` the octets still held (`_reply_held` of them), and `_reply_size` counts
+    all. `_unasked` counts replies to no command.
     """
 
     def __init__(self) -> None:
@@ -134,7 +140,10 @@ class SessionParser:
         return units
 
     def feed_server(self, data: bytes) -> list[ServerUnit]:
-        """Add octets from the server, and return the units that are complete now, with the substitute replies then due."""
+        """Add octets from the server, and return the units that are complete now, with the substitute replies then due.
+
+        Octets that are exactly one short reply, as most are, take the first way, with a cached result.
+        """
         if self.secured and not self._server:
             return [RawOctets(data)] if data else []
         nothing_unfinished = not self.client_unblocked and not self.unparsed_server_size and not self._reply_lines
@@ -233,7 +242,7 @@ class SessionParser:
             self._chunk_left, self._chunk_last = chunk
             if self._chunk_last:
                 pending.verb = "CONTENT"
-        if not (verb == "BDAT" and pending.verb == "CONTENT"):
+        if not (verb == "BDAT" and pending.verb == "CONTENT"):  # the reply to that is added by `_end_content`
             self._pending.append(pending)
         if verb in ("DATA", "AUTH", "STARTTLS"):
             self._deciding = pending
@@ -273,7 +282,7 @@ class SessionParser:
         return [*part, *(self._end_chunk() if not self._chunk_left else [])]
 
     def _end_chunk(self) -> list[ClientUnit]:
-        """Return to commands after a BDAT chunk; return the end of the content if the chunk was the last, else nothing."""
+        """Return to commands after a BDAT chunk; return the end of the content if the chunk was the last, else []."""
         self._mode = "command"
         return [self._end_content(b"")] if self._chunk_last else []
 
@@ -294,7 +303,7 @@ class SessionParser:
         self._reply_size += len(raw)
         if (self._reply_size <= REPLY and len(self._reply_lines) < REPLY_LINES) or not more:
             self._reply_lines.append(text)
-        if more or (code == 0 and len(self._reply_lines) > 1):
+        if more or (code == 0 and len(self._reply_lines) > 1):  # an unreadable line does not end a reply
             too_many = self._reply_held > REPLY or len(self._reply_raw) > REPLY_LINES
             return self._release_reply_octets(b"") if too_many else []
         octets, lines = b"".join(self._reply_raw), self._reply_lines

@@ -35,11 +35,17 @@ class SessionOwner(Protocol):
     protocol: Literal["smtp", "lmtp"]
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`, and count it; None for none."""
+        """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`; None for none.
+
+        A reply may be limited to some uses: each call that returns it is one.
+        """
         ...
 
     def deliver(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
-        """Accept or refuse a message from the client at a port; return one reply, with LMTP one for each recipient."""
+        """Accept or refuse a message from the client at a port; return one reply, with LMTP one for each recipient.
+
+        `sender` is '' for the null reverse-path. `content` is not dot-stuffed.
+        """
         ...
 
     def connection_opened(self, transport: asyncio.Transport) -> None:
@@ -56,7 +62,12 @@ class SessionOwner(Protocol):
 
 
 class SinkSession(asyncio.Protocol):
-    """Answers one client's commands, and hands complete messages to the sink."""
+    """Answers one client's commands, and hands complete messages to the sink.
+
+    `_sender` is None outside of a transaction. `_content` has what has come of a content, after a CRLF, and is None
+    outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. A *scripted* reply
+    is the scenario's. A handler in `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
+    """
 
     _transport: asyncio.Transport
 

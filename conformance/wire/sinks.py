@@ -34,7 +34,10 @@ class _ScriptedAnswer:
 
 
 class ScriptedAnswers:
-    """The answers that a scenario has given a sink; the latest one that matches is used, as often as it says."""
+    """The answers that a scenario has given a sink; the latest one that matches is used, as often as it says.
+
+    Its place is `connect`, `MAIL`, `RCPT`, `DATA` or `dot`; it is for one recipient or, without one, for all.
+    """
 
     def __init__(self) -> None:
         self._answers: list[_ScriptedAnswer] = []
@@ -55,7 +58,7 @@ class ScriptedAnswers:
         self._answers.clear()
 
     def take_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply to give at a place now, and count it; None if no answer matches."""
+        """Return the reply to give at a place now, which is one of its uses; None if no answer matches."""
         for scripted in reversed(self._answers):
             only_for = scripted.answer.recipient
             matches = only_for is None or (recipient is not None and only_for.lower() == recipient.lower())
@@ -134,7 +137,9 @@ class Sink:
     def deliver(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
         """Accept or refuse a message from the client at a port, and record the delivery for each accepted recipient.
 
-        Return one reply; with LMTP one for each recipient, in their order.
+        Return one reply; with LMTP one for each recipient, in their order. A scripted answer at `dot` decides, if
+        there is one: with SMTP about all recipients, one without a recipient first. The link's session tells who
+        delivers.
         """
         summary = digest(content)
         replies = []
@@ -166,7 +171,7 @@ class Sink:
         return replies
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`, and count it; None for none."""
+        """Return the reply scripted for `connect`, `MAIL`, `RCPT` or `DATA`, which is one of its uses; None for none."""
         return self._answers.take_reply(at, recipient)
 
 

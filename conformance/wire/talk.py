@@ -155,8 +155,8 @@ async def _exchange(
 ) -> tuple[LineExchange, ServerReply | None]:
     """Send a line, and wait up to `limit` seconds for the reply if one is expected.
 
-    Return the exchange and the reply; None if none was expected, or if the session was lost (then `problem` is set, unless
-    the line expects the end of the session).
+    A line whose `code` is None expects no reply, one with `closed` the end of the session. Return the exchange and the
+    reply; None if none was expected, or if the session was lost (then `problem` is set, unless the line expects that).
     """
     sent = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
     try:
@@ -192,7 +192,11 @@ def _expected_reply(line: Line) -> str:
 
 
 def _find_problem(line: Line, reply: ServerReply, offered: frozenset[str] | None) -> str:
-    """Return how a reply differs from what its line expects, or ''; `offered` are the keywords of EHLO, None before EHLO."""
+    """Return how a reply differs from what its line expects, or ''; `offered` are the keywords of EHLO, None before EHLO.
+
+    `has` and `lacks` of a line with a keyword (`where`) count only if that was offered, `enhanced` only if
+    ENHANCEDSTATUSCODES was, or nothing is known of offers yet.
+    """
     received = f"{reply.code} {reply.text[:200]}"
     if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):
         return f"expected {_expected_reply(line)}, but {received}"
