@@ -74,8 +74,8 @@ class SessionParser:
     a reply that decides what buffered octets of the client mean; call `feed_client(b"")`, then `feed_server(b"")`.
 
     `_client` and `_server` are octets that are in no unit yet. `_deciding` is the pending reply that blocks the
-    client, or None. `_in_auth`: the client's next line is a response of AUTH. `_line_start`: no octet of the content
-    has come. `_recipients` are those that the server has accepted. Of a reply whose lines are not complete,
+    client, or None. `_in_auth`: the client's next line is a response of AUTH. `_line_start`: no part of the content
+    was returned. `_recipients` are those that the server has accepted. Of a reply whose lines are not complete,
     `_reply_lines` has the texts, `_reply_raw` the octets still held (`_reply_held` of them), and `_reply_size` counts
     all. `_unasked` counts replies to no command.
     """

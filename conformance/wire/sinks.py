@@ -171,7 +171,7 @@ class Sink:
         return replies
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply scripted for `connect`, `MAIL`, `RCPT` or `DATA`, which is one of its uses; None for none."""
+        """Return the reply scripted for `connect`, `MAIL`, `RCPT` or `DATA`, a use of it; None for none."""
         return self._answers.take_reply(at, recipient)
 
 
