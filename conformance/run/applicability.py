@@ -2,6 +2,9 @@
 
 Everything that can be known before a cell starts is decided here. That a program's clock cannot be shifted shows only when it
 runs (`conformance.run.cell`).
+
+The `waits_...` of a candidate's description are times that no setting changes, so a scaled clock does not shorten
+them; None where it has none. A candidate *plays* the server to which it is assigned.
 """
 
 import re
@@ -26,7 +29,10 @@ _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 
 
 def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) -> str:
-    """Return why a cell does not apply to an assignment under these settings; "" when it does."""
+    """Return why a cell does not apply to an assignment under these settings; "" when it does.
+
+    Each reason is a prefix with details; the first that has details is returned. Blocks while it looks for programs.
+    """
     servers = tuple(cell.topology.by_name)
     undescribed = cell.timers == "own" and assignment.own_timers(servers) is None
     reasons = {
@@ -77,7 +83,10 @@ def _wrong_generations(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
-    """Return `server (candidate) has the dialect NAME` for the first server that would not understand the harness's verbs."""
+    """Return `server (candidate) has the dialect NAME` for the first server that would not understand the harness's verbs.
+
+    The harness itself spells the commands of shadow redundancy as PROFILE_1, the built-in dialect, does.
+    """
     for step in cell.all_steps:
         for server in _sent_shadow_verbs_to(step.action):
             candidate = assignment.candidate_for(server)
@@ -114,7 +123,8 @@ def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
     """Return `SERVER (candidate) waits DURATION ...` for a server that waits unscaled for a silent next hop; "" for none.
 
-    A next hop that falls silent when it has the whole message does not make the server wait.
+    A fault at `dot` other than `before` falls silent when the next hop has the whole message: the server does not wait
+    then.
     """
     for step in cell.all_steps:
         match step.action:

@@ -66,8 +66,9 @@ class RecordedRun:
 class CellRunner:
     """Runs one cell with an assignment of candidates to its servers.
 
-    The nodes' data and logs go to `directory`. `holds` is the judge, which decides whether an expectation holds already.
-    `on_event` is called with each event when it is recorded, and `flush` afterwards, before any time passes.
+    The nodes' data and logs go to `directory`, in a directory for each server. `holds` is the judge, which decides
+    whether an expectation holds already, so that a step need not wait any more. `on_event` is called with each event
+    when it is recorded, and `flush` afterwards, before any time passes.
     """
 
     cell: Cell
@@ -103,7 +104,7 @@ class CellRunner:
             return self._cut_short(events, f"a node did not end: {error}")
 
     def _cut_short(self, events: list[AnyEvent], problem: str, timed_out: str = "") -> RecordedRun:
-        """Return the result of a run that has ended with an exception of its loop."""
+        """Return the result of a run that has ended with an exception of its loop; it lasted up to its last event."""
         elapsed = events[-1].t if events else 0.0
         return RecordedRun(tuple(events), problem, elapsed, self._find_logs(), timed_out=timed_out)
 
@@ -150,7 +151,7 @@ def _stopped_after(limit: float) -> str:
 
 
 def _delete_data(servers: Iterable[str], settings: Settings, directory: Path) -> None:
-    """Delete the data of servers; with `settings.keep`, leave them until the outcome of the cell is known."""
+    """Delete the data of servers; with `settings.keep`, leave them: the caller deletes them unless the cell fails."""
     for name in servers if settings.keep is None else ():
         delete_tree(directory / name / "data")
 
@@ -204,6 +205,7 @@ def redact_files(directory: Path, secrets: Secrets) -> None:
     pinned = PinnedDirectory(directory)
     try:
         for entry in walk(pinned.handle):
+            # `above` are the directories that have the entry: the node's comes first
             if DATA in entry.above[1:2] or not entry.is_file or entry.status.st_size > _MAX_OCTETS:
                 continue
             handle = entry.open()

@@ -88,7 +88,10 @@ def _cancel_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -
 async def _run_and_clean_up(
     main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float, clean_up: Callable[[], Awaitable[str]]
 ) -> T:
-    """Run `main(clock)` on the running loop and return its result; raise Leftovers if `clean_up` then describes something."""
+    """Run `main(clock)` on the running loop and return its result; raise Leftovers if `clean_up` then describes something.
+
+    `clean_up` returns what it had to cancel and close, "" for nothing. An exception of `main` gets that as a note.
+    """
     clock = _CLOCK_CLASSES[name](asyncio.get_running_loop(), scale)
     try:
         async with clock.raising_clock_errors():
@@ -112,9 +115,9 @@ async def _clean_up_loop() -> str:
     loop = asyncio.get_running_loop()
     virtual = isinstance(loop, VirtualClockEventLoop)
     if isinstance(loop, VirtualClockEventLoop):
-        loop.polls_every_turn = True
+        loop.polls_every_turn = True  # else it polls only when there is nothing else to do
     for _ in range(_CLOSING_TURNS if virtual else _CLOSING_POLLS):
-        if len(asyncio.all_tasks(loop)) == 1 and not open_sockets(loop):
+        if len(asyncio.all_tasks(loop)) == 1 and not open_sockets(loop):  # the current task is left
             break
         await asyncio.sleep(0 if virtual else _CLOSING_POLL_S)
     lines = []

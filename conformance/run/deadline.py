@@ -46,6 +46,9 @@ class Watchdog:
     From then on, when the loop does not turn for GRACE_S, LoopBlocked is raised in the main thread; if that happens before
     `on_timeout` was called, it is not called. C code that neither returns nor handles signals goes on. A loop in
     another thread than the main one is not interrupted.
+
+    `_turned`: the loop has turned since the thread last asked it to. `_ended`: the context was left. `_interrupted`:
+    LoopBlocked was raised.
     """
 
     _current: "Watchdog | None" = None
@@ -162,7 +165,7 @@ def _step_duration(step: Step) -> float:
 async def real_deadline(seconds: float) -> AsyncIterator[None]:
     """Cancel the body after real seconds, whatever the loop's clock, and raise CellTimeout from the context then.
 
-    Code that blocks the loop of the main thread is interrupted: LoopBlocked comes out of the loop (see `Watchdog`).
+    Code that blocks the loop of the main thread is interrupted GRACE_S later: LoopBlocked comes out of the loop.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -172,7 +175,7 @@ async def real_deadline(seconds: float) -> AsyncIterator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            if watchdog.has_timed_out and task.uncancel() <= cancelled_before:
+            if watchdog.has_timed_out and task.uncancel() <= cancelled_before:  # nobody else has cancelled the task
                 raise CellTimeout from None
             raise
     if watchdog.has_timed_out:  # the body ended all the same: the cancellation must not reach what follows it

@@ -19,7 +19,7 @@ async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
     Then wait a few heartbeats more. Records `Drained`, with the messages that are missing after `world.cell.drain`
-    documented seconds: to judge that is not done here.
+    documented seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started.
     """
     world.heal_all()
     await heal_disks(world)
@@ -42,6 +42,7 @@ async def drain(world: World) -> None:
         unsubscribe()
     for supervisor in world.supervisors.values():
         supervisor.record_failure()
+    # whether the kernel's kills for lack of memory, which it counts for the whole machine, may concern a node
     kills = any(supervisor.may_be_short_of_memory for supervisor in world.supervisors.values())
     world.record_shortage(world.resources.shortage(kills=kills))
     missing = ", ".join(undelivered.descriptions)
@@ -80,7 +81,9 @@ async def _wait(world: World, undelivered: "Undelivered", until: float) -> bool:
 class Undelivered:
     """The messages that a server has accepted, and that have neither arrived nor been reported as failed.
 
-    It decides only how long to wait: the judge has a rule of its own.
+    It decides only how long to wait: the judge has a rule of its own. `_made` has the messages by name, `_bodies` the
+    hashes of their bodies. `_arrived` has (hash of the body, recipient); `_reported` has (Message-ID, recipient), ""
+    for all of the message's recipients.
     """
 
     def __init__(self, events: Iterable[AnyEvent] = (), mailboxes: Iterable[str] = ()) -> None:
@@ -102,7 +105,10 @@ class Undelivered:
             self.add(event)
 
     def add(self, event: AnyEvent) -> None:
-        """Take the next event into account: an accepted message is undelivered until it has arrived, or was reported as failed."""
+        """Take the next event into account: an accepted message is undelivered until it has arrived, or was reported as failed.
+
+        A report is about the message of Message-ID `about`; `failed` are its recipients, empty if it names none.
+        """
         match event:
             case MessageMade():
                 self._made[event.message] = event

@@ -19,7 +19,7 @@ _PERIOD_S = 0.5
 _NS = 1e9
 
 Guards = Callable[[], Mapping[str, int]]
-"""Returns, for each node that runs, the id of the process above its programs."""
+"""Returns, for each node that runs, the id of its guard: the harness's process above the node's programs."""
 
 
 class LagRecorder:
@@ -50,7 +50,11 @@ class LagRecorder:
 
 
 class RunDelay:
-    """Reads the kernel's counters of how long the threads of the nodes have waited for a processor."""
+    """Reads the kernel's counters of how long the threads of the nodes have waited for a processor.
+
+    `guards` returns the process above each node's programs, by the node's name. `_delays` are the counters at the last
+    call, by (process, thread), real seconds.
+    """
 
     def __init__(self, guards: Guards) -> None:
         self._guards = guards

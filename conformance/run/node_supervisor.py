@@ -18,7 +18,8 @@ class NodeSupervisor:
 
     Methods raise NodeError when the node does not do its part, and WrongNodeState when it is not running, or is, contrary to
     what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: each holds `lock`
-    while it changes the state of the node.
+    while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
+    `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration.
     """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder, resources: ResourceMonitor) -> None:
@@ -48,7 +49,7 @@ class NodeSupervisor:
         except ConfigurationRefused as error:
             self._record("refused", error.reason)
             raise
-        except Unsupported:
+        except Unsupported:  # the cell is not applicable to the candidate: no failure of the node
             raise
         except NodeError as error:
             self._record("failed", error.reason)
@@ -129,7 +130,10 @@ class NodeSupervisor:
 
     @property
     def may_be_short_of_memory(self) -> bool:
-        """Whether the kernel may have killed a process of the node because the machine, not the node, had no memory left."""
+        """Whether the kernel may have killed a process of the node because the machine, not the node, had no memory left.
+
+        `oom_kills`, the number of such kills, is None where it is not known: it may be so then.
+        """
         return self.node.oom_kills != 0 and not exceeded_own_limit(self.node.failure or "")
 
     def _record_shortage(self, failure: str) -> None:

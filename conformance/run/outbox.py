@@ -19,7 +19,10 @@ class OutMessage:
 
 
 class Outbox:
-    """All messages of a cell by name, and the sends that go on in the background."""
+    """All messages of a cell by name, and the sends that go on in the background.
+
+    `_sends` has their tasks by the name of their step: the part of a message's name before `#`.
+    """
 
     def __init__(self) -> None:
         self._messages: dict[str, OutMessage] = {}

@@ -20,7 +20,10 @@ _DEADLINE_EPSILON_S = 0.001
 
 
 class StepRunner:
-    """Runs steps in one world. `handlers` has a function for each step verb."""
+    """Runs steps in one world. `handlers` has a function for each step verb.
+
+    The `since` of an expectation is the label of an earlier step: `within` is counted from the beginning of that.
+    """
 
     def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: ExpectationHolds) -> None:
         self._world = world

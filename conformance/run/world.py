@@ -3,6 +3,9 @@
 Entering the world makes these in an order in which each finds the addresses that it needs: a place (addresses) for each
 server, the sinks, the links between them, then the nodes, whose configuration has the addresses of the links. Leaving the
 world ends everything in the reverse order.
+
+The *kind* of a candidate (in this process, a program, a container, ...) has a class of nodes, which finds places and
+makes nodes.
 """
 
 import asyncio
@@ -144,7 +147,7 @@ class World:
             self.recorder.record(NodeEvent, node=server.name, action="starved", detail=description)
 
     def _guards(self) -> dict[str, int]:
-        """Return the process above each running node's programs, by the name of the server."""
+        """Return the guard (the process above its programs) of each running node, by the name of the server."""
         guards = {name: supervisor.node.guard_pid for name, supervisor in self.supervisors.items()}
         return {name: guard for name, guard in guards.items() if guard is not None}
 
@@ -168,7 +171,10 @@ class World:
         return {**{sink.name: sink.protocol for sink in self.topology.sinks}, **stores}
 
     async def _open_links(self) -> None:
-        """Open a link from each client to each listener of a server, and to each sink, that the client may dial."""
+        """Open a link from each client to each listener of a server, and to each sink, that the client may dial.
+
+        The store of a server is a sink that this server alone dials; every server may dial the other sinks.
+        """
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:
             for listener, target in self._places[server.name].dial_addresses.items():
@@ -190,7 +196,10 @@ class World:
         await self.links.open(client, party, listener, target, dialect=dialect, at=at)
 
     def _set_host(self, server: str, host: str | None) -> None:
-        """Have the links to a server dial it at this host from now on; None: nowhere."""
+        """Have the links to a server dial it at this host from now on, with the ports as they are; None: nowhere.
+
+        A node calls it whose host is known only when it has started, such as a container.
+        """
         addresses = self._places[server].listen_addresses
         for link in self.links:
             if link.pair.server == server:
@@ -259,7 +268,7 @@ class World:
         return node
 
     def _data_directory(self, server: str) -> Path:
-        """Return the directory of a server's data, as the server sees it; if it lives in this process, one in memory.
+        """Return the directory of a server's data, as the server sees it; if it runs in this process, one in memory.
 
         The directory in memory is made at the first call, and removed with the world.
         """
