@@ -77,7 +77,13 @@ class _Wait:
 
 
 class ShiftedClockEventLoop(VirtualClockEventLoop):
-    """Runs together with foreign programs, whose clocks jump with its own."""
+    """Runs together with foreign programs, whose clocks jump with its own.
+
+    `_offset` is in nanoseconds. `_lag` and `_lag_reason` are kept until they are taken. `_looks` counts the looks at
+    the programs since the epoch began at which the loop had handled `_events_at_epoch` sockets and callbacks.
+    `_jumped_at` is when, by the machine, it last jumped or handled any. The base class has the sockets, the timers and
+    the holds on time.
+    """
 
     time_passes = True
 
@@ -149,7 +155,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none."""
         when = self.next_timer()
-        if self._holds:
+        if self._holds:  # reasons not to jump, such as a node that starts
             return self.sockets.poll(self._seconds_until(when))
         if ready := self._wait_for_kernel(nothing_readable=True) or self.sockets.poll(0):
             return ready
@@ -189,7 +195,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _quiet_until(self, when: float | None) -> float | None:
         """Return the earliest moment for which a program or the loop (`when`) waits, by `time()`.
 
-        None while a program has something to do, and when neither waits for a moment.
+        None while a program has something to do, and when neither waits for a moment (a program's deadline is NEVER
+        then).
         """
         earliest = math.inf if when is None else when
         for program in self._programs:

@@ -16,6 +16,9 @@ which one that was seen as quiet may be woken by another. So a single look prove
 The guard, the process of the harness above the node's own, is looked at too, since it may be about to signal them. It wakes
 twice a second to measure a directory, which concerns none of them: so it is quiet when it sleeps, unless the harness sent it a
 command less than `sleep_threshold` ago.
+
+A thread's slot in the page has whether it waits (`waits`), the last epoch that it has answered (`seen`), until when it
+waits (`deadline`), and how many of its waits have ended (`woken`).
 """
 
 import os
@@ -46,7 +49,12 @@ _MAX_OCTETS = 16 * 1024
 
 
 class ProcessTree:
-    """The processes below a guard, which share a page. `sleep_threshold` is in real seconds (see the module)."""
+    """The processes below a guard, which share a page. `sleep_threshold` is in real seconds (see the module).
+
+    `_slept` has, for each thread without a waiting slot, its processor time and since when that is the same.
+    `_inner_ids` are the ids of threads in their own process namespace; `_waiting` those that waited at the last look,
+    `_woken` their `woken` when the second epoch was begun, {} before.
+    """
 
     def __init__(self, page: SharedPage, library: Path, sleep_threshold: float) -> None:
         """`library` is the copy of the shim that the processes must have loaded."""

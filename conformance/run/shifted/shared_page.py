@@ -97,6 +97,7 @@ class SharedPage:
     def set_offset(self, nanoseconds: int, since: int) -> None:
         """Set what the shim adds to the machine's clocks, and note it for the times of files.
 
+        To the time of a file the shim adds the offset that was in force when the kernel stamped it.
         `since` is the time of the last tick (see `wait_for_tick`), nanoseconds. When the page has no room for another jump,
         it takes the place of the last one.
         """

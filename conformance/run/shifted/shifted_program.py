@@ -11,9 +11,11 @@ from conformance.run.shifted.shim_library import check_program
 
 
 class ShiftedProgram:
-    """Shifts the clock of one node's processes, which call its `on_...` methods through the node.
+    """Shifts the clock of one node's processes; the node calls its `on_...` methods.
 
-    Time does not jump while the node starts or ends, since the shared page does not show all that it does then.
+    Time does not jump while the node starts or ends, since the shared page does not show all that it does then. The
+    *guard* is the harness's process above the node's own; as a child process of the loop it keeps time from jumping
+    until `on_ready`.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class CannotShift(Exception):
 
 
 class NeverQuiet(ClockError):
-    """Time could not jump for STUCK_AFTER_S, since programs always had something to do. The text names them."""
+    """Time could not jump for a minute, since programs always had something to do. The text names them."""
 
 
 class UnshiftedWait(ClockError):
@@ -45,7 +45,7 @@ def check_program(name: str) -> None:
 def why_not_shifted(pid: int, library: Path, page: Path) -> str:
     """Return why the clock of a running process is not shifted; "" when it is, or when the process has ended.
 
-    `library` and `page` are the files that the process must have mapped.
+    `library` (the node's copy of the shim) and `page` are the files that the process must have mapped.
     """
     try:
         maps = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
