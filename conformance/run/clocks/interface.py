@@ -46,7 +46,7 @@ class Clock(Protocol):
         """Return what made the harness run late since the last call; "" when that is not known. Start again with ""."""
 
     def note_progress(self) -> None:
-        """Note that an event was recorded: a virtual clock that goes on and on without any is a Runaway."""
+        """Note that an event was recorded: where time jumps on and on without any, that is a Runaway (ClockError)."""
 
     def flush_with(self, flush: Callable[[], None]) -> None:
         """Set the function that flushes recorded events.
@@ -61,7 +61,7 @@ class Clock(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop measuring lag."""
+        """Stop measuring lag, at the end of the cell."""
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """Return a context that cancels its body and raises ClockError when time cannot go on.

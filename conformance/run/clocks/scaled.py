@@ -19,7 +19,11 @@ _TOLERATED_S = 0.005
 
 @implements_clock("scaled")
 class ScaledClock:
-    """Real time in which every documented duration is divided by `scale`; it measures how late the loop runs."""
+    """Real time in which every documented duration is divided by `scale`; it measures how late the loop runs.
+
+    `_late` adds up the lag since it was last taken, and `_check_due` is when the next measurement is due, in seconds
+    of the loop.
+    """
 
     name: str
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = asyncio.SelectorEventLoop

@@ -111,7 +111,7 @@ def _init_handle(self: asyncio.Handle, callback: Any, args: Any, loop: asyncio.A
 
 
 class FastHandle(asyncio.Handle):
-    """A Handle that is cheaper to make."""
+    """A Handle that is cheaper to make (`_init_handle`)."""
 
     __slots__ = ()
     __init__ = _init_handle
@@ -159,7 +159,7 @@ def open_sockets(loop: asyncio.AbstractEventLoop) -> list[OpenSocket]:
     transports = [transport for _, transport in sorted(loop._transports.items()) if not transport.is_closing()]
     found = [OpenSocket(repr(transport), transport.abort) for transport in transports]
     for descriptor, key in sorted(loop._selector.get_map().items()):
-        reader = key.data[0]
+        reader = key.data[0]  # asyncio registers (reader, writer), each a Handle or None
         if isinstance(reader, asyncio.Handle) and getattr(reader._callback, "__name__", "") == "_accept_connection":
             listener = reader._args[1]  # _start_serving passes (protocol_factory, sock, ...)
             description = f"listener fd={descriptor} {listener.getsockname()}"

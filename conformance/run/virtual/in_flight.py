@@ -73,7 +73,11 @@ class Endpoint:
 
 
 class InFlightTracker:
-    """Knows every TCP socket of one loop. `watched` has the loop's selector keys by descriptor."""
+    """Knows every TCP socket of one loop. `watched` has the loop's selector keys by descriptor.
+
+    `_unread` are endpoints whose peer has not read all that came to it. `_without_transport` are those whose transport
+    is still to be made, by socket; `_connecting` the sockets whose connect has no answer yet, with the address.
+    """
 
     def __init__(self, watched: Mapping[int, SelectorKey]) -> None:
         self._watched = watched
@@ -135,13 +139,13 @@ class InFlightTracker:
             return endpoint
         self._endpoints[endpoint.flow] = endpoint
         self.active[endpoint] = None
-        if peer := self._endpoints.get(endpoint.flow[::-1]):
+        if peer := self._endpoints.get(endpoint.flow[::-1]):  # the other end sends in the other direction
             self.active[peer] = None  # what it sent before could not be counted against this endpoint
             endpoint.peer, peer.peer = peer, endpoint
         return endpoint
 
     def clear(self) -> None:
-        """Take all endpoints as having nothing in flight, after what never came was reported."""
+        """Take all endpoints as having nothing in flight, after what never came was reported (Stall)."""
         self.active.clear()
 
     # what will be readable, by the counters
@@ -169,6 +173,7 @@ class InFlightTracker:
                 if endpoint.listener is None or (descriptor := endpoint.listener.fileno()) < 0:
                     return None
             elif endpoint.sent == peer.read and (peer.eof_read or not endpoint.eof_sent or not peer.is_open):
+                # all that it sent has been read, or will never be
                 if endpoint.has_transport and not self._unread:
                     self.active.pop(endpoint, None)  # what _settle does for an open endpoint, at less cost
                 else:
@@ -215,7 +220,7 @@ class InFlightTracker:
         if listener is None:
             return True
         queue = tcp.info(listener)
-        return queue.unacked <= queue.sacked
+        return queue.unacked <= queue.sacked  # of a listener: the connections in its queue, and its limit
 
     def _pending_accept(
         self, endpoint: Endpoint, listener: socket.socket, unaccepted: "Counter[socket.socket]"
@@ -271,7 +276,7 @@ class InFlightTracker:
         if info.sent - info.retransmitted > peer_info.received:
             return f"{info.sent - info.retransmitted - peer_info.received} octets"
         wants_to_write = bool(self._watched_events(endpoint.sock.fileno()) & EVENT_WRITE)
-        if wants_to_write or info.unsent:
+        if wants_to_write or info.unsent:  # the peer's receive queue was full: when it is read, room is announced
             stuck = not tcp.readable_octets(peer.sock) and not (wants_to_write and tcp.is_writable(endpoint.sock))
             return "room to send" if nothing_readable or stuck else None
         if info.state in tcp.FIN_SENT and peer_info.state in tcp.NO_FIN_SEEN:

@@ -47,6 +47,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
     - Octets that a receiver does not read, since it has paused reading, are not in flight.
     - Only stream transports are supported. Datagrams and the raw `sock_*` methods raise NotImplementedError, except
       `sock_connect`; for other processes and threads time must be held.
+
+    The base class calls `poll_sockets`, mostly when it has nothing else to do. It has the selector (`sockets`), the
+    tracker of what is in flight (`tracker`) and the timers; `timer_may_be_due` has it look for due timers. `_holds`
+    are the reasons not to jump.
     """
 
     time_passes = False
@@ -187,7 +191,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
         if self._progress_since_jump > self._max_progress:
             description = f"more than {self._max_progress} things have happened, and no time passes:"
             self._handle_error(Runaway(self._with_state(description)))
-        predicted = self.tracker.predict_readable()
+        predicted = self.tracker.predict_readable()  # None: only the kernel knows
         if predicted and not self._woken_spuriously and not self.polls_every_turn:
             return self.sockets.as_readable(predicted) if len(predicted) > 1 else [(predicted[0], EVENT_READ)]
         self._woken_spuriously = False
@@ -198,7 +202,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return ready if ready or not may_wait else self._wait_or_jump()
 
     def cannot_accept(self, error: OSError) -> None:
-        """Report Exhausted: a connection that is not accepted counts as in flight, so time would stand still for ever."""
+        """Report Exhausted, a ClockError.
+
+        A connection that is not accepted counts as in flight, so time would stand still for ever.
+        """
         failure = Exhausted(self._with_state(f"a connection cannot be accepted ({error.strerror}):"))
         failure.__cause__ = error
         self._handle_error(failure)

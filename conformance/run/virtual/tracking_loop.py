@@ -38,7 +38,12 @@ _MIN_CANCELLED_TIMERS = 100
 
 
 class TrackingEventLoop(asyncio.SelectorEventLoop):
-    """The abstract base of the loops of the virtual and of the shifted clock."""
+    """The abstract base of the loops of the virtual and of the shifted clock.
+
+    Of asyncio it uses `_ready`, the queue of handles to be called, `_stopping` and `_closed`. `_timers` is a heap of
+    (when, number of the timer, handle). `_holds_of_children` keep time from jumping while a child process runs, by its
+    id; `_ended_children` are those that ended before they could be held.
+    """
 
     time_passes = True
     """Whether `time()` increases by itself, so that timers become due."""
@@ -123,7 +128,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         ready = self.poll_sockets(turns, may_wait=not busy)
         while True:
             for key, events in ready:
-                reader, writer = key.data
+                reader, writer = key.data  # each a handle or None
                 if events & EVENT_READ and reader is not None and not reader._cancelled:
                     reader._run()
                 if events & EVENT_WRITE and writer is not None and not writer._cancelled:
@@ -276,7 +281,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         try:
             connection, remote = self._accept(sock)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            self.note_spurious_wakeup()
+            self.note_spurious_wakeup()  # no connection has come: the next poll asks the kernel
             return
         except OSError as error:  # no descriptors are left: asyncio logs that and tries again later
             self.cannot_accept(error)
@@ -326,7 +331,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
             transport = await super()._make_subprocess_transport(*args, **named)
             pid = transport.get_pid()
             if pid in self._ended_children:
-                self._ended_children.discard(pid)
+                self._ended_children.discard(pid)  # leaving the context lets time go on
             else:
                 self._holds_of_children[pid] = stack.pop_all()
         return transport

@@ -34,7 +34,13 @@ _NO_PROTOCOL = asyncio.BaseProtocol()
 
 
 class TrackedTransport(asyncio.Transport):
-    """A transport of a connected socket; public methods behave as those of asyncio.Transport."""
+    """A transport of a connected socket; public methods behave as those of asyncio.Transport.
+
+    `_endpoint` is the tracker's record of this end of the connection: octets sent and read, FIN sent and read, and the
+    same of its `peer`, None for another process. `_active` are the tracker's endpoints that may have something in
+    flight: whoever sends adds itself. `_buffered`: the protocol has a buffer of its own. `_unsent` is what the kernel
+    did not take. `_connection_lost`: the socket is ignored, and closed in the next turn.
+    """
 
     _start_tls_compatible = True  # required by asyncio's start_tls()
 
@@ -165,7 +171,7 @@ class TrackedTransport(asyncio.Transport):
         if peer is None:
             self._acknowledge_now()
         elif peer.sent > endpoint.read:
-            if 0 < count < len(buffer):
+            if 0 < count < len(buffer):  # else the end of the stream, or the next call reads on
                 self._loop.wait_for_delivery()
                 if readable_octets(sock) > 0:
                     count += self._receive(memoryview(buffer)[count:])
