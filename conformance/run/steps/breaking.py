@@ -54,7 +54,10 @@ _POWER_CUT_DETAILS: dict[SurvivingNames, str] = {
 
 
 async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
-    """Kill a server, then undo on its disk what was not synced; `keeps` says which names survive."""
+    """Kill a server, then undo on its disk what was not synced; `keeps` says which file names survive.
+
+    The caller holds the supervisor's lock.
+    """
     await world.supervisors[server].kill(_POWER_CUT_DETAILS[keeps])
     await world.disks[server].cut_power(keeps)
 
@@ -63,7 +66,7 @@ async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
 async def disk(world: World, action: Disk) -> str:
     """Make a server's disk full, read-only, slow or failing; if a test write proves that, record that the fault fired.
 
-    Raises ValueError when a trouble of this name is in force.
+    Each sync of a slow disk takes `action.lasting` longer. Raises ValueError when a trouble of this name is in force.
     """
     if action.name in world.disk_troubles:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
@@ -79,7 +82,7 @@ async def heal_disk(world: World, action: Disk) -> None:
     """End the trouble of a disk; restart its server if the disk has to be mounted again for that, as after read-only."""
     del world.disk_troubles[action.name]
     disk, supervisor = world.disks[action.node], world.supervisors[action.node]
-    if faults := disk.faults_met:
+    if faults := disk.faults_met:  # how often the node has met the trouble, in words
         _record_fired(world, action, faults)
     _record_armed(world, action, healed=True)
     async with supervisor.lock:

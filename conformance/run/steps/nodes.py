@@ -29,7 +29,10 @@ from conformance.scenarios.steps.nodes import (
 
 @handles(Kill, PowerCut, Stop, Start, Wipe, Pause, Resume)
 async def act_on_nodes(world: World, action: NodeAction) -> str:
-    """Act on each of the nodes now, or with `at` when that moment of the protocol comes."""
+    """Act on each of the nodes now, or with `at` when that moment of the protocol comes.
+
+    `occasion` is the moment's name in the history.
+    """
     if action.at is not None:
         world.links.run_at_moment(action.at, lambda: _act_now(world, action), name=action.occasion)
         return "armed"
@@ -84,12 +87,12 @@ async def configure(world: World, action: Configure) -> str:
 
 @handles(Activate)
 async def activate(world: World, action: Activate) -> str:
-    """Make a mailbox database active on another server; every running node reloads its configuration."""
+    """Make a mailbox database active on another server; every running node reloads its configuration, which says so."""
     world.active_databases[action.database] = action.on
     for supervisor in world.supervisors.values():
         async with supervisor.lock:
             if supervisor.is_running:
-                await supervisor.reconfigure({}, {}, {})
+                await supervisor.reconfigure({}, {}, {})  # renders `active_databases` anew
     return f"{action.database} is active on {action.on}"
 
 

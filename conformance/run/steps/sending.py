@@ -27,7 +27,7 @@ async def send(world: World, action: Send) -> str:
 
 @handles(Resend)
 async def resend(world: World, action: Resend) -> str:
-    """Send messages of an earlier step again, octet for octet, with that step's parameters but for `via`."""
+    """Send messages of an earlier step again, octet for octet, as that step says; `via` may name other servers."""
     messages = world.outbox.find(action.of)
     step = messages[0].step.model_copy(update={"via": action.via} if action.via else {})
     await _start_or_send(world, step, messages, background=action.background)
@@ -53,7 +53,11 @@ async def _send_all(world: World, step: Send, messages: Sequence[OutMessage]) ->
 
 
 async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) -> None:
-    """Send messages one after another, over one session where possible, with the retries of the step; record each attempt."""
+    """Send messages one after another, over one session where possible, with the retries of the step; record each attempt.
+
+    `step.via` are servers, one for each attempt in turn; `step.sessions` is `one`, or `each` for a session for each
+    attempt, as with several servers.
+    """
     sender: Sender | None = None
     for message in messages:
         retries = step.retry.times if step.retry else 0
@@ -91,7 +95,11 @@ async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) 
 
 
 def _make_sender(world: World, step: Send, server: str) -> Sender:
-    """Return a session with a server, not opened, that introduces itself as the step says."""
+    """Return a session with a server, not opened, that introduces itself as the step says.
+
+    `party` is who connects, `listener` the server's that is dialled. The id of its queue database has the seed of the
+    run.
+    """
     identity = Identity(
         ehlo=f"{step.party}.test" if step.party == "outside" else step.party,
         offers_xshadow=step.offers_xshadow,
@@ -102,7 +110,7 @@ def _make_sender(world: World, step: Send, server: str) -> Sender:
 
 
 def _transmission(step: Send, message: OutMessage) -> Transmission:
-    """Return the envelope of a step with the content of a message."""
+    """Return the envelope of a step with the content of a message, which an earlier step may have made."""
     notify = (f"NOTIFY={step.notify}",) if step.notify else ()
     return Transmission(
         sender=step.sender,
@@ -118,7 +126,7 @@ def _transmission(step: Send, message: OutMessage) -> Transmission:
 
 
 def _make_message(world: World, action: Send, number: int) -> OutMessage:
-    """Make the message with this number of a step, add it to the outbox and record it."""
+    """Make the message with this number of a step, add it to the outbox and record it; its name is `m#3`, say."""
     name = f"{action.name}#{number}"
     content = build_message(
         action.name,
