@@ -62,7 +62,8 @@ def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) 
 def _unused_candidates(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
     """Return `server (candidate)` for each server of the assignment that the topology lacks, unless its candidate plays another.
 
-    The reference may be assigned to servers that the topology lacks, as long as another assigned candidate plays in it.
+    The reference (the harness's own server) may be assigned to servers that the topology lacks, as long as another
+    assigned candidate plays in it.
     """
     servers = cell.topology.by_name
     playing = [candidate for server, candidate in assignment.servers.items() if server in servers]
@@ -110,7 +111,7 @@ def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
     """Return why the documented times of a cell cannot be divided by a scale."""
     if cell.timers == "own":
         return ("the server's own timers cannot be scaled",)
-    if cell.unscaled:
+    if cell.unscaled:  # the scenario's reason
         return (f"a scaled clock cannot show it: {cell.unscaled}",)
     waits = (
         _wait_for_silence(cell, assignment),

@@ -237,6 +237,7 @@ class World:
                 listener_changes=listeners,
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
+                # with `timers: own` the node keeps its own defaults of these
                 left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
                 opened=candidate.listener_names,
                 contract_2=contract_2(),

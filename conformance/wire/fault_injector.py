@@ -319,8 +319,7 @@ class FaultInjector:
 def _first_due(acting: Iterable[ArmedFault]) -> ArmedFault | None:
     """Count an occurrence of each fault; return the first that is due, and count that it fires; None if none is due.
 
-    The counting is the reason why all faults that act at a point are to be given, in the order in which they were
-    armed.
+    `acting` must have every fault that acts at this point, in the order in which they were armed.
     """
     due = [armed for armed in acting if armed.count_occurrence()]
     if not due:

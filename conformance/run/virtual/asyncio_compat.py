@@ -111,7 +111,7 @@ def _init_handle(self: asyncio.Handle, callback: Any, args: Any, loop: asyncio.A
 
 
 class FastHandle(asyncio.Handle):
-    """A Handle that is cheaper to make (`_init_handle`)."""
+    """A Handle that is cheaper to make."""
 
     __slots__ = ()
     __init__ = _init_handle

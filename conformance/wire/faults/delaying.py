@@ -17,7 +17,7 @@ _MERGED_FOR = 1.0
 
 @on_unit("stall", "delay")
 def _hold_unit(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Requeue the unit and hold its direction."""
+    """Requeue the unit, which is not examined a second time, and hold its direction."""
     context.lane.requeue(unit, skip)
     _hold_lane(context)
 

@@ -31,7 +31,7 @@ class FaultContext:
 
     @property
     def fault(self) -> Fault:
-        """The step of the scenario that armed the fault."""
+        """The step of the scenario that armed the fault; its `does` is the kind."""
         return self.armed.fault
 
     def call_later(self, seconds: float, do: Callable[[], None]) -> None:
