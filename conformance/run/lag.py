@@ -89,7 +89,7 @@ def _delays(process: int) -> list[tuple[int, float]]:
     for thread in threads_of(process):
         try:
             with open(f"/proc/{process}/task/{thread}/schedstat", "rb") as counters:  # noqa: PTH123
-                delays.append((int(thread), int(counters.read().split()[1]) / _NS))
+                delays.append((int(thread), int(counters.read().split()[1]) / _NS))  # run, waited, slices
         except (OSError, IndexError):
             continue
     return delays

@@ -47,7 +47,8 @@ from conformance.wire.units import ContentEnd, ContentPart, Unit
 class FaultInjector:
     """All faults, partitions, frozen parties and moments of a cell's links.
 
-    `duration` converts documented seconds to seconds of the loop; `links` returns the links that are open.
+    `duration` converts documented seconds to seconds of the loop; `links` returns the links that are open. `_tasks`
+    are those of moments, `_failures` their exceptions.
     """
 
     def __init__(
@@ -299,7 +300,7 @@ class FaultInjector:
         task.add_done_callback(self._tasks.discard)
 
     def _record_fired(self, name: str, action: str, relay: Relay, detail: str) -> None:
-        """Record that a fault, partition or moment acts on a session; it has no name before its server is reached."""
+        """Record that a fault, partition or moment acts on a session, which has no name (None) before its server is reached."""
         self._recorder.record(
             FaultFired,
             fault=name,

@@ -324,7 +324,10 @@ class Relay:
             self._shadow_operation = operation if is_shadow else None
 
     def _reply_operation(self, reply: WholeReply) -> Operation | None:
-        """Return what a reply means in the link's dialect, None if it answers an ordinary command."""
+        """Return what a reply means in the link's dialect, None if it answers an ordinary command.
+
+        A positive reply to the content of a shadow copy means that it is stored; to its MAIL, nothing.
+        """
         operation = reply.pending.operation if reply.pending is not None else None
         if operation is None:
             return None

@@ -141,7 +141,7 @@ def _make_message(world: World, action: Send, number: int) -> OutMessage:
         whole=action.whole,
         date=world.now,
     )
-    # The receiver of a raw content removes dots from it as if it had been dot-stuffed.
+    # A raw content is sent without dot-stuffing, and its receiver removes dots from it all the same.
     summary = digest(dot_unstuffed(content) if load_template(action.message).raw else content)
     made = OutMessage(name, content, action)
     world.outbox.add(made)

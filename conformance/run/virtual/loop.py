@@ -153,7 +153,8 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _wait_for_answer(self, sock: socket.socket, address: Any, error: int) -> bool:
         """Block while the answer to a connect is in flight; return whether it has come. Raises OSError for a refusal.
 
-        `error` is what connect_ex returned.
+        `error` is what connect_ex returned. False: the caller has to wait on the loop, as for a host that does not
+        answer.
         """
         if error == errno.EINPROGRESS:
             error = sock.connect_ex(address)
@@ -196,6 +197,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
             return self.sockets.as_readable(predicted) if len(predicted) > 1 else [(predicted[0], EVENT_READ)]
         self._woken_spuriously = False
         ready = self.sockets.poll(0)
+        # nothing is known, or something predicted has not come yet
         if predicted is None or (predicted and not {key.fd for key, _ in ready}.issuperset(k.fd for k in predicted)):
             self._wait_for_kernel(nothing_readable=False)
             ready = self.sockets.poll(0)
