@@ -68,15 +68,15 @@ async def talk(
 ) -> TalkResult:
     """Hold one session up to the first problem, and close the connection; a server that cannot be reached is a problem.
 
-    `make_content` returns the dot-stuffed content of the message that a line names. `duration` converts documented seconds
-    to seconds of the loop; `elapsed` is the documented time. `session_behind` finds the session's name
-    (`Links.session_behind`). `mark_keywords` returns the lines of an EHLO reply with the wire profile's keywords, by which
-    scenarios ask for them. `tolerance`, in documented seconds, is how long a line may take that is not slow: the times of
-    such lines are added to `TalkResult.late`, since they are the harness's lateness and not the server's. So is the time by
-    which the `wait` of a line took too long, whatever the tolerance.
+    `make_content` returns the content of the message that a line names, as it is sent before the final dot. `duration`
+    converts documented seconds to seconds of the loop; `elapsed` is the documented time. `session_behind` finds the
+    session's name (`Links.session_behind`). `mark_keywords` returns the lines of an EHLO reply with the keywords of
+    docs/wire-profile.md, by which scenarios ask for them. `tolerance`, in documented seconds, is how long a line may
+    take that is not slow: the times of such lines are added to `TalkResult.late`, since they are the harness's
+    lateness and not the server's. So is the time by which the `wait` of a line took too long, whatever the tolerance.
 
-    A line with `where` is left out unless the last reply to EHLO offered that keyword; after a line without a `code` no
-    reply is read.
+    A line with `where`, unless it is EHLO or LHLO itself, is left out if the last reply to these did not offer that
+    keyword; after a line without a `code` no reply is read.
 
     Raises what `make_content` raises, and OSError if this machine has run out of something.
     """

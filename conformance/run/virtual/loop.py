@@ -222,7 +222,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
         Called when no socket is ready and no callback is to be run. Reports a ClockError when time cannot jump either.
         """
         if self.before_waiting is not None:
-            self.before_waiting()
+            self.before_waiting()  # flushes the recorded events, say
         if self._holds:
             return self.sockets.poll(None)
         if not self.tracker.idle and (ready := self._wait_for_kernel(nothing_readable=True) or self.sockets.poll(0)):

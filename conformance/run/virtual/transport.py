@@ -334,6 +334,7 @@ class TrackedTransport(asyncio.Transport):
             self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS passes timeouts of another type
         finally:
             assert self._sock is not None
+            # closing sends a FIN or RST
             self._endpoint.eof_sent, self._endpoint.has_transport = True, False
             self._active[self._endpoint] = None
             self._loop.forget_transport(self._descriptor)
