@@ -300,7 +300,7 @@ class FaultInjector:
         task.add_done_callback(self._tasks.discard)
 
     def _record_fired(self, name: str, action: str, relay: Relay, detail: str) -> None:
-        """Record that a fault, partition or moment acts on a session, whose name is None before its server is reached."""
+        """Record that a fault, partition or moment acts on a session; one whose server is not reached has no name."""
         self._recorder.record(
             FaultFired,
             fault=name,
