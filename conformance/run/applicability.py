@@ -31,7 +31,7 @@ _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) -> str:
     """Return why a cell does not apply to an assignment under these settings; "" when it does.
 
-    Each reason is a prefix with details; the first that has details is returned. Blocks while it looks for programs.
+    Each reason is a prefix with details; the first that has details is returned.
     """
     servers = tuple(cell.topology.by_name)
     undescribed = cell.timers == "own" and assignment.own_timers(servers) is None

@@ -104,7 +104,7 @@ class CellRunner:
             return self._cut_short(events, f"a node did not end: {error}")
 
     def _cut_short(self, events: list[AnyEvent], problem: str, timed_out: str = "") -> RecordedRun:
-        """Return the result of a run that has ended with an exception of its loop; it lasted up to its last event."""
+        """Return the result of a run that has ended with an exception of its loop."""
         elapsed = events[-1].t if events else 0.0
         return RecordedRun(tuple(events), problem, elapsed, self._find_logs(), timed_out=timed_out)
 

@@ -173,7 +173,7 @@ class World:
     async def _open_links(self) -> None:
         """Open a link from each client to each listener of a server, and to each sink, that the client may dial.
 
-        The store of a server is a sink that this server alone dials; every server may dial the other sinks.
+        The store of a server is dialled by that server alone, other sinks by every server.
         """
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:

@@ -286,8 +286,7 @@ class Relay:
     def _parse_client_octets(self, data: bytes) -> None:
         """Parse and forward octets of the client; stop reading from it while the parser can hold no more.
 
-        `forward_fast` writes them before they are parsed, if nothing may act on them; `accept` is then told so
-        (`written`).
+        `written`: `forward_fast` has written them before they are parsed, as nothing may act on them.
         """
         written = self.to_server.forward_fast(data, len(self.parser.unparsed_client))
         units = self.parser.feed_client(data)
@@ -304,7 +303,7 @@ class Relay:
             self.client.release_reading("undecided")
 
     def _parse_server_octets(self, data: bytes) -> None:
-        """Parse and forward octets of the server, as `_parse_client_octets` does those of the client."""
+        """Parse and forward octets of the server."""
         written = self.to_client.forward_fast(data, self.parser.unparsed_server_size)
         units = self.parser.feed_server(data)
         self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)

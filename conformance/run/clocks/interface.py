@@ -61,7 +61,7 @@ class Clock(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop measuring lag, at the end of the cell."""
+        """Stop measuring lag."""
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """Return a context that cancels its body and raises ClockError when time cannot go on.

@@ -87,7 +87,7 @@ async def configure(world: World, action: Configure) -> str:
 
 @handles(Activate)
 async def activate(world: World, action: Activate) -> str:
-    """Make a mailbox database active on another server; every running node reloads its configuration, which says so."""
+    """Make a mailbox database active on another server; every running node reloads its configuration."""
     world.active_databases[action.database] = action.on
     for supervisor in world.supervisors.values():
         async with supervisor.lock:

@@ -97,8 +97,7 @@ async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) 
 def _make_sender(world: World, step: Send, server: str) -> Sender:
     """Return a session with a server, not opened, that introduces itself as the step says.
 
-    `party` is who connects, `listener` the server's that is dialled. The id of its queue database has the seed of the
-    run.
+    `party` is who connects, `listener` the server's that is dialled.
     """
     identity = Identity(
         ehlo=f"{step.party}.test" if step.party == "outside" else step.party,

@@ -192,7 +192,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
         if self._progress_since_jump > self._max_progress:
             description = f"more than {self._max_progress} things have happened, and no time passes:"
             self._handle_error(Runaway(self._with_state(description)))
-        predicted = self.tracker.predict_readable()  # None: only the kernel knows
+        predicted = self.tracker.predict_readable()
         if predicted and not self._woken_spuriously and not self.polls_every_turn:
             return self.sockets.as_readable(predicted) if len(predicted) > 1 else [(predicted[0], EVENT_READ)]
         self._woken_spuriously = False

@@ -16,7 +16,7 @@ class OrderedSelector(BaseSelector):
     """epoll, whose events are sorted by the order of registration, which depends on the program alone.
 
     epoll itself reports descriptors in the order in which they became ready, which depends on when the kernel ran its
-    softirqs. `_deferred` are descriptors that the next poll gives to epoll (a dict, since a set has no order).
+    softirqs. `_deferred` are descriptors that the next poll gives to epoll.
     """
 
     def __init__(self) -> None:

@@ -281,7 +281,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         try:
             connection, remote = self._accept(sock)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            self.note_spurious_wakeup()  # no connection has come: the next poll asks the kernel
+            self.note_spurious_wakeup()
             return
         except OSError as error:  # no descriptors are left: asyncio logs that and tries again later
             self.cannot_accept(error)
