@@ -116,7 +116,7 @@ class ComponentSets:
     ex2010: ComponentClasses = EXCHANGE_2010
 
     def for_generation(self, generation: Generation) -> ComponentClasses:
-        """Return the component classes of a generation."""
+        """Return the component classes of a generation: `ex2010`, or any later one."""
         return self.ex2010 if generation == "ex2010" else self.since_2013
 
     @property
@@ -125,14 +125,17 @@ class ComponentSets:
         return self.since_2013.configuration
 
     def class_in(self, slot: str) -> type:
-        """Return the class in a slot of `SLOTS`."""
+        """Return the class in a slot of `SLOTS`, such as `verbs` or, for Exchange 2010 servers, `ex2010.verbs`."""
         kind: type = getattr(
             self.ex2010 if slot.startswith(_PREFIX_2010) else self.since_2013, slot.removeprefix(_PREFIX_2010)
         )
         return kind
 
     def with_replaced(self, classes: Mapping[str, type]) -> "ComponentSets":
-        """Return a copy in which these slots (names of `SLOTS`) have these classes."""
+        """Return a copy in which these slots (names of `SLOTS`) have these classes.
+
+        A name without `ex2010.` stands for both generations, unless 2010 has a class of its own in that slot.
+        """
         of_2010 = {
             name.removeprefix(_PREFIX_2010): kind for name, kind in classes.items() if name.startswith(_PREFIX_2010)
         }
@@ -142,7 +145,10 @@ class ComponentSets:
 
 
 def wire_components(host: Host, classes: ComponentClasses, identity: Identity) -> None:
-    """Make each component and set it on `host`; the node starts them later, in the order of `host.components`."""
+    """Make each component and set it on `host`; the node starts them later, in the order of `host.components`.
+
+    `identity` has the id of the queue database; the caller has made and committed it.
+    """
     host.identity = identity
     host.messages = classes.messages(host.db)
     host.shadows = classes.shadows(host.db)
@@ -172,5 +178,6 @@ def wire_components(host: Host, classes: ComponentClasses, identity: Identity) -
     host.components = (
         host.rights, host.acceptance, host.choice, host.creation, host.redundancy, host.keeping, host.shadow_queues,
         host.discard_status, host.manager, host.promotion, host.routing, host.outbound, host.duplicates, host.store,
-        host.completion, host.reports, host.journaling, host.safety_net, host.redirection, host.delivery,
+        host.completion, host.reports, host.journaling, host.safety_net, host.redirection,
+        host.delivery,  # last: its start sends messages, for which the others must have started
     )  # fmt: skip

@@ -25,7 +25,10 @@ class CommandFailed(Exception):
 
 @asynccontextmanager
 async def serve_commands(directory: Path, command: Command) -> AsyncIterator[None]:
-    """Serve the control socket in `directory` within the context: `command` is awaited for each request."""
+    """Serve the control socket in `directory` within the context: await `command(name, arguments)` for each request.
+
+    `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses.
+    """
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -48,7 +51,7 @@ async def serve_commands(directory: Path, command: Command) -> AsyncIterator[Non
 
 
 async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Run a command; return its answer, or the error of one that is unknown or refused."""
+    """Run a command; return the response: `answer`, or the `error` of one that is unknown or refused."""
     try:
         return {"answer": await command(name, arguments)}
     except NotImplementedError:

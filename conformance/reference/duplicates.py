@@ -52,9 +52,9 @@ class DuplicateDetection(Component):
         return DuplicateKey(mailbox.casefold(), internet_id, submitted)
 
     async def claim_delivery(self, key: DuplicateKey) -> bool:
-        """Return whether the caller is to deliver a message; it must then call `end_delivery`. False: it was delivered before.
+        """Return whether the caller is to deliver a message; it must then call `end_delivery`.
 
-        Waits while the same message is being delivered by another caller.
+        False: it was delivered before. Waits while another caller is delivering the same message.
         """
         while (other := self._in_progress.get(key)) is not None:
             await asyncio.wait([other])
@@ -79,7 +79,7 @@ class DuplicateDetection(Component):
 
     @property
     def tracking_window(self) -> float:
-        """The tracking window in force, seconds."""
+        """The tracking window in force, seconds; only the configured one is already divided by `scale`."""
         window = self.host.transport.DuplicateTrackingWindow
         scale = self.host.config.scale
         return FALLBACK_WINDOW / scale if window > MAX_WINDOW / scale else window

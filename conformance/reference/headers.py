@@ -9,7 +9,10 @@ _LOOP_LIMIT = 100
 
 
 def header_field(content: bytes, name: bytes) -> bytes | None:
-    """Return the unfolded, stripped body of the first header field with this name, or None."""
+    """Return the unfolded, stripped body of the first header field with this name (in any letter case), or None.
+
+    `content` is the whole message.
+    """
     header = b"\r\n" + content[: _header_end(content)]
     match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:", header, re.IGNORECASE)
     if match is None:
@@ -58,7 +61,10 @@ def format_date(at: float) -> str:
 
 
 def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
-    """Return the Received field for a message from the client `helo` at address `peer` (RFC 5321 4.4)."""
+    """Return the Received field for a message from the client `helo` at IP address `peer` (RFC 5321 4.4).
+
+    `by` is the name of this server, `message_id` its id for the message, `at` the time (POSIX seconds).
+    """
     client = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
     line = (
         f"Received: from {client} ([{peer}])\r\n\tby {by} with {protocol} id {message_id};\r\n\t{format_date(at)}\r\n"

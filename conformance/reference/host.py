@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 class Host:
     """The shared services of one node, and its components; `conformance.reference.components.wire_components` sets the latter.
 
-    A reload replaces `config` as a whole: read it anew each time, and keep no part of it.
+    A reload replaces `config` as a whole: read it anew each time, and keep no part of it. `db` is the queue database; `tasks`
+    and `alarms` have the node's background tasks and timers, which end with it.
     """
 
     # storage
@@ -112,4 +113,4 @@ class Component:
         """Resume the work that is in the database; the node calls this once all components exist and the listeners are open."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Adapt to `host.config`, which has just replaced `before`."""
+        """Adapt to `host.config`, which has just replaced `before`; called after a reload that was not refused."""

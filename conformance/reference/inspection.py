@@ -1,4 +1,7 @@
-"""The queues of a node: as the JSON object of `inspect` (node contract), and as a table (`conformance queues NODE`)."""
+"""The queues of a node: as the JSON object of `inspect` (node contract), and as a table (`conformance queues NODE`).
+
+The kinds of queues: `submission`, `delivery`, `shadow`, `safety-net`, `shadow-safety-net`, `discard` (notifications).
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -42,7 +45,10 @@ def queue_state(host: Host) -> dict[str, Any]:
 
 
 def _add_primary_messages(host: Host, queues: Queues) -> None:
-    """Add the primary messages: to the submission queue until they are redundant, then to the queue of each next hop."""
+    """Add the primary messages to `queues`, with their pending recipients.
+
+    A message is in the submission queue until the attempt to make a shadow has ended, then in the queue of each next hop.
+    """
     for message in host.messages.in_place("primary"):
         pending = host.messages.pending(message.id)
         if message.redundancy_pending:
@@ -58,7 +64,10 @@ def _add(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -
 
 
 def _item(message: Message, recipients: Iterable[Recipient] | None = None) -> dict[str, Any]:
-    """Return a message as an item of a queue, with these recipients or all of its own."""
+    """Return a message as an item of a queue, with these recipients or, for None, all of its own.
+
+    `primary` is None for a message of which this server is the primary.
+    """
     listed = message.envelope.recipients if recipients is None else recipients
     return {
         "message_id": message.internet_id,

@@ -17,7 +17,10 @@ class Journaling(Component):
     """Sends journal reports."""
 
     def send_report_if_due(self, message: Message) -> None:
-        """Start the delivery of the journal report about a message, if one is due; the message is released only after it."""
+        """Start the delivery of the journal report about a message, if one is due.
+
+        The message is released only after it. If no journal recipient is configured any more, none is made, now or later.
+        """
         host = self.host
         if not message.journal_due:
             return
@@ -38,7 +41,11 @@ class Journaling(Component):
         host.delivery.start_processing(host.messages.add(draft, content))
 
     def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
-        """Return the content of the journal report: the envelope as text, and the message attached."""
+        """Return the content of the journal report: the envelope as text, and the message attached.
+
+        `content` is that of the message, `recipient` the journal recipient. Without a Message-ID (`internet_id` is None) this
+        server's id of the message identifies the report.
+        """
         server = self.host.name
         origin = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""
         key = hashlib.sha256((origin or message.message_id).encode()).hexdigest()[:32]

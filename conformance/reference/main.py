@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.command:
             return _send_command(arguments.config, arguments.command)
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-        logging.getLogger("mail.log").setLevel(logging.ERROR)
+        logging.getLogger("mail.log").setLevel(logging.ERROR)  # the log of aiosmtpd
         node = create(arguments.config, SystemClock(), arguments.defect)
         return asyncio.run(_serve(node))
     except (ConfigurationError, ValueError) as error:
@@ -61,7 +61,7 @@ def show_queues(config: Path) -> int:
 
 
 def _send_command(config: Path, words: Sequence[str]) -> int:
-    """Send a command to the running node, and print its answer; return the exit code."""
+    """Send a command to the running node, print its answer; return 0, or 1 if it was refused or no node runs."""
     try:
         answer = asyncio.run(control.send_command(read_data_dir(config), words[0], words[1:]))
     except control.CommandFailed as error:
@@ -72,7 +72,10 @@ def _send_command(config: Path, words: Sequence[str]) -> int:
 
 
 async def _serve(node: Node) -> int:
-    """Run a node until it is signalled to stop or fails; return the exit code."""
+    """Start a node and run it until it is signalled to stop or fails; return the exit code.
+
+    Also serves administrators' commands on the socket in its data directory. Raises what `Node.start` raises.
+    """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     node.when_failed = stop.set

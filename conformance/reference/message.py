@@ -6,7 +6,11 @@ from typing import Literal
 from conformance.reference.headers import client_submit_time, internet_message_id
 
 Place = Literal["primary", "shadow", "safety-net", "shadow-safety-net"]
-"""Where this server holds a message, which is in exactly one place at a time."""
+"""Where this server holds a message, which is in exactly one place at a time.
+
+`primary`: it must deliver the message; `shadow`: it keeps a copy for the primary server; `safety-net` and `shadow-safety-net`:
+a message, or a shadow, is held for a while after the primary has processed it.
+"""
 
 Fate = Literal["pending", "delivered", "relayed", "passed-on", "redirected", "failed", "expired"]
 """The fate of a recipient: `delivered` into a mailbox, `passed-on` to a server that takes over status notifications (RFC 3461),
@@ -83,7 +87,10 @@ def new_message(
     resubmitted: bool = False,
     journal_due: bool = False,
 ) -> Message:
-    """Return a message that is not stored yet (id 0); without a `shadow_id` its message id is used."""
+    """Return a message that is not stored yet (id 0); without a `shadow_id` its message id is used.
+
+    Parameters are attributes of `Message`; its `internet_id`, `submitted` and `size` are taken from the content.
+    """
     return Message(
         id=0,
         message_id=message_id,

@@ -36,7 +36,8 @@ GRACE = 5.0
 class Node:
     """One transport server.
 
-    `failure` is the unexpected exception that ended the node, as text, or None; then `when_failed` has been called.
+    `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the unexpected
+    exception that ended the node, as text, or None; then `when_failed`, which the owner sets, has been called.
     """
 
     def __init__(self, path: Path, clock: Clock, classes: ComponentSets) -> None:
@@ -80,8 +81,8 @@ class Node:
     async def _listen(
         self, classes: ComponentClasses, host: Host, name: ListenerName, initial: Listener
     ) -> asyncio.Server:
-        """Open a listener; each session has the limits that are configured when it begins."""
-        receiver = classes.local_receiver if name == "delivery" else classes.receiver
+        """Open the listener `name` at the address in `initial`; a session has the limits configured when it begins."""
+        receiver = classes.local_receiver if name == "delivery" else classes.receiver  # LMTP or SMTP
 
         def new_session() -> Receiver:
             return receiver(host, name, getattr(host.config.listeners, name) or initial, self._sessions)
@@ -95,7 +96,7 @@ class Node:
             server.close()
         if self._host is not None and not self._ended:
             for session in tuple(self._sessions):
-                session.shut_down()
+                session.shut_down()  # ends with 421, now or after the reply to its message
             await self._host.delivery.stop(GRACE)
             await self._wait_for_replies()
             await self._host.db.commit()
@@ -143,12 +144,18 @@ class Node:
         self._write_status(after, after.revision)
 
     def _write_status(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
-        """Write to the status file, if one is configured, whether a revision was applied; `error` says why it was not."""
+        """Write to the status file whether a revision was applied; `error` says why it was not, and is empty if it was.
+
+        Writes nothing if no status file is configured, or the configuration has no revision (None).
+        """
         if config.status_file is not None and revision is not None:
             write_status(Path(config.status_file), revision, error)
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
-        """Run `inspect`, `resubmit DATABASE` or `redirect-messages TARGET`; return its result, a value for JSON.
+        """Run an administrator's command; return its result, a value for JSON.
+
+        `inspect` returns the queues, `resubmit DATABASE` sends what Safety Net holds for a mailbox database again, and
+        `redirect-messages TARGET` drains the delivery queues to another server.
 
         Raises CommandRefused for a command that cannot be done, NotImplementedError for an unknown one, and DatabaseError when
         the node is not running.
@@ -209,7 +216,10 @@ def _refuse_immutable_changes(before: NodeConfiguration, after: NodeConfiguratio
 
 
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
-    """Return a node, not started, that is configured by the file at `path`. Raises ValueError for an unknown defect."""
+    """Return a node, not started, that is configured by the file at `path`.
+
+    `defect` names a deliberate mistake that the node makes, to test the harness. Raises ValueError for an unknown one.
+    """
     classes = ComponentSets()
     if defect is not None:
         # a dozen modules that a node without a defect does not need

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+# the enhanced status codes of replies that have none: by the class of the reply, and by its code
 _GENERIC = {"2": "2.0.0", "4": "4.3.0", "5": "5.5.0"}
 _BY_CODE = {
     "500": "5.5.2",
@@ -51,7 +52,10 @@ NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 
 @lru_cache(maxsize=256)
 def parse_reply(code: int, message: str) -> Reply:
-    """Return a server's reply, cut to 2000 characters, with unprintable characters replaced by `?`."""
+    """Return a server's reply, cut to 2000 characters, with unprintable characters replaced by `?`.
+
+    `message` has its lines without the code, separated by LF; an enhanced status code is taken off each line.
+    """
     text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
     match = _ENHANCED.match(text)
     if match is None:
@@ -62,7 +66,10 @@ def parse_reply(code: int, message: str) -> Reply:
 
 @lru_cache(maxsize=256)
 def add_enhanced_code(line: str) -> str:
-    """Return a reply line of aiosmtpd with the enhanced status code that RFC 2034 asks for, unless it has one or needs none."""
+    """Return a reply line of aiosmtpd with the enhanced status code that RFC 2034 asks for, unless it has one.
+
+    A 3yz reply needs none, and a line that another one follows (`250-`) is left as it is.
+    """
     code, separator, text = line[:3], line[3:4], line[4:]
     if code[:1] not in _GENERIC or separator == "-" or _ENHANCED.match(text):
         return line

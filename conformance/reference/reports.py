@@ -19,8 +19,11 @@ class Reports(Component):
     """Sends delivery status notifications; never about a message with a null reverse-path."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report recipients that have failed for good, except those whose NOTIFY excludes FAILURE (RFC 3461 5.2.1)."""
-        remote = hop.name if hop.addresses else ""
+        """Report recipients that have failed for good, except those whose NOTIFY excludes FAILURE (RFC 3461 5.2.1).
+
+        `failures` has the final reply for each: that of the next hop, or one of this server, such as for expiry.
+        """
+        remote = hop.name if hop.addresses else ""  # without a route there is no server to name
         self.send_report(
             "failed",
             message,
@@ -34,7 +37,7 @@ class Reports(Component):
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
         """Report recipients with NOTIFY=SUCCESS that were delivered or relayed (RFC 3461 5.2.2, 5.2.3).
 
-        For any other fate the next hop or the target of the redirection sends the report.
+        For any other fate (`passed-on`, `redirected`) the next hop or the target of the redirection sends the report.
         """
         action: ReportAction | None = "delivered" if fate == "delivered" else "relayed" if fate == "relayed" else None
         if action is not None:
@@ -76,7 +79,7 @@ class Reports(Component):
             message_id=report_id,
             since=host.now(),
             cause=message.id,
-            redundancy_pending=True,
+            redundancy_pending=True,  # it gets a shadow as any message does
         )
         host.log.info("%s %s: report %s to <%s>", message.message_id, action, report_id, message.envelope.reverse_path)
         host.delivery.start_processing(host.messages.add(draft, content))

@@ -70,7 +70,7 @@ class Alarms:
             alarm.cancel()
 
     def track(self, alarm: "Alarm", *, is_set: bool) -> None:
-        """Record whether an alarm is set."""
+        """Record whether an alarm is set; each alarm calls this about itself."""
         if is_set:
             self._set.add(alarm)
         else:
@@ -78,7 +78,7 @@ class Alarms:
 
 
 class Alarm:
-    """One timer that is set to the earliest of several due times; while it is not set there is no timer in the loop."""
+    """A timer for a point in wall-clock time, which calls `callback`; while it is not set no timer is in the loop."""
 
     def __init__(self, alarms: Alarms, callback: Callable[[], None]) -> None:
         self._alarms = alarms
