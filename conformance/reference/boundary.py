@@ -21,8 +21,8 @@ def shadows_by_receiver(generation: str) -> bool:
 def can_shadow(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether this server may ask a peer to keep a shadow.
 
-    The peer must be a mailbox server of 2013 or later in the boundary, grant this server the right, and have a transport
-    listener.
+    The peer must be a mailbox server of 2013 or later in the boundary, grant this server the right, and have a
+    transport listener.
     """
     return (
         in_boundary(config, peer)
@@ -47,7 +47,7 @@ def sends_xshadow(config: NodeConfiguration, peer: Peer | None) -> bool:
 
 
 def _takes_part(config: NodeConfiguration, peer: Peer) -> bool:
-    """Return whether rights count for a peer: shadow redundancy is enabled here (SR-ENA-02), and it is a transport server.
+    """Return whether rights of a peer count: shadow redundancy is enabled (SR-ENA-02), and it is a transport server.
 
     Only the Mailbox Transport Submission service (role `submission`) is none.
     """

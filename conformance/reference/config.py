@@ -265,7 +265,7 @@ class NodeConfiguration(_StrictModel):
 
 
 def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Return the configuration in a JSON document, validated by the model `kind`.
+    """Return the configuration in a JSON document, validated by the model `kind`, which a defect may replace.
 
     Raises ConfigurationError with one line that names every wrong parameter.
     """
@@ -278,7 +278,7 @@ def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfigura
 
 
 def load_configuration(path: Path, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Read and validate a configuration file. Raises ConfigurationError."""
+    """Return the configuration in a file, validated by the model `kind`. Raises ConfigurationError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -298,7 +298,7 @@ def read_data_dir(path: Path) -> Path:
 
 
 def read_revision(path: Path) -> int | None:
-    """Return the revision in a configuration file, which may be invalid otherwise; None if there is none."""
+    """Return the revision in a configuration file, which may be invalid otherwise; None if it has no valid one."""
     try:
         revision = json.loads(path.read_text(encoding="utf-8"))["revision"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -307,7 +307,7 @@ def read_revision(path: Path) -> int | None:
 
 
 def _format_problem(location: tuple[int | str, ...], message: str) -> str:
-    """Return a validation error as one line that begins with its parameter."""
+    """Return a validation error as one line that begins with its parameter, `location` joined with dots."""
     where = ".".join(map(str, location))
     message = message.removeprefix("Value error, ").replace("\n", " ")
     return f"{where}: {message}" if where else message

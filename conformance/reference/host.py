@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Host:
     """The shared services of one node, and its components; `conformance.reference.components.wire_components` sets the latter.
 
-    A reload replaces `config` as a whole: read it anew each time, and keep no part of it. `db` is the queue database; `tasks`
-    and `alarms` have the node's background tasks and timers, which end with it.
+    A reload replaces `config` as a whole: read it anew each time, and keep no part of it. `db` is the queue database;
+    `tasks` and `alarms` have the node's background tasks and timers, which end with it.
     """
 
     # storage

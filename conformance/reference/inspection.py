@@ -47,7 +47,8 @@ def queue_state(host: Host) -> dict[str, Any]:
 def _add_primary_messages(host: Host, queues: Queues) -> None:
     """Add the primary messages to `queues`, with their pending recipients.
 
-    A message is in the submission queue until the attempt to make a shadow has ended, then in the queue of each next hop.
+    A message is in the submission queue until the attempt to make a shadow has ended, then in the queue of each next
+    hop.
     """
     for message in host.messages.in_place("primary"):
         pending = host.messages.pending(message.id)

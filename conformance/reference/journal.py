@@ -19,7 +19,8 @@ class Journaling(Component):
     def send_report_if_due(self, message: Message) -> None:
         """Start the delivery of the journal report about a message, if one is due.
 
-        The message is released only after it. If no journal recipient is configured any more, none is made, now or later.
+        The message is released only after it. If no journal recipient is configured any more, none is made, now or
+        later.
         """
         host = self.host
         if not message.journal_due:
@@ -43,8 +44,8 @@ class Journaling(Component):
     def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
         """Return the content of the journal report: the envelope as text, and the message attached.
 
-        `content` is that of the message, `recipient` the journal recipient. Without a Message-ID (`internet_id` is None) this
-        server's id of the message identifies the report.
+        `content` is that of the message, `recipient` the journal recipient. Without a Message-ID (`internet_id` is
+        None) this server's id of the message identifies the report.
         """
         server = self.host.name
         origin = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""

@@ -8,8 +8,8 @@ from conformance.reference.headers import client_submit_time, internet_message_i
 Place = Literal["primary", "shadow", "safety-net", "shadow-safety-net"]
 """Where this server holds a message, which is in exactly one place at a time.
 
-`primary`: it must deliver the message; `shadow`: it keeps a copy for the primary server; `safety-net` and `shadow-safety-net`:
-a message, or a shadow, is held for a while after the primary has processed it.
+`primary`: it must deliver the message; `shadow`: it keeps a copy for the primary server; `safety-net` and
+`shadow-safety-net`: a message, or a shadow, is held for a while after the primary has processed it.
 """
 
 Fate = Literal["pending", "delivered", "relayed", "passed-on", "redirected", "failed", "expired"]

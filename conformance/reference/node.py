@@ -36,8 +36,9 @@ GRACE = 5.0
 class Node:
     """One transport server.
 
-    `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the unexpected
-    exception that ended the node, as text, or None; then `when_failed`, which the owner sets, has been called.
+    `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the
+    unexpected exception that ended the node, as text, or None; then `when_failed`, which the owner sets, has been
+    called.
     """
 
     def __init__(self, path: Path, clock: Clock, classes: ComponentSets) -> None:

@@ -57,6 +57,7 @@ class SafetyNet(Component):
         """Delete the messages whose hold time is over, also those in the shadow queues, and set the alarm for the next."""
         host = self.host
         for place in _PLACES:
+            # 1 ms of tolerance for timers that fire early
             for row_id in host.messages.rows_held_since(place, host.now() + 0.001 - self.hold_time(place)):
                 host.messages.drop(row_id)
                 host.log.info("row %d left the %s: hold time over", row_id, place)
@@ -73,7 +74,7 @@ class SafetyNet(Component):
             self._alarm.set(earliest_expiry)
 
     def resubmit(self, database: str) -> int:
-        """Resubmit held messages for the mailboxes of a database (SR-SFN-05); return how many of the primary messages.
+        """Resubmit held messages for the mailboxes of a mailbox database (SR-SFN-05); return how many primary messages.
 
         Those in the shadow Safety Net are resubmitted in the background, if their primary does not answer.
         """
@@ -94,6 +95,7 @@ class SafetyNet(Component):
 
     async def _resubmit_shadows(self, primary: str, messages: Sequence[Message], addresses: Sequence[str]) -> None:
         """Resubmit messages of the shadow Safety Net whose primary does not answer or has another queue database than theirs."""
+        # None for a primary that does not answer: then no message's database is equal
         database = await self.host.manager.query_in_new_session(primary)
         number = sum(
             self._resubmit_message(message.id, addresses) for message in messages if message.database != database
@@ -102,7 +104,10 @@ class SafetyNet(Component):
             self.host.log.warning("shadow Safety Net: %d messages of %s resubmitted", number, primary)
 
     def _resubmit_message(self, row_id: int, addresses: Sequence[str]) -> bool:
-        """Start the delivery of a copy of a held message to its recipients among `addresses`; return whether there are any."""
+        """Start the delivery of a copy of a held message to its recipients among `addresses` (in lower case).
+
+        Return whether it has any to whom it is resubmitted.
+        """
         message = self.host.messages.get(row_id)
         recipients = self.recipients_to_resubmit(message, addresses) if message is not None else ()
         if message is None or not recipients:
@@ -129,6 +134,7 @@ class SafetyNet(Component):
             return ()
         return tuple(
             recipient
+            # a shadow server does not learn the fates: all recipients of a shadow are pending
             for recipient in self.host.messages.with_fate(message.id, ("delivered", "pending"), crossed=False)
             if recipient.address.casefold() in addresses
             and not self.host.routing.next_hop(recipient.address).crosses_boundary

@@ -9,7 +9,10 @@ from conformance.reference.host import Component
 
 
 class ShadowServerChoice(Component):
-    """Chooses shadow servers, and remembers which of them failed recently."""
+    """Chooses shadow servers, and remembers which of them failed recently.
+
+    `_failed` has the time of the last failed attempt (POSIX seconds) by server.
+    """
 
     _failed: dict[str, float]
 
@@ -18,7 +21,10 @@ class ShadowServerChoice(Component):
         self._failed = {}
 
     def attempts(self) -> list[Peer]:
-        """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it."""
+        """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it.
+
+        Empty if no server may be asked. Draws random numbers, so that each call may return another order.
+        """
         return attempts(self.host.config, self.unresponsive_servers(), self.host.random)
 
     def unresponsive_servers(self) -> frozenset[str]:
@@ -27,7 +33,7 @@ class ShadowServerChoice(Component):
         return frozenset(name for name, at in self._failed.items() if at > earliest)
 
     def record_failure(self, server: str) -> None:
-        """Record that an attempt at a server failed."""
+        """Record that an attempt at a server failed: for a while it is tried after the others."""
         self._failed[server] = self.host.now()
 
     def record_answer(self, server: str) -> None:

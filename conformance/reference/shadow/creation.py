@@ -19,7 +19,8 @@ FINISHING_WAIT = 1.0
 class ShadowCreation(Component):
     """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07).
 
-    The session then queries discard status and closes in the background, so that the message is not delayed.
+    The session then queries discard status and closes in the background (`_finishing`), so that the message is not
+    delayed. SessionLost is raised for a server that refuses, cannot be reached, or is silent for too long.
     """
 
     def __init__(self, host: Host) -> None:
@@ -73,14 +74,18 @@ class ShadowCreation(Component):
         return True
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return a client session with a server, not connected yet."""
+        """Return a client session with a server, not connected yet; it authenticates if the two share a secret."""
         assert peer.dial.transport is not None
         host = self.host
         idle = host.transport.SendConnectionInactivityTimeout
         return create_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
 
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Send XSHADOWREQUEST with our name and queue database (wire-profile.md). Raises SessionLost if it is refused."""
+        """Send XSHADOWREQUEST with our name and queue database (wire-profile.md), and record the contact.
+
+        The reply names the server's queue database. If that is a new one, shadows that we hold for the server are
+        promoted. Raises SessionLost if the request is refused.
+        """
         if "XSHADOWREQUEST" not in dialogue.keywords:
             raise SessionLost("it does not offer XSHADOWREQUEST")
         answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")
@@ -101,7 +106,7 @@ class ShadowCreation(Component):
                 raise SessionLost(f"it refused the shadow: {next(iter(replies.values()))}")
             discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=True)
         finally:
-            if not stored and not dialogue.outcome_unknown:
+            if not stored and not dialogue.outcome_unknown:  # unknown: the final dot was sent, and has no reply
                 discards.remove_holder(message.id, peer.name)
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
@@ -136,7 +141,10 @@ class Redundancy(Component):
         return None if redundant or not self.is_mandatory else NOT_REDUNDANT
 
     async def make_redundant(self, message: Message, content: bytes) -> None:
-        """Make a message redundant for which no sender waits: a report, or one that was promoted or resubmitted."""
+        """Try to make a message redundant for which no sender waits: a report, or one that was promoted or resubmitted.
+
+        Records that the attempt has ended, with or without a shadow.
+        """
         await self.host.creation.make_shadow(message, content, None)
         self.host.messages.clear_redundancy_pending(message.id)
 

@@ -40,11 +40,12 @@ class DiscardStatus(Component):
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
         """Return the lines of the reply to XQDISCARD, and the notifications in them, at most `limit`.
 
-        Those that are unconfirmed in another session are left out (SR-WIR-04). The caller confirms or releases the returned ones.
+        `server` asks for the shadows that it holds. Notifications that are unconfirmed in another session are left out
+        (SR-WIR-04). The returned ones are marked as unconfirmed until the caller confirms or releases them.
         """
         events, total = self.host.discards.pending(server, limit, self._unconfirmed)
         self._unconfirmed.update(event.id for event in events)
-        if events:
+        if events:  # a shadow may go only once it is on disk that its message has been processed
             await self.host.db.commit()
         lines = [
             f"250-2.0.0 database {self.host.identity.database}",
@@ -66,6 +67,7 @@ class DiscardStatus(Component):
 
     def drop_expired(self) -> None:
         """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next."""
+        # 1 ms of tolerance for timers that fire early
         for event in self.host.discards.queued_until(self.host.now() + 0.001 - self.notification_lifetime):
             self.host.discards.remove(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)

@@ -76,13 +76,14 @@ class ShadowRedundancyManager(Component):
         self.host.choice.record_answer(primary)
         watch = self.watched.get(primary)
         in_heartbeat = watch is not None and watch.heartbeat_running
+        # in a heartbeat nothing else is about to be written: the contact is committed on its own
         self.host.shadows.set_contact(primary, self.host.now(), alone=in_heartbeat)
 
     def record_query_from(self, server: str) -> None:
         """Record an XQDISCARD from a server: it runs.
 
-        Where we hold shadows for it that is a contact with their primary; else the choice of shadow servers forgets that an
-        attempt with it had failed.
+        If it is watched, that is a contact with the primary of shadows; else the choice of shadow servers only forgets
+        that an attempt at it had failed.
         """
         if server in self.watched:
             self.record_contact(server)
@@ -90,12 +91,18 @@ class ShadowRedundancyManager(Component):
             self.host.choice.record_answer(server)
 
     def record_session(self, primary: str, database: str) -> None:
-        """Record a successful session with a primary in which it named this queue database."""
+        """Record a successful session with a primary in which it named this queue database ("": none).
+
+        Promotes its shadows if the database is a new one.
+        """
         self.record_contact(primary)
         self.promote_if_new_database(primary, database)
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote the shadows that came from another queue database of the primary: it has lost them (SR-MNT-11)."""
+        """Promote the shadows that came from another queue database of the primary: it has lost them (SR-MNT-11).
+
+        Does nothing if the primary named no database ("").
+        """
         if database and (orphans := self.host.shadows.rows_of_other_databases(primary, database)):
             self.host.log.warning("%s has a new queue database %s: taking over %d", primary, database, len(orphans))
             self.host.promotion.take_over(orphans)
@@ -108,7 +115,8 @@ class ShadowRedundancyManager(Component):
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Query discard status until no notification remains, and discard the shadows that the replies name.
 
-        Return the id of the primary's queue database as the replies give it, '' where they give none. Raises SessionLost.
+        Each reply counts as contact with the primary. Return the id of its queue database as the replies give it, ''
+        where they give none. Raises SessionLost.
         """
         while True:
             if primary in self.watched:
@@ -126,7 +134,10 @@ class ShadowRedundancyManager(Component):
                 return reply.database
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Move a shadow to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06)."""
+        """Move a shadow to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06).
+
+        `database` is the id of the primary's queue database.
+        """
         shadow = self.host.shadows.find(primary, database, shadow_id)
         if shadow is not None and shadow.place == "shadow":
             self.host.safety_net.hold(shadow.row_id, "shadow-safety-net")
@@ -178,7 +189,7 @@ class ShadowRedundancyManager(Component):
     def _set_alarm(self, primary: str) -> None:
         """Set the alarm of a watched primary to its next session; stop watching one for which no shadow is held."""
         watch = self.watched[primary]
-        if watch.heartbeat_running:
+        if watch.heartbeat_running:  # the alarm is set when it ends
             return
         if not self.is_enabled:
             watch.alarm.cancel()

@@ -38,10 +38,17 @@ class ShadowQueues(Component):
 
 
 class ShadowKeeping(Component):
-    """Stores the shadow copies that primaries send, each once."""
+    """Stores the shadow copies that primaries send, each once.
+
+    A copy is identified by its `primary`, the id of that server's queue `database`, and the `shadow_id` that the
+    primary gave it.
+    """
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Store a shadow copy unless it is held already, and return 250 once it is on disk (SR-CRE-04)."""
+        """Store a shadow copy unless it is held already, and return 250 once it is on disk (SR-CRE-04).
+
+        Records the contact with the primary, and watches it from now on.
+        """
         host = self.host
         host.manager.record_session(primary, database)
         if host.shadows.find(primary, database, shadow_id) is None:
@@ -52,7 +59,7 @@ class ShadowKeeping(Component):
         return Reply(250, "2.6.0", f"<{internet_message_id(content) or shadow_id}> Queued mail for redundancy")
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Add a copy to the shadow queue."""
+        """Add a copy to the shadow queue, and see that the alarm for its expiry is set."""
         host = self.host
         shadow = new_message(
             content,
@@ -72,7 +79,10 @@ class Promotion(Component):
     """Makes primary messages of this server out of shadow messages."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Make these rows primary messages with ids of this server, and start processing them; ignore rows that are gone."""
+        """Make the shadows with these row ids primary messages of this server, and start processing them.
+
+        Rows that have been deleted are ignored.
+        """
         host = self.host
         for row in rows:
             if (shadow := host.messages.get(row)) is None:
@@ -84,7 +94,7 @@ class Promotion(Component):
                 self.start_processing(message)
 
     def new_message_id(self, message: Message) -> str:
-        """Return the id of a shadow as a message of this server: a new one."""
+        """Return the id that a shadow gets as a message of this server: a new one."""
         return self.host.identity.new_id()
 
     def start_processing(self, message: Message) -> None:

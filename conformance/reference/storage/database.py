@@ -51,7 +51,9 @@ class Database:
     """One node's SQLite file, in write-ahead mode with a sync at every commit.
 
     While a transaction is open, `_commit_timer` is set. `_committed` is the future of callers of `commit`, `_refusable` that of callers
-    of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries by table.
+    of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries by
+    table. `_broken` is the error of a commit that failed for good, `_full` says that the last commit found the disk
+    full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,7 +140,7 @@ class Database:
             if self._committed is None:
                 loop = asyncio.get_running_loop()
                 self._committed = loop.create_future()
-                if not self._full and self._refusable is None:
+                if not self._full and self._refusable is None:  # else a commit is scheduled already
                     loop.call_soon(self._commit_transaction)
             await asyncio.shield(self._committed)
 
@@ -153,7 +155,7 @@ class Database:
             if self._refusable is None:
                 loop = asyncio.get_running_loop()
                 self._refusable = loop.create_future()
-                if self._committed is None:
+                if self._committed is None:  # else `commit` has scheduled it
                     loop.call_soon(self._commit_transaction)
             await asyncio.shield(self._refusable)
 

@@ -4,7 +4,10 @@ from conformance.reference.storage.database import Database
 
 
 class Delivered:
-    """Statements on the rows (mailbox, Internet message id, client submit time, time of delivery); times are POSIX seconds."""
+    """Statements on the rows (mailbox in lower case, Internet message id, client submit time, time of delivery).
+
+    The first three identify duplicates. Times are POSIX seconds.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db

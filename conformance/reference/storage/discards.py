@@ -26,13 +26,17 @@ class Holder:
 
 
 class Discards:
-    """Statements on the tables of holders and discard notifications. `message` is a row id."""
+    """Statements on the tables of holders and discard notifications.
+
+    `message` is the row id of a primary message, `server` the name of a server that has its shadow, `shadow_id` the id
+    under which.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add_holder(self, message: int, server: str, shadow_id: str, *, acknowledged: bool) -> None:
-        """Record that a server holds, or may hold, a message's shadow."""
+        """Record that a server holds a message's shadow or, if not `acknowledged`, may hold it."""
         self._db.write(
             "INSERT OR REPLACE INTO holder (message, server, shadow_id, acknowledged) VALUES (?, ?, ?, ?)",
             (message, server, shadow_id, acknowledged),
@@ -64,7 +68,7 @@ class Discards:
             (server, to_read),
         )
         number = len(rows)
-        if number == to_read:
+        if number == to_read:  # there may be more
             number = self._db.read("SELECT COUNT(*) FROM discard WHERE server = ?", (server,))[0][0]
         events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in excluded]
         return events[:limit], number - (len(rows) - len(events))

@@ -14,13 +14,16 @@ _COLUMNS = (
 
 
 class Messages:
-    """Statements on the tables of messages, recipients and contents. `row_id` is `Message.id`."""
+    """Statements on the tables of messages, recipients and contents.
+
+    `row_id` is `Message.id`. A message is in one `place`; each recipient has a `fate`, `pending` at first (message.py).
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add(self, message: Message, content: bytes) -> Message:
-        """Store a message with its recipients and content; return the message with its row id."""
+        """Store a message, whose id is 0, with its recipients and content; return the message with its row id."""
         envelope = message.envelope
         row = (
             message.message_id, message.place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid,
@@ -69,7 +72,7 @@ class Messages:
         return list(dict.fromkeys(row["message"] for row in rows if row["address"].casefold() in address_set))
 
     def has_unprocessed_reports(self, row_id: int) -> bool:
-        """Return whether a report about a message has still to be processed (SR-MNT-08)."""
+        """Return whether a report about a message (one with this `cause`) has still to be processed (SR-MNT-08)."""
         return bool(self._db.read("SELECT 1 FROM message WHERE cause = ? AND place = 'primary' LIMIT 1", (row_id,)))
 
     def move(self, row_id: int, place: Place, since: float) -> None:
@@ -77,7 +80,7 @@ class Messages:
         self._db.write("UPDATE message SET place = ?, since = ? WHERE id = ?", (place, since, row_id))
 
     def take_over(self, row_id: int, *, message_id: str, since: float) -> None:
-        """Make a shadow a primary message with a new id, still to be made redundant and journaled."""
+        """Make a shadow a primary message with a new id, still to be made redundant and journaled; `since` is now."""
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
             " primary_database = '', redundancy_pending = 1, journal_due = 1 WHERE id = ?",
@@ -106,7 +109,10 @@ class Messages:
             )
 
     def with_fate(self, row_id: int, fates: Sequence[Fate], *, crossed: bool | None = None) -> list[Recipient]:
-        """Return a message's recipients with one of these fates, and with this `crossed` unless that is None."""
+        """Return a message's recipients with one of these fates.
+
+        Unless `crossed` is None, only those for which the message left the boundary (True) or did not (False).
+        """
         rows = self._db.read("SELECT * FROM recipient WHERE message = ? ORDER BY position", (row_id,))
         return [
             Recipient(row["address"], row["notify"], row["orcpt"])

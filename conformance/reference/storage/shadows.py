@@ -14,7 +14,10 @@ class HeldShadow(NamedTuple):
 
 
 class Shadows:
-    """Queries over shadow messages by primary, and the time of the last successful session with each primary."""
+    """Queries over shadow messages by primary, and the time of the last successful session with each primary.
+
+    `primary` is the name of a server, `database` the id of its queue database. `_contacts` has the times in memory too.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -55,7 +58,7 @@ class Shadows:
     def find(self, primary: str, database: str, shadow_id: str) -> HeldShadow | None:
         """Return where the message with this shadow id is held, or None if it is not.
 
-        With empty `primary` and `database` that is a message of this server itself.
+        With empty `primary` and `database` that is a message of which this server is the primary.
         """
         rows = self._db.read(
             "SELECT id, place FROM message WHERE primary_server = ? AND primary_database = ? AND shadow_id = ?"
