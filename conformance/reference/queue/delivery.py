@@ -25,7 +25,9 @@ EXPIRED = Reply(550, "5.4.7", "the message expired in the queue")
 class Delivery(Component):
     """Processes primary messages: queues attempts, records their outcomes, and schedules retries.
 
-    `_processing` has the row ids of the messages in process, `_deferred` a heap of (due time, tie-breaker, message, recipients).
+    `_processing` has the row ids of the messages in process, `_redundancy_tasks` by row id the tasks that make their
+    shadows, `_attempts` the attempts queued or under way, `_deferred` a heap of (due time, tie-breaker, message,
+    recipients) to retry. `_redirect_target` is set during a redirection, `_paused` once the node stops.
     """
 
     def __init__(self, host: Host) -> None:
@@ -56,7 +58,7 @@ class Delivery(Component):
             self._begin_delivery(message)
 
     def stop_processing(self, row_id: int) -> None:
-        """Forget a message that has been processed, and cancel making a shadow of it (SR-BND-04)."""
+        """Forget a message that has been processed, and cancel the making of its shadow, if under way (SR-BND-04)."""
         self._processing.discard(row_id)
         if (effort := self._redundancy_tasks.pop(row_id, None)) is not None:
             effort.cancel()
@@ -108,8 +110,8 @@ class Delivery(Component):
     async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
         """Record the replies to an attempt, and return once they are on disk.
 
-        Reports to the sender, defers recipients without a final reply, and releases the message if nothing is left to do.
-        `reports`: the next hop takes over delivery status notifications.
+        Reports to the sender, defers recipients without a final reply (2yz or 5yz), and releases the message if nothing
+        is left to do. `reports`: the next hop takes over delivery status notifications (RFC 3461).
         """
         host, message = self.host, attempt.message
         fate = attempt.hop.fate(reports=reports)
@@ -136,7 +138,8 @@ class Delivery(Component):
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
         """Schedule a retry for recipients after MessageRetryInterval, or report them if the message has expired (SR-MNT-14).
 
-        During a redirection, recipients that its target has not been tried for are tried there at once.
+        `hop` is the next hop that has been tried. During a redirection, recipients for which its target has not been
+        tried are tried there at once.
         """
         host = self.host
         if self._redirect_target is not None and hop != self._redirect_target:
@@ -179,7 +182,7 @@ class Delivery(Component):
                     to_redirect.append((attempt.message, attempt.recipients))
             for message, recipients in to_redirect:
                 self._queue_attempts(message, recipients)
-            message_ids = set(self._processing)
+            message_ids = set(self._processing)  # a message that arrives later is not waited for
             while unfinished := [attempt.finished for attempt in self._attempts if attempt.message.id in message_ids]:
                 await asyncio.wait(unfinished)
         finally:
@@ -201,7 +204,10 @@ class Completion(Component):
     """Releases a message when all its recipients, and all reports that it caused, are processed (SR-MNT-07, SR-MNT-08)."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Release a primary message if it is processed; then do the same for the message that it is a report about, if any."""
+        """Release a primary message if it is processed; then do the same for the message that it is a report about.
+
+        Does nothing for a row (`Message.id`) that is deleted or no primary message any more.
+        """
         message = self.host.messages.get(row_id)
         if message is None or message.place != "primary" or not self.is_processed(message):
             return

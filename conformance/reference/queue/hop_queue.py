@@ -42,14 +42,19 @@ _UNROUTABLE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no ro
 
 
 RecordOutcome = Callable[[DeliveryAttempt, dict[Recipient, Reply], bool], Awaitable[None]]
-"""A function that records the replies to an attempt; a recipient without a reply is to be retried.
+"""A function that records the replies to an attempt; a recipient without a reply, or with a 4yz one, is to be retried.
 
 The last argument says whether the next hop takes over delivery status notifications (RFC 3461).
 """
 
 
 class HopQueue:
-    """Delivery attempts for one next hop, first in, first out; worker tasks run while there are attempts."""
+    """Delivery attempts for one next hop, first in, first out; worker tasks run while there are attempts.
+
+    `waiting` has the attempts that no worker has taken. `paused` is set when the node stops: then none is taken any
+    more. `record_outcome(attempt, replies, reports)` ends an attempt; `reports`: the next hop takes over status
+    notifications.
+    """
 
     def __init__(self, host: Host, hop: NextHop, record_outcome: RecordOutcome) -> None:
         self.host = host
@@ -85,7 +90,7 @@ class NowhereQueue(HopQueue):
     """Recipients without a next hop: they fail at once."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Record a permanent failure for every recipient."""
+        """Record a permanent failure for every recipient; the name of the hop says why it has no server."""
         await self.record_outcome(attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), False)
 
 
@@ -93,7 +98,7 @@ class MailboxQueue(HopQueue):
     """Recipients with mailboxes hosted here."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Deliver into one mailbox after another."""
+        """Deliver into one mailbox after another; the hop's only address is that of the mailbox store."""
         content = self.host.messages.content(attempt.message.id)
         envelope = attempt.message.envelope
         replies = {
@@ -153,7 +158,7 @@ class RemoteQueue(HopQueue):
                 transmitted, attempt = attempt, None
                 await self.record_outcome(transmitted, replies, "DSN" in dialogue.keywords)
                 attempt = await self.next_in_session()
-            if attempt is not None:
+            if attempt is not None:  # more messages than one session may carry
                 self.waiting.appendleft(attempt)
                 attempt = None
             await outbound.end_session(self.hop, server, dialogue)
@@ -170,7 +175,7 @@ class RemoteQueue(HopQueue):
 
 
 def create_hop_queue(host: Host, hop: NextHop, record_outcome: RecordOutcome) -> HopQueue:
-    """Return an empty queue of the kind that a next hop needs."""
+    """Return an empty queue for a next hop: nowhere, the mailbox store of this server, or another server."""
     match hop.kind:
         case "nowhere":
             return NowhereQueue(host, hop, record_outcome)

@@ -13,7 +13,7 @@ NOT_ACTIVE_HERE = Reply(451, "4.3.0", "the mailbox is not active here")
 
 
 class MailboxStore(Component):
-    """Delivers into the mailbox databases that are active on this server."""
+    """Delivers into the mailbox databases that are active on this server; `sink` is the mailbox store's address."""
 
     async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Deliver to one mailbox for another server of the boundary; return 451 if its database is not active here."""
@@ -23,10 +23,13 @@ class MailboxStore(Component):
         return await self.deliver(mailbox.sink.dial, envelope, recipient, content)
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox, or drop a duplicate; return the reply to the server that sent the message, positive for both."""
+        """Deliver to one mailbox, or drop a duplicate; return the reply to the server that sent the message.
+
+        It is positive for a duplicate too. What later duplicates are recognised by is on disk when this returns.
+        """
         duplicates = self.host.duplicates
         key = duplicates.key_of(recipient.address, content)
-        if key is None:
+        if key is None:  # without Message-ID or Date it is never a duplicate
             return await self.transmit_to_store(sink, envelope, recipient, content)
         if not await duplicates.claim_delivery(key):
             self.host.log.info("<%s> duplicate for <%s> dropped", key.internet_id, recipient.address)

@@ -13,7 +13,7 @@ from conformance.reference.send.factory import create_dialogue
 class Outbound(Component):
     """The send connector: makes sessions with next hops, transmits messages, and queries discard status in the same sessions.
 
-    `server` is the name of the server at which a session is open.
+    `hop` is the next hop, `server` the name of that of its servers with which the session is.
     """
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
@@ -26,7 +26,7 @@ class Outbound(Component):
         """Send what precedes the first message of a session: nothing from 2013 on. Raises SessionLost."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Transmit a message to the recipients of an attempt; return their final replies. Raises SessionLost."""
+        """Transmit a message to the recipients of an attempt; return the final reply for each. Raises SessionLost."""
         content = self.host.messages.content(attempt.message.id)
         parameters = self.extra_mail_parameters(attempt, server, dialogue)
         return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
@@ -37,5 +37,5 @@ class Outbound(Component):
 
     async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Query discard status after the last message of a session (SR-MNT-02). Raises SessionLost."""
-        if "XSHADOWREQUEST" in dialogue.keywords:
+        if "XSHADOWREQUEST" in dialogue.keywords:  # the server has the shadow verbs, XQDISCARD among them
             await self.host.manager.query_in_session(server, dialogue)

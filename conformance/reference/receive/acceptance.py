@@ -29,7 +29,10 @@ class Acceptance(Component):
     """Accepts messages as their primary server, or into mailboxes hosted here."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message as its primary: have a shadow made, write it to disk, then return the reply, 250 or a refusal."""
+        """Accept a message as its primary: have a shadow made, write it to disk, then return 250, or return a refusal.
+
+        A refused message is not kept. `content` is without our Received field.
+        """
         if (refusal := content_refusal(content)) is not None:
             return refusal
         message_id, traced = self.add_trace_field(content, origin, "ESMTP")
@@ -43,7 +46,11 @@ class Acceptance(Component):
         return await self.acknowledge(message)
 
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
-        """Add a message to the queue database, marked as still to be made redundant; return it with its row id."""
+        """Add a message to the queue database, without waiting for the disk; return it with its row id.
+
+        It is marked as still to be made redundant and, unless it comes from the organisation, to be journaled if that
+        is configured.
+        """
         draft = new_message(
             content,
             envelope,

@@ -31,7 +31,8 @@ class Rights(Component):
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
         """Return the peer that a client of the transport listener is, or None.
 
-        That is the peer it authenticated as, or, on an externally secured connector, the one that it names in EHLO (`hello`).
+        That is the peer it `authenticated` as (None: it did not), or, on an externally secured connector, the one that
+        it names in EHLO (`hello`).
         """
         name = authenticated or (hello if listener.externally_secured else "")
         return self.host.config.peers_by_name.get(name.casefold())
@@ -42,7 +43,10 @@ class Rights(Component):
         return peer.secret if peer is not None else None
 
     def may_shadow(self, peer: Peer | None) -> bool:
-        """Return whether a peer is offered XSHADOWREQUEST: a mailbox server of 2013 or later in our boundary, with the right."""
+        """Return whether a client is offered XSHADOWREQUEST; `peer` is the identified server, None for any other client.
+
+        It must be a mailbox server of 2013 or later in our boundary, with the right, and shadow redundancy be enabled.
+        """
         return (
             peer is not None
             and self.host.transport.ShadowRedundancyEnabled
@@ -62,7 +66,10 @@ class Rights(Component):
 
 
 class PeerAuthentication(FastSMTP):
-    """The part of a session that authenticates the client: on the transport listener, if any peer has a secret."""
+    """The part of a session that authenticates the client: on the transport listener, if any peer has a secret.
+
+    `session_state` is what the shadow verbs know of the session, `limits` the configuration of the listener.
+    """
 
     host: Host
     session_state: SessionState
@@ -103,7 +110,7 @@ class PeerAuthentication(FastSMTP):
         """Return whether a login has the secret of the peer that it names; aiosmtpd calls this for AUTH."""
         secret = self.host.rights.secret_of(login.login.decode("ascii", "replace"))
         success = secret is not None and hmac.compare_digest(login.password, secret.encode())
-        return AuthResult(success=success, handled=False, auth_data=login)
+        return AuthResult(success=success, handled=False, auth_data=login)  # not handled: aiosmtpd sends the reply
 
 
 _CERTIFICATE_NAME = "transport"

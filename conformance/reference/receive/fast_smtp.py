@@ -27,7 +27,7 @@ from conformance.reference.receive.prefixed_methods import PrefixedDir, Prefixed
 
 
 class FastSMTP(PrefixedDir, SMTP):
-    """aiosmtpd's SMTP, faster; its handler should derive from PrefixedDir too. `timeout` is in seconds.
+    """aiosmtpd's SMTP, faster; its handler should derive from PrefixedDir too. `timeout` is the idle limit in seconds.
 
     The objects that a session refers to do not refer back to it, so that it is freed with its connection: collecting the cycles
     took a twentieth of the time.
@@ -120,7 +120,7 @@ class FastSMTP(PrefixedDir, SMTP):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the session and send the banner; after STARTTLS reset the session instead."""
-        if self._original_transport is not None:
+        if self._original_transport is not None:  # STARTTLS has set it
             super().connection_made(transport)
             return
         self._set_rset_state()  # type: ignore[no-untyped-call]
@@ -160,7 +160,7 @@ class FastSMTP(PrefixedDir, SMTP):
         if self._handler_coroutine is not None:
             self._handler_coroutine.cancel()
         else:
-            vars(self).pop("_writer", None)
+            vars(self).pop("_writer", None)  # it and the next refer to the session
         vars(self).pop("_smtp_methods", None)
         self._authenticator = self.transport = None
 
@@ -269,7 +269,7 @@ class FastSMTP(PrefixedDir, SMTP):
         """Add a line to the reply; send the reply once the line is its last. Raises ConnectionResetError if the client is gone."""
         line = status.encode("utf-8" if self.enable_SMTPUTF8 else "ascii") if isinstance(status, str) else status
         self._reply_buffer += line + b"\r\n"
-        if line.rpartition(b"\n")[2][3:4] != b"-":
+        if line.rpartition(b"\n")[2][3:4] != b"-":  # `250-` says that another line follows
             whole, self._reply_buffer = self._reply_buffer, b""
             transport = self.transport
             if transport is None:

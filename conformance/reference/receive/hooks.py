@@ -15,12 +15,16 @@ UNSENDABLE_ADDRESS = "553 5.1.3 the address has characters that cannot be sent o
 
 
 class Hooks(PrefixedDir):
-    """The hooks of aiosmtpd, which prescribes their names and signatures; each returns a reply."""
+    """The hooks of aiosmtpd, which prescribes their names and signatures; each returns a reply.
+
+    `server` is the session of ours; `session` and `envelope` are aiosmtpd's objects for it and for its mail
+    transaction.
+    """
 
     async def handle_EHLO(
         self, server: "Receiver", session: Session, envelope: Transaction, name: str, responses: list[str]
     ) -> list[str]:
-        """Return the lines of the EHLO reply."""
+        """Return the lines of the EHLO reply, to be sent instead of `responses`, those of aiosmtpd."""
         return server.ehlo_reply(name, responses)
 
     async def handle_RSET(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
@@ -34,7 +38,7 @@ class Hooks(PrefixedDir):
         """Accept the reverse-path, unless it has characters that cannot be sent on."""
         if address and not address.isprintable():
             return UNSENDABLE_ADDRESS
-        envelope.mail_from = address or "<>"
+        envelope.mail_from = address or "<>"  # aiosmtpd takes an empty one for none
         return "250 2.1.0 sender ok"
 
     async def handle_RCPT(
@@ -47,7 +51,7 @@ class Hooks(PrefixedDir):
         return reply
 
     async def handle_DATA(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
-        """Accept or refuse a message."""
+        """Accept or refuse a message; return the reply, which may have several lines."""
         return await server.handle_message(bytes(envelope.original_content or b""))
 
     async def handle_exception(self, error: Exception) -> str:

@@ -28,7 +28,7 @@ _NAMES_BY_SUFFIX: dict[tuple[Any, str], dict[str, str]] = {}
 
 
 def by_suffix(kind: Any, prefix: str) -> dict[str, str]:
-    """Return the names in a class that start with a prefix, by the rest of each name; cached."""
+    """Return the names in a class that start with a prefix, by the rest of each name (RSET: smtp_RSET); cached."""
     if (names := _NAMES_BY_SUFFIX.get((kind, prefix))) is None:
         names = {name.removeprefix(prefix): name for name in prefixed_names(kind, prefix)}
         _NAMES_BY_SUFFIX[kind, prefix] = names

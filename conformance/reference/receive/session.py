@@ -2,7 +2,8 @@
 
 aiosmtpd calls a method `smtp_VERB` for each command line and a method of `hooks.Hooks` when it has parsed a command. Methods
 here that are named for a verb take what aiosmtpd does not know (DSN and XSHADOW= parameters) out of the line first. After the
-final dot `handle_message` decides in a task that survives the session.
+final dot `handle_message` decides in a task that survives the session. Any command confirms that the client has read
+the discard notifications in the last reply to XQDISCARD (`verbs.confirm_discards_read`).
 """
 
 import asyncio
@@ -32,7 +33,9 @@ _MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW"})
 class Receiver(PeerAuthentication):
     """One SMTP session; it ends with 421 4.4.2 when it is idle or open for too long (SR-TMO-06, SR-TMO-07).
 
-    `sessions` is the set of open sessions, to which it adds itself. `acceptance_task` decides about the message in hand, or is None.
+    `name` is that of the listener, `limits` its configuration; `sessions` is the set of the node's open sessions, to
+    which it adds itself. `verbs` handles the shadow verbs. `acceptance_task` decides about the message in hand, or is
+    None. `_mail_parameters`, `_recipients` and `_shadow_id` (of XSHADOW=) belong to the mail transaction.
     """
 
     def __init__(self, host: Host, name: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
@@ -82,7 +85,7 @@ class Receiver(PeerAuthentication):
         self.reset_transaction()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Cancel the timers and return unconfirmed discard notifications."""
+        """Cancel the timers; discard notifications that the client has not confirmed go back to their queue."""
         self._sessions.discard(self)
         self.verbs.session_ended()
         if self._age_timer is not None:
@@ -162,6 +165,7 @@ class Receiver(PeerAuthentication):
         self.session.host_name = name
         self.session_state.greeted = True
         self.session_state.peer = self.identify_peer()
+        # without the codes, HELP, and AUTH, which is offered in our own way
         offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
         offered += self.auth_keywords()
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
@@ -180,11 +184,12 @@ class Receiver(PeerAuthentication):
         """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it."""
         self.verbs.confirm_discards_read()
         path, parameters = _split_parameters(arg or "")
+        # XSHADOW=: the client sends a shadow copy (in 2010: a message whose shadow it keeps)
         if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
             return
         rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _MAIL_PARAMETERS]
-        nested = self.session_state.in_transaction
+        nested = self.session_state.in_transaction  # aiosmtpd refuses a second MAIL, which must change nothing
         await super().smtp_MAIL(" ".join([path, *rest]))
         if self.envelope.mail_from and not nested:
             self.reset_transaction()
@@ -226,7 +231,7 @@ class Receiver(PeerAuthentication):
         if self.transport is not None:
             self._reset_timeout()
         if self._shutting_down:
-            self.loop.call_soon(self.shut_down)
+            self.loop.call_soon(self.shut_down)  # after the reply
         self.reset_transaction()
         return "\r\n".join(str(reply) for reply in replies)
 

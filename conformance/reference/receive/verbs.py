@@ -32,7 +32,8 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 class SessionState:
     """What the verbs need to know of their session; the session keeps it up to date.
 
-    `greeted`: the client has said EHLO. `peer` is the identified client, or None.
+    `greeted`: the client has said EHLO. `peer` is the identified client, or None. `in_transaction`: MAIL was accepted,
+    and the transaction has not ended.
     """
 
     def __init__(self, name: ListenerName) -> None:
@@ -45,7 +46,8 @@ class SessionState:
 class ShadowVerbs:
     """XSHADOWREQUEST and XQDISCARD in one session.
 
-    `client_identity` is the (server, queue database) that XSHADOWREQUEST named, None before it.
+    `client_identity` is the (server, queue database) that XSHADOWREQUEST named, None before it. `unconfirmed_discards`
+    are the notifications in the last reply to XQDISCARD.
     """
 
     def __init__(self, host: Host, session_state: SessionState) -> None:
@@ -65,7 +67,7 @@ class ShadowVerbs:
         return session_state.listener == "transport" and self.host.rights.may_shadow(session_state.peer)
 
     async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
-        """Handle a shadow verb; return the lines of the reply."""
+        """Handle a shadow verb with these arguments; return the lines of the reply, 502 for an unknown verb."""
         match verb:
             case "XSHADOWREQUEST":
                 return await self.handle_xshadowrequest(arguments)
@@ -95,7 +97,8 @@ class ShadowVerbs:
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
         """Return the reply that refuses a verb with the arguments `<server> <second>`, or None if it is permitted.
 
-        `words` are the arguments; if permitted, the server name in them is replaced with the configured spelling.
+        `words` are the arguments, `second` is the pattern of the second one; if permitted, the server name in them is
+        replaced with the configured spelling.
         """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
