@@ -15,14 +15,17 @@ from conformance.reference.shadow.creation import ShadowCreation
 
 
 class HubCompletion(Completion):
-    """Deletes messages that were passed on, and wakes the sessions that wait for that."""
+    """Deletes messages that were passed on, and wakes the sessions that wait for that.
+
+    `_passed_on_events` has an event by row id for each message that is waited for.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._passed_on_events: dict[int, asyncio.Event] = {}
 
     async def wait_until_passed_on(self, message: Message) -> None:
-        """Wait until no recipient of a message is pending."""
+        """Wait, without limit, until no recipient of a message is pending."""
         try:
             while self.host.messages.pending(message.id):
                 await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()

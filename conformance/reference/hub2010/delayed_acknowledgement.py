@@ -26,7 +26,10 @@ class DelayedAcknowledgement(Acceptance):
         return await self.acknowledge_after_delivery(self.store(envelope, traced, message_id, origin), origin.deadline)
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
-        """Start the delivery of a stored message, and return the reply once it need not be withheld any more."""
+        """Start the delivery of a stored message, and return the reply once it need not be withheld any more.
+
+        `deadline` is the event loop's time by which the sender must have its reply.
+        """
         reply = await self.acknowledge(message)
         await self.wait_until_delivered(message, deadline)
         return reply
@@ -36,14 +39,16 @@ class DelayedAcknowledgement(Acceptance):
     ) -> Reply:
         """Accept a message at once whose sender keeps the shadow, and record the sender for the notification (SR-E10-03).
 
-        A message with a shadow id that is already in the queue gets the reply of a repeated transmission.
+        `sender` is the name of that server, `shadow_id` the id of its shadow. A message with a shadow id that is
+        already in the queue gets the reply of a repeated transmission.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
+        # without primary and database: among the messages of this server itself
         if (queued := self.host.shadows.find("", "", shadow_id)) is not None:
             return self._reply_to_repeat(queued.row_id, content)
         _, traced = self.add_trace_field(content, origin, "ESMTP")
-        message = self.store(envelope, traced, shadow_id, origin)
+        message = self.store(envelope, traced, shadow_id, origin)  # under the shadow's id, so that a repeat is found
         self.host.discards.add_holder(message.id, sender, shadow_id, acknowledged=True)
         return await self.acknowledge(message)
 

@@ -19,7 +19,8 @@ REPLY_SHARE = 0.1
 class HubManager(ShadowRedundancyManager):
     """Watches every server for which there is a shadow queue (SR-E10-05 to SR-E10-12).
 
-    `missed_intervals` counts the failed heartbeats in a row by server.
+    `missed_intervals` counts the failed heartbeats in a row by server. `_failed` says until when (POSIX seconds) a
+    server counts as failed.
     """
 
     def __init__(self, host: Host) -> None:
@@ -99,7 +100,7 @@ class HubManager(ShadowRedundancyManager):
         return self.host.transport.MessageExpirationTimeout
 
     def has_alternative(self, message: Message) -> bool:
-        """Return whether every recipient has a next hop with a server that has not failed."""
+        """Return whether every recipient of a shadow message has a next hop with a server that has not failed."""
         hops = group_by_next_hop(self.host.config, message.envelope.recipients)
         return all(set(hop.servers) - self.failed_primaries for hop in hops)
 

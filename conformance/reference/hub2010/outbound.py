@@ -32,7 +32,7 @@ class HubOutbound(Outbound):
         if not self.may_use_xshadow(dialogue, server):
             return
         answer = await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
-        words = answer.text.split()
+        words = answer.text.split()  # the name of the server and the id of its queue database
         if not answer.positive or len(words) != 2:
             self.host.log.warning("%s does not track discard status: %s", server, answer)
             return

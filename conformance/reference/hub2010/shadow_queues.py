@@ -26,7 +26,10 @@ class HubShadowQueues(ShadowQueues):
         database: str,
         shadow_id: str,
     ) -> None:
-        """Keep a shadow of a message that a next hop has accepted for these recipients; that is the primary now (SR-E10-03)."""
+        """Keep a shadow of a message that a next hop has accepted for these recipients (SR-E10-03).
+
+        The next hop is the `primary` now, and `database` the id of its queue database.
+        """
         shadow = new_message(
             content,
             message.envelope.for_recipients(tuple(recipients)),
@@ -49,7 +52,10 @@ class HubShadowQueues(ShadowQueues):
         return [message for message in messages if message is not None]
 
     def notify_when_delivered(self, message: Message, primary: str) -> None:
-        """Record a failed primary as one to notify when a message promoted from it has been delivered (SR-E10-08)."""
+        """Record a failed primary as one to notify when a message promoted from it has been delivered (SR-E10-08).
+
+        It is recorded as a holder of the message's shadow; each holder is notified.
+        """
         self.host.discards.add_holder(message.id, primary, message.shadow_id, acknowledged=True)
 
     def expire(self, primary: str, before: float) -> None:

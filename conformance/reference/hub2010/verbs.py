@@ -38,6 +38,7 @@ class HubVerbs(ShadowVerbs):
         if self.client_identity is not None:
             return [OUT_OF_ORDER]
         self.client_identity = (words[0], words[1])
+        # no contact is recorded: only sessions that this server opens count (SR-E10-06)
         self.host.manager.promote_if_new_database(*self.client_identity)
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 

@@ -76,7 +76,7 @@ class CountsSessionsOfItsPrimary(HubManager):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
     def record_query_from(self, server: str) -> None:
-        """Reset the count of failed intervals of a primary that opened a session itself."""
+        """Reset the count of failed intervals of a server that opened a session, in which it queries us."""
         self.missed_intervals.pop(server, None)
 
 
@@ -113,7 +113,7 @@ class _ReportsAcknowledgedMessagesOnly(Reports):
     """Sends no report about a message that failed for all recipients while its reply is withheld: the reply says it."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report a failure, or store it as the reply that is still withheld."""
+        """Report a failure, or store its first reply as the refusal if the message's reply is still withheld."""
         acceptance = self.host.acceptance
         all_failed = len(failures) == len(message.envelope.recipients)
         if isinstance(acceptance, RefusesWhatFailsMeanwhile) and all_failed and message.id in acceptance.withheld:
@@ -137,7 +137,7 @@ class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
         """Messages whose reply is withheld -> the refusal that the report of their failure stored here, None before that."""
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
-        """Return the acknowledgement, or the next hop's refusal where it refused the message meanwhile."""
+        """Return the acknowledgement, or the next hop's refusal where it refused the message meanwhile (`withheld`)."""
         self.withheld[message.id] = None
         try:
             reply = await super().acknowledge_after_delivery(message, deadline)
@@ -199,6 +199,7 @@ class AsksItsSendersAfterARestart(HubManager):
         """Start, and query each server that holds a shadow of a queued message, in the background."""
         super().start()
         discards = self.host.discards
+        # a holder is a server that has the shadow of a message
         held = [discards.holders(message.id) for message in self.host.messages.in_place("primary")]
         for server in dict.fromkeys(holder.server for holders in held for holder in holders):
             self.host.tasks.start(self._ask_at_start(server), f"{self.host.name}: question to {server}")
@@ -214,10 +215,10 @@ class _DropsTakenOverMessages(Delivery):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._taken_over_ids: set[int] = set()
+        self._taken_over_ids: set[int] = set()  # row ids
 
     def drop_when_idle(self, row: int) -> None:
-        """Drop a message now, or after the attempts that are running have failed."""
+        """Drop the message in a row now, or after the attempts that are queued or running have failed."""
         self._taken_over_ids.add(row)
         if all(attempt.message.id != row for attempt in self._attempts):
             self._drop(row)
@@ -254,7 +255,7 @@ class DropsWhatWasTakenOver(HubManager):
         """Discard a shadow; a message of this server is dropped where the notification comes from a server that held
         its shadow."""
         super().discard_shadow(primary, database, shadow_id)
-        stored = self.host.shadows.find("", "", shadow_id)
+        stored = self.host.shadows.find("", "", shadow_id)  # row id and place of a message of this server
         if stored is None or stored[1] != "primary":
             return
         delivery = self.host.delivery

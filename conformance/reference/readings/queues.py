@@ -18,7 +18,7 @@ class OneTransmissionForEachRecipient(Delivery):
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
         """Queue one attempt for each recipient outside the organisation; sites still share a copy (SR-BIF-03)."""
-        together: list[Recipient] = []
+        together: list[Recipient] = []  # those whose next hop is in the organisation
         for recipient in recipients:
             if self.host.routing.next_hop(recipient.address).kind == "outside":
                 super()._queue_attempts(message, [recipient])
@@ -53,7 +53,7 @@ class _OpenSessionQueue(RemoteQueue):
 
     def __init__(self, host: Host, hop: NextHop, record_outcome: RecordOutcome) -> None:
         self._wake_up = asyncio.Event()
-        self._waiting_sessions = 0
+        self._waiting_sessions = 0  # sessions in `next_in_session`; `_wake_up` is set when they must look again
         super().__init__(host, hop, record_outcome)
 
     @property
@@ -67,7 +67,7 @@ class _OpenSessionQueue(RemoteQueue):
         self._wake_up.set()
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Give an attempt to a session that waits for one, or open a session for it."""
+        """Queue an attempt for a session that waits for one, or else as the correct class does, with a new session."""
         if self._waiting_sessions > len(self.waiting) and not self.paused:
             self.waiting.append(attempt)
             self._wake_up.set()
@@ -75,7 +75,7 @@ class _OpenSessionQueue(RemoteQueue):
             super().add(attempt)
 
     async def next_in_session(self) -> DeliveryAttempt | None:
-        """Return the next attempt for an open session; waits up to IDLE_SESSION_S for it."""
+        """Return the next attempt for an open session; wait up to IDLE_SESSION_S for it. None ends the session."""
         self._waiting_sessions += 1
         try:
             async with asyncio.timeout(IDLE_SESSION_S):

@@ -28,7 +28,10 @@ class RefusesStrangersWith550(ShadowVerbs):
     """Answers a shadow verb of a client without the right on the transport listener with 550 5.7.1, offered or not."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return 550 in place of "not offered" on the transport listener, and the usual refusal or None otherwise."""
+        """Return 550 in place of "not offered" on the transport listener, and the usual refusal or None otherwise.
+
+        `words` are the arguments of the verb, `second` is the pattern of the second one; None permits the verb.
+        """
         refused = super().refusal(words, second)
         return FORBIDDEN if refused == NOT_OFFERED and self.session_state.listener == "transport" else refused
 
@@ -38,8 +41,10 @@ class ChecksArgumentsFirst(ShadowVerbs):
     """Answers malformed arguments with 501 also where the command is out of order."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return 501 for malformed arguments of a command that is also out of order, and the usual refusal or None
-        otherwise."""
+        """Return 501 for malformed arguments of a command that is also out of order, else the usual refusal or None.
+
+        `words` are the arguments of the verb, `second` is the pattern of the second one; None permits the verb.
+        """
         refused = super().refusal(words, second)
         malformed = len(words) != 2 or not second.fullmatch(words[1])
         return MALFORMED if refused == OUT_OF_ORDER and malformed else refused
@@ -52,9 +57,10 @@ class ChecksTheOrderFirst(ShadowVerbs):
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
         """Return 503 for a repeated request, and for a command in a transaction, also where its arguments are malformed.
 
-        Otherwise the usual refusal, or None.
+        Otherwise the usual refusal, or None. `second` is the pattern of the second of the arguments `words`.
         """
         refused = super().refusal(words, second)
+        # a second argument of the form of an id: the request, not XQDISCARD
         repeated = second is SHADOW_ID and self.client_identity is not None
         out_of_order = repeated or self.session_state.in_transaction
         return OUT_OF_ORDER if refused == MALFORMED and out_of_order else refused
@@ -103,7 +109,7 @@ class LeavesWithoutAnEnhancedCode(Receiver):
         """Send a reply; one with 221 has no enhanced status code."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         if text.startswith("221"):
-            self._in_ehlo = True
+            self._in_ehlo = True  # then no enhanced code is added
             try:
                 await super().push(self._without_enhanced_code(text))
             finally:
@@ -121,6 +127,7 @@ class OffersInAnotherOrder(Receiver):
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
         """Return the reply to EHLO with its keywords reversed; the first line still names the server."""
         (text,) = super().ehlo_reply(name, responses)
+        # without the code and the hyphen or blank after it
         first, *keywords = [line[4:] for line in text.split("\r\n")]
         lines = [first, *reversed(keywords)]
         return ["\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])]
@@ -134,7 +141,10 @@ class DefersMailAfter535(Outbound):
     """Hands no mail to a next hop that refused its AUTH, and tries again later."""
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Begin a session; raises SessionLost where the server refused authentication, so that its mail is deferred."""
+        """Begin a session with a server of a next hop.
+
+        Raises SessionLost where the server refused authentication, so that its mail is deferred.
+        """
         if isinstance(dialogue, SmtpDialogue) and dialogue.login_refused:
             await dialogue.quit()
             raise SessionLost("it refused AUTH")

@@ -28,8 +28,9 @@ class KeepsShadowSessions(ShadowCreation):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
+        # idle sessions by server, each with a future that is done when a message takes the session over
         self._idle: dict[str, list[tuple[Dialogue, asyncio.Future[None]]]] = {}
-        self._requested: set[Dialogue] = set()
+        self._requested: set[Dialogue] = set()  # sessions in which the request was sent
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
         """Return an idle session with the server that is still alive, or a new one."""
@@ -43,7 +44,7 @@ class KeepsShadowSessions(ShadowCreation):
         return super().new_dialogue(peer)
 
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Send the request for a shadow once in a session."""
+        """Send the request for a shadow (XSHADOWREQUEST) once in a session."""
         if dialogue not in self._requested:
             await super().request_shadow(peer, dialogue)
             self._requested.add(dialogue)
@@ -120,7 +121,7 @@ class GivesUpSooner(ShadowCreation):
     """Gives a shadow up when three quarters of the time are over in which the sender must have its reply."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow within three quarters of the time that is left until the deadline."""
+        """Make a shadow within three quarters of the time until `deadline` (the event loop's time; None: no limit)."""
         if deadline is not None:
             now = asyncio.get_running_loop().time()
             deadline = now + 0.75 * max(deadline - now, 0.0)
@@ -134,7 +135,10 @@ class ChoosesInOrder(ShadowServerChoice):
     """Tries the servers of a site in the order of their names, not by chance."""
 
     def attempts(self) -> list[Peer]:
-        """Return as many attempts at the same servers, with each site's servers in the order of their names."""
+        """Return as many attempts at the same servers, with each site's servers in the order of their names.
+
+        The sites keep their order.
+        """
         chosen = super().attempts()
         sites = dict.fromkeys(peer.site for peer in chosen)
         return [peer for site in sites for peer in _in_turn([peer for peer in chosen if peer.site == site])]
@@ -151,7 +155,7 @@ class CountsOwnSessionsOnly(ShadowRedundancyManager):
     """Takes only sessions that it opened itself for contact with a primary."""
 
     def record_query_from(self, server: str) -> None:
-        """Record that the server answers. Its query does not count as contact with a primary."""
+        """Record that the server answers, so that it may be chosen again. Its query is no contact with a primary."""
         self.host.choice.record_answer(server)
 
 
@@ -179,7 +183,7 @@ class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
     def queue_notifications(self, message: Message) -> None:
         """Queue the notifications, except for servers whose acknowledgement of the copy was not received."""
         for holder in self.host.discards.holders(message.id):
-            if not holder.acknowledged:
+            if not holder.acknowledged:  # it may hold the copy
                 self.host.discards.remove_holder(message.id, holder.server)
         super().queue_notifications(message)
 
@@ -191,5 +195,5 @@ class TellsThreeAtATime(DiscardStatus):
     """Answers XQDISCARD with at most three notifications, however many were asked for."""
 
     async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer a query with at most three notifications, and with how many are left."""
+        """Return the reply to a server's query with at most three notifications and how many are left, and these."""
         return await super().answer_query(server, min(most, 3))

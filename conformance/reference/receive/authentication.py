@@ -43,7 +43,7 @@ class Rights(Component):
         return peer.secret if peer is not None else None
 
     def may_shadow(self, peer: Peer | None) -> bool:
-        """Return whether a client is offered XSHADOWREQUEST; `peer` is the identified server, None for any other client.
+        """Return whether a client is offered XSHADOWREQUEST; `peer` is the identified server, None for other clients.
 
         It must be a mailbox server of 2013 or later in our boundary, with the right, and shadow redundancy be enabled.
         """

@@ -16,7 +16,8 @@ class NextHop:
 
     `kind` is `mailbox` (hosted on this server), `delivery` (the delivery listener of the hosting server in the boundary), `transport`
     (the transport listener of a server outside of the boundary), `redirection` (that of an administrator's target in the
-    boundary), `outside` (of the organisation), or `nowhere`. `addresses` are tried in turn; `servers` are their names.
+    boundary), `outside` (of the organisation), or `nowhere`, whose `name` says why. `addresses` are tried in turn;
+    `servers` are their names.
     """
 
     kind: HopKind
@@ -35,7 +36,10 @@ class NextHop:
         return "lmtp" if self.kind in ("mailbox", "delivery") else "smtp"
 
     def fate(self, *, reports: bool) -> Fate:
-        """Return the fate of a recipient that the next hop has accepted; `reports`: the server offers DSN (RFC 3461)."""
+        """Return the fate of a recipient that the next hop has accepted.
+
+        `reports`: the server offers DSN (RFC 3461), and so takes over status notifications (`passed-on`).
+        """
         match self.kind:
             case "mailbox" | "delivery":
                 return "delivered"
@@ -49,7 +53,7 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for a recipient.
 
     In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox, the route for
-    all domains. An unknown address in a domain with mailboxes has none.
+    all domains. An unknown address in a domain with mailboxes has none, which a hop of the kind `nowhere` says.
     """
     mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:

@@ -39,7 +39,7 @@ def least_cost_path(links: tuple[SiteLink, ...], start: str, end: str) -> Path |
 
 
 def _neighbours(links: Sequence[SiteLink], site: str) -> list[tuple[str, int]]:
-    """Return the sites that a link connects to a site, with the cost of the link."""
+    """Return the sites that a link connects to `site`, each with the cost of the link."""
     neighbours = []
     for link in links:
         first, second = link.between

@@ -16,8 +16,9 @@ class SessionLost(Exception):
 class Dialogue(ABC):
     """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 
-    `keywords` are the EHLO keywords of the server with their parameters. `outcome_unknown`: the final dot of a message was sent and
-    has no reply, so the server may have the message or not.
+    `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is
+    ours in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the
+    message or not.
     """
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
@@ -77,9 +78,10 @@ class Dialogue(ABC):
         self.abort()
 
     async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:
-        """Transmit a message; return the final reply for each recipient. Raises SessionLost.
+        """Transmit a message; return the final reply for each recipient, which may be that to MAIL, RCPT or DATA.
 
-        `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`.
+        `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then
+        says whether the server may have the message.
         """
         self.outcome_unknown = False
         mail_reply = await self.command(self._mail_command(envelope, content) + extra)
@@ -125,7 +127,7 @@ class Dialogue(ABC):
 @lru_cache(maxsize=64)
 def _parse_keywords(text: str) -> Mapping[str, str]:
     """Return the keywords in a reply to EHLO with their parameters; cached, as a server sends the same in each session."""
-    offered = (line.partition(" ") for line in text.split("\n")[1:])
+    offered = (line.partition(" ") for line in text.split("\n")[1:])  # the first line names the server
     return {keyword.upper(): parameters for keyword, _, parameters in offered}
 
 

@@ -59,7 +59,7 @@ class LmtpDialogue(Dialogue):
             if len(line) > _MAX_REPLY_LINE or not line[:3].isdigit() or not "200" <= line[:3] <= "599":
                 raise SessionLost(f"not a valid reply: {line[:80]!r}")
             lines.append(line[4:])
-            if line[3:4] != "-":
+            if line[3:4] != "-":  # `250-` says that another line follows
                 return parse_reply(int(line[:3]), "\n".join(lines))
 
     async def _read_line(self) -> str:

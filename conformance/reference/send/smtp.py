@@ -43,7 +43,7 @@ class _FastProtocol(SMTPProtocol):
         self._response_waiter = self._loop.create_future()
         self._response_pending = True
         self.write(octets)
-        self._quit_sent = octets == b"QUIT\r\n"
+        self._quit_sent = octets == b"QUIT\r\n"  # then aiosmtplib expects the connection to end
 
     @property
     def reply(self) -> Awaitable[SMTPResponse]:
@@ -75,7 +75,9 @@ def _parse_whole_reply(octets: bytes) -> SMTPResponse | None:
 class SmtpDialogue(Dialogue):
     """A client session with an SMTP server.
 
-    One timer limits the time of all replies: `_idle_until` moves with each command, and the timer is set again if it fires before.
+    One timer limits the time of all replies: `_idle_until` (the event loop's time) moves with each command, and the
+    timer is set again if it fires before. `_unsent_before` is how many octets were in the send buffer when the time
+    began.
     """
 
     greeting_command = "EHLO"
@@ -118,7 +120,7 @@ class SmtpDialogue(Dialogue):
         if "STARTTLS" in self.keywords and (self.requires_tls or not self._offers_auth_plain):
             await self._start_tls()
             await super().greet()
-        elif self.requires_tls:
+        elif self.requires_tls:  # STARTTLS is not offered
             return
         if self._offers_auth_plain:
             login = base64.b64encode(f"\0{self.own_name}\0{self._secret}".encode()).decode()
@@ -208,7 +210,7 @@ class SmtpDialogue(Dialogue):
             return
         if self._loop.time() >= self._idle_until:
             unsent = self._unsent()
-            if unsent >= self._unsent_before:
+            if unsent >= self._unsent_before:  # else the server still reads what was sent
                 self._timed_out = True
                 self._transport.abort()
                 return
