@@ -265,7 +265,7 @@ class NodeConfiguration(_StrictModel):
 
 
 def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Return the configuration in a JSON document, validated by the model `kind`, which a defect may replace.
+    """Return the configuration in a JSON document, validated by the model `kind`.
 
     Raises ConfigurationError with one line that names every wrong parameter.
     """

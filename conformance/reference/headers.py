@@ -9,10 +9,7 @@ _LOOP_LIMIT = 100
 
 
 def header_field(content: bytes, name: bytes) -> bytes | None:
-    """Return the unfolded, stripped body of the first header field with this name (in any letter case), or None.
-
-    `content` is the whole message.
-    """
+    """Return the unfolded, stripped body of the first header field with this name (in any letter case), or None."""
     header = b"\r\n" + content[: _header_end(content)]
     match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:", header, re.IGNORECASE)
     if match is None:

@@ -113,4 +113,4 @@ class Component:
         """Resume the work that is in the database; the node calls this once all components exist and the listeners are open."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Adapt to `host.config`, which has just replaced `before`; called after a reload that was not refused."""
+        """Adapt to `host.config`, which has just replaced `before`."""

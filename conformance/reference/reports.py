@@ -79,7 +79,7 @@ class Reports(Component):
             message_id=report_id,
             since=host.now(),
             cause=message.id,
-            redundancy_pending=True,  # it gets a shadow as any message does
+            redundancy_pending=True,
         )
         host.log.info("%s %s: report %s to <%s>", message.message_id, action, report_id, message.envelope.reverse_path)
         host.delivery.start_processing(host.messages.add(draft, content))

@@ -33,7 +33,8 @@ class BeginsAnew(Database):
     fail together, no server has them any more."""
 
     def open(self) -> bool:
-        """Delete the database file of the last start, then open a new one."""
+        """Delete the database file of the last start, then open a new one; return True: its tables are new."""
+        # SQLite has files beside it, whose names begin with its name
         for old in self._path.parent.glob(f"{self._path.name}*"):
             old.unlink()
         return super().open()
@@ -66,6 +67,7 @@ class FoldsLetterCase(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept the message for the first of several recipients whose addresses differ in letter case only, and
         drop the others."""
+        # reversed, so that of equal keys the first recipient is kept
         recipients_by_address = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
         return await super().accept(
             envelope.for_recipients(tuple(reversed(recipients_by_address.values()))), content, origin
@@ -100,7 +102,7 @@ class RedirectsNothing(Redirection):
     """Says that it has redirected its queues, and leaves them where they are."""
 
     async def redirect(self, target: str) -> dict[str, int]:
-        """Report that nothing was redirected and nothing kept, and redirect nothing."""
+        """Redirect nothing, and return that no message was redirected to `target` and none kept."""
         return {"redirected": 0, "kept": 0}
 
 

@@ -13,7 +13,7 @@ class OffersToAnybody(Rights):
     """Offers the shadow verbs to every server of the configuration."""
 
     def may_shadow(self, peer: Peer | None) -> bool:
-        """Whether the client is any known server, of this boundary or not."""
+        """Whether the client is any known server, of this boundary or not; `peer` is None for any other client."""
         return peer is not None
 
 
@@ -107,6 +107,7 @@ class RemoteOnlyGoesNear(ChoosesByDistance):
     def attempts(self) -> list[Peer]:
         """Return the correct attempts and, under RemoteOnly, one more at each server of the own site."""
         added = self.same_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" else []
+        # without another site the preference has no meaning, and the correct attempts are local
         return super().attempts() + (added if self.other_site_peers() else [])
 
 
@@ -117,7 +118,7 @@ class ShiftsAttemptLimits(ChoosesByDistance):
     local_shift = 0
 
     def attempts(self) -> list[Peer]:
-        """Return attempts in other sites and then in the own one, each with its number changed."""
+        """Return the correct attempts, in other sites and then in the own one, each number changed by its shift."""
         correct = super().attempts()
         other_sites = [peer for peer in correct if peer.site != self.host.config.site]
         own_site = [peer for peer in correct if peer.site == self.host.config.site]

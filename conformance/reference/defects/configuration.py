@@ -137,6 +137,7 @@ class DropsWhatIsWrong(NodeConfiguration):
         try:
             return handler(document)
         except ValidationError as error:
+            # the last part of a location is the name of the key
             wrong = {str(one["loc"][-1]) for one in error.errors() if one["loc"]}
             return handler(_without(document, wrong))
 

@@ -18,7 +18,7 @@ class NeverShadows(ShadowCreation):
     """Makes no shadow of any message, whatever is configured."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make no shadow, and report success unless a shadow is mandatory."""
+        """Make no shadow, and report success (True) unless a message without one must be rejected."""
         return not self.host.transport.RejectMessageOnShadowFailure
 
 
@@ -29,7 +29,10 @@ class OffUntilSwitchedOn(ShadowCreation):
     switched = False
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow only after ShadowRedundancyEnabled was false at an earlier message."""
+        """Make a shadow only after ShadowRedundancyEnabled was false at an earlier message.
+
+        Before that report success (True) unless a message without a shadow must be rejected.
+        """
         self.switched = self.switched or not self.host.transport.ShadowRedundancyEnabled
         if self.switched:
             return await super().make_shadow(message, content, deadline)
@@ -62,7 +65,7 @@ class OpensEarly(ShadowCreation):
 
     def start(self) -> None:
         """Open a session with each possible shadow server in the background."""
-        self.kept: dict[str, Dialogue] = {}
+        self.kept: dict[str, Dialogue] = {}  # by the name of the server
         for peer in {peer.name: peer for peer in self.host.choice.attempts()}.values():
             self.host.tasks.start(self._open(peer), f"{self.host.name}: session with {peer.name}")
 
@@ -124,6 +127,7 @@ class ShadowsTwice(ShadowCreation):
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Make a shadow on every server of the choice, and return whether any succeeded."""
+        # `attempts` lists a server once for each attempt at it
         peers = {peer.name: peer for peer in self.host.choice.attempts()}.values()
         return any([await self.try_server(peer, message, content) for peer in peers])
 
@@ -143,7 +147,7 @@ class TimeoutCountsAsShadow(ShadowCreation):
     """When a shadow session takes too long, takes the copy for made."""
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Return True when an attempt takes nearly as long as a session may be idle."""
+        """Return whether a server has stored the copy, or took nearly as long as a session may be idle."""
         patience = self.host.transport.SendConnectionInactivityTimeout * 0.9
         try:
             async with asyncio.timeout(patience):

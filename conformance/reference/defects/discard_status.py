@@ -23,7 +23,10 @@ class TellsAnybody(DiscardStatus):
     """Tells every notification to the server that asks first."""
 
     async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer a query also with the notifications that are queued for other servers."""
+        """Answer a query also with the notifications that are queued for other servers, `most` in all.
+
+        Return the lines of the reply and the notifications in them.
+        """
         lines, events = await super().answer_query(server, most)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]
         for other in others:
@@ -39,7 +42,7 @@ class ForgetsDiscardsOnRestart(DiscardStatus):
 
     def start(self) -> None:
         """Delete all queued notifications."""
-        for event in self.host.discards.queued_until(self.host.now() + 1):
+        for event in self.host.discards.queued_until(self.host.now() + 1):  # all: none was queued later than now
             self.host.discards.remove(event.id)
         super().start()
 
@@ -94,7 +97,7 @@ class TellsTwice(DiscardStatus):
         """Delete notifications at their second confirmation, so that each is sent twice."""
         confirmed_twice = [event for event in events if event.id in self.confirmed_once]
         self.confirmed_once.update(event.id for event in events)
-        self.release_unread(events)
+        self.release_unread(events)  # the next query returns them again
         super().confirm_read(confirmed_twice)
 
 
@@ -106,7 +109,7 @@ class ForgetsWhenTold(DiscardStatus):
         """Delete the notifications of an answer at once, without waiting for a sign that it arrived."""
         lines, events = await super().answer_query(server, most)
         self.confirm_read(events)
-        return lines, []
+        return lines, []  # the caller has nothing left to confirm
 
 
 @defect("releases-after-the-first-fork", breaks="SR-MNT-07", slot="completion")
@@ -114,7 +117,10 @@ class ReleasesAfterTheFirstFork(Completion):
     """Offers the discard notification when the first of several next hops has the message."""
 
     def release_if_processed(self, key: int) -> None:
-        """Queue the discard notifications at every call, also while other next hops do not have the message yet."""
+        """Queue the discard notifications at every call, also while other next hops do not have the message yet.
+
+        It is called after each attempt; `key` is the row id of the message.
+        """
         message = self.host.messages.get(key)
         if message is not None and message.place == "primary":
             self.host.discard_status.queue_notifications(message)

@@ -95,7 +95,7 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.moved: set[str] = set()
+        self.moved: set[str] = set()  # mailboxes, in lower case
 
     def reconfigured(self, before: NodeConfiguration) -> None:
         """Remember the mailboxes whose server is another one than before."""
@@ -125,5 +125,5 @@ class ForgetsDeliveriesOnRestart(DuplicateDetection):
 
     def start(self) -> None:
         """Delete all entries of the delivered-to table."""
-        self.host.delivered.remove_before(self.host.now() + 1)
+        self.host.delivered.remove_before(self.host.now() + 1)  # all: none is later than now
         super().start()

@@ -73,7 +73,7 @@ class HubIgnoresANewDatabase(HubManager):
     """Does not notice that a next hop came back with a new queue database."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Ignore the name of the queue database."""
+        """Ignore the id of the primary's queue database."""
 
 
 @defect("hub-takes-over-nothing", breaks="SR-E10-22", slot="ex2010.promotion")
@@ -89,13 +89,13 @@ class HubResubmitsWhenItIsBack(HubManager):
     """Takes over for a primary that comes back with the database that it had."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Take shadows over at the first session after a failed interval, whatever database the primary has."""
+        """Take shadows over at the first session after a failed interval, whatever `database` the primary has."""
         if self.missed_intervals.get(primary):
             self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
         super().promote_if_new_database(primary, database)
 
     def record_session(self, primary: str, database: str) -> None:
-        """Compare the database before recording the contact, which resets the count that is asked for."""
+        """Compare the database before recording the contact, which resets the count of failed intervals."""
         self.promote_if_new_database(primary, database)
         self.record_contact(primary)
 

@@ -64,7 +64,7 @@ class HubWithholdsFromAKeeper(DelayedAcknowledgement):
     ) -> Reply:
         """Accept a message whose sender keeps a shadow, and withhold the reply until it is delivered."""
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
-        stored = self.host.shadows.find("", "", shadow_id)
+        stored = self.host.shadows.find("", "", shadow_id)  # row id and place of the message that was just accepted
         if stored is not None and (message := self.host.messages.get(stored[0])) is not None:
             await self.wait_until_delivered(message, origin.deadline)
         return reply
@@ -116,6 +116,7 @@ class HubKeepsShadowsForAnybody(HubOutbound):
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Send a message, and send it again an hour later to a next hop that does not offer XSHADOW."""
         replies = await super().transmit(attempt, server, dialogue)
+        # `resubmitted` marks the copy, which is not copied again
         if not self.may_use_xshadow(dialogue, server) and not attempt.message.resubmitted:
             host = self.host
             content = host.messages.content(attempt.message.id)
@@ -218,7 +219,7 @@ class HubAnswersQueriesAtTheFrontDoor(HubVerbs):
     """Answers queries for discard status at the frontend, from any client that gives the name of a server."""
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """Answer XQDISCARD on the frontend listener without asking for a right."""
+        """Answer XQDISCARD on the frontend listener without asking for a right; `words` are server and maximum."""
         if self.session_state.listener != "frontend" or len(words) != 2:
             return await super().handle_xqdiscard(words)
         lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
@@ -241,7 +242,7 @@ class BelievesTheGreeting(Rights):
     """Takes a client for the server that it says to be, though the connector is not externally secured."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Return the server that the client names in EHLO, without any proof."""
+        """Return the known server that the client names in EHLO (`hello`), without any proof."""
         return self.host.config.peers_by_name.get((authenticated or hello).casefold())
 
 
@@ -252,7 +253,7 @@ class HubReportsAtReceipt(DelayedAcknowledgement):
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Accept a message, and queue the discard notification at once."""
+        """Accept a message, and queue the discard notification for the `sender`, which keeps the shadow, at once."""
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
         self.host.discards.queue(sender, shadow_id, self.host.now())
         return reply
@@ -263,7 +264,7 @@ class HubReportsTheFirstFork(HubCompletion):
     """Offers the discard notification when the first of a message's forks is delivered."""
 
     def release_if_processed(self, key: int) -> None:
-        """Queue the discard notifications as soon as one recipient has the message."""
+        """Queue the discard notifications as soon as one recipient has the message; `key` is its row id."""
         message = self.host.messages.get(key)
         if message is not None and self.host.messages.with_fate(key, ("delivered", "relayed", "passed-on")):
             self.host.discard_status.queue_notifications(message)

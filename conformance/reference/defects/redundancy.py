@@ -95,7 +95,7 @@ class DeliversWhatItRejected(Redundancy):
     """Rejects a message with 451 4.4.0 and delivers it all the same."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Reject a message that has no shadow, and deliver a copy of it nevertheless."""
+        """Reject a message that has no shadow where one is mandatory, and deliver a copy of it nevertheless."""
         refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is not None:
             host = self.host
@@ -129,7 +129,10 @@ class TimeoutRejects(Redundancy):
     """Rejects a message whose shadow session timed out though a shadow is not mandatory."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Reject a message without a shadow when the attempts took longer than a minute, even if none is mandatory."""
+        """Reject a message without a shadow when the attempts took longer than a minute, even if none is mandatory.
+
+        A holder is a server that has, or may have, its shadow.
+        """
         began = self.host.now()
         refusal = await super().ensure_redundant(message, content, deadline)
         slow = self.host.now() - began > 60 and not self.host.discards.holders(message.id)
@@ -141,7 +144,7 @@ class ShadowsOutsideMailOnly(Redundancy):
     """Makes no shadow of what a mailbox of the organisation submitted."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message whose sender is in a domain of the organisation."""
+        """Make no shadow of a message whose sender is in a domain of the organisation; None: it may be acknowledged."""
         domains = self.host.config.mailbox_domains
         if message.envelope.reverse_path.rpartition("@")[2].casefold() in domains:
             return None
@@ -153,7 +156,11 @@ class NeedsAPartner(Redundancy):
     """Makes shadows only of what other servers of the organisation hand over."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make a shadow only of a message with a Received field, which another server has handled before."""
+        """Make a shadow only of a message with a Received field, which another server has handled before.
+
+        Return None where the message may be acknowledged.
+        """
+        # our own Received field is at the very beginning, without a line end before it
         if content.count(b"\r\nReceived:", 0, content.find(b"\r\n\r\n")) == 0:
             return None
         return await super().ensure_redundant(message, content, deadline)
@@ -173,7 +180,7 @@ class OneRoleAtATime(Redundancy):
     """Makes no shadows of its own messages while it holds shadows for others."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow while this server holds a shadow for another one."""
+        """Make no shadow while this server holds a shadow for another one; None: the message may be acknowledged."""
         if next(iter(self.host.messages.in_place("shadow")), None) is not None:
             return None
         return await super().ensure_redundant(message, content, deadline)
@@ -184,7 +191,10 @@ class TellsDiscardAtOnce(Redundancy):
     """Offers the discard notification as soon as the shadow is made, before the next hop has the message."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Queue the discard notification as soon as the shadow is made, before the message is delivered."""
+        """Queue the discard notification as soon as the shadow is made, before the message is delivered.
+
+        Return None where the message may be acknowledged.
+        """
         refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is None:
             self.host.discard_status.queue_notifications(message)
@@ -196,7 +206,7 @@ class TrustsAnotherBoundary(Redundancy):
     """Makes no shadow of what another server of the organisation hands over: that one had one."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message with a Received field of a known server."""
+        """Make no shadow of a message with a Received field of a known server; None: it may be acknowledged."""
         fields = content[: content.find(b"\r\n\r\n")]
         if any(f"by {peer.name} with".encode() in fields for peer in self.host.config.peers):
             return None
@@ -208,7 +218,7 @@ class LeavesItToTheHub(Redundancy):
     """Makes no shadow of a message whose next hop is a server of Exchange 2010."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message with a mailbox on an Exchange 2010 server among its recipients."""
+        """Make no shadow of a message to a mailbox on an Exchange 2010 server; None: it may be acknowledged."""
         config = self.host.config
         boxes = (config.mailboxes_by_address.get(each.address.casefold()) for each in message.envelope.recipients)
         hosts = (config.peers_by_name.get(box.server.casefold()) for box in boxes if box is not None)
@@ -227,6 +237,6 @@ class HoldsPromotedMail(Delivery):
         super()._begin_delivery(message)
 
     def _begin_delivery(self, message: Message) -> None:
-        """Begin delivery unless the message still waits for its shadow."""
+        """Begin delivery unless the message still waits for its shadow; `_make_redundant` begins it then."""
         if not message.redundancy_pending:
             super()._begin_delivery(message)

@@ -33,7 +33,7 @@ class NoopHasNoAnswer(Receiver):
 
     async def smtp_NOOP(self, arg: str | None) -> None:
         """Do what NOOP does, and send no reply."""
-        self.verbs.confirm_discards_read()
+        self.verbs.confirm_discards_read()  # any command confirms the last reply to XQDISCARD
 
 
 @defect("ends-reply-lines-with-lf", breaks="RL-RPL-02", slot="receiver")
@@ -63,4 +63,5 @@ class ReplyLineOf600Octets(Receiver):
     async def push(self, status: str | bytes) -> None:
         """Send a reply; that to RSET is filled up with dots to 600 octets, CR LF included."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
+        # `push` adds CR LF
         await super().push(text.ljust(598, ".") if text.startswith("250 2.0.0 forgotten") else text)

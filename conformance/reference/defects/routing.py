@@ -100,7 +100,7 @@ class DirectlyOrNotAtAll(RoutesByAlteredConfiguration):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
-        """Return next hops with the server closest to the mailbox only."""
+        """Return next hops with their first server, the one closest to the mailbox, only."""
         return {
             replace(hop, servers=hop.servers[:1], addresses=hop.addresses[:1])
             if hop.kind == "transport"
@@ -139,7 +139,7 @@ class FansOutAtOnce(Routing):
     """Splits a message at its source, and sends a copy for each site."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
-        """Return the next hops of each recipient alone, so that no copy is shared between sites."""
+        """Return the recipients by next hop, each routed alone, so that no copy is shared between sites."""
         recipients_by_hop: RecipientsByHop = {}
         for recipient in recipients:
             for hop, members in super().group_by_next_hop([recipient]).items():

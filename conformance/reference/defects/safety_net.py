@@ -43,7 +43,7 @@ class UnacknowledgedShadowsLeaveEarly(SafetyNet):
     """Drops a shadow that is not acknowledged after SafetyNetHoldTime alone."""
 
     def hold_time(self, place: Place) -> float:
-        """Return SafetyNetHoldTime in seconds, without MessageExpirationTimeout."""
+        """Return SafetyNetHoldTime in seconds, for a shadow too, to which MessageExpirationTimeout should be added."""
         return self.host.transport.SafetyNetHoldTime
 
 
@@ -52,7 +52,10 @@ class ResubmitsAcrossTheBoundary(SafetyNet):
     """Sends from Safety Net again also to recipients outside the boundary."""
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return all recipients where there is any recipient to resubmit to."""
+        """Return all recipients where there is any recipient to resubmit to.
+
+        `boxes` are the addresses of the mailbox database, in lower case.
+        """
         correct = super().recipients_to_resubmit(message, boxes)
         return correct and message.envelope.recipients
 
@@ -87,5 +90,5 @@ class ResubmitsToHubs(SafetyNet):
     """Sends what Safety Net holds again also where a server of Exchange 2010 is the next hop."""
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients with a mailbox in the database, wherever their next hop is."""
+        """Return the recipients among `boxes`, the addresses of the mailbox database, wherever their next hop is."""
         return tuple(one for one in message.envelope.recipients if one.address.casefold() in boxes)

@@ -27,7 +27,7 @@ class AltersReplies(Outbound):
     """Base class of defects that misread the replies of a next hop."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies that take the place of the correct ones, by recipient."""
+        """Return the replies that take the place of the next hop's, by recipient."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
@@ -66,7 +66,7 @@ class OneRefusalRefusesAll(AltersReplies):
     """Where a next hop refuses one recipient, takes all of them for refused."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the first permanent refusal for all recipients."""
+        """Return the first permanent refusal (5yz) for all recipients; the replies unchanged if there is none."""
         refused = next((reply for reply in replies.values() if reply.permanent), None)
         return replies if refused is None else dict.fromkeys(replies, refused)
 
@@ -211,7 +211,7 @@ class NeverExpires(Delivery):
     """Tries for ever."""
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Defer a message as if it had just arrived, so that it never expires."""
+        """Defer recipients as if their message had just arrived, so that it never expires."""
         super()._defer(replace(message, since=self.host.now()), recipients, hop)
 
 
@@ -222,10 +222,10 @@ class ExpiresMessagesAtHalf(Delivery):
     expiration_fraction = 1 / 2
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Defer a message; one older than a fraction of MessageExpirationTimeout counts as expired."""
+        """Defer recipients; a message older than a fraction of MessageExpirationTimeout counts as expired for them."""
         expiration = self.host.transport.MessageExpirationTimeout
         if self.host.is_due(message.since + expiration * self.expiration_fraction):
-            message = replace(message, since=message.since - expiration)
+            message = replace(message, since=message.since - expiration)  # so old that the correct class lets it expire
         super()._defer(message, recipients, hop)
 
 

@@ -29,7 +29,7 @@ class EndsAnIdleSessionEarly(Receiver):
     """Closes a session that is idle for half of ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to half of the correct time."""
+        """Set the idle timer to half of `duration` (seconds), or for None of the configured time."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) / 2)
 
 
@@ -38,7 +38,7 @@ class EndsAnIdleSessionLate(Receiver):
     """Closes a session that is idle only after twice ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to twice the correct time."""
+        """Set the idle timer to twice `duration` (seconds), or for None twice the configured time."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) * 2)
 
 
@@ -92,7 +92,7 @@ class ForgetsWhenTheSenderIsLost(Receiver):
     """Gives a message up when its sender's session is lost before it is acknowledged."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Cancel the task that handles the message when the connection is lost."""
+        """Cancel the task that decides about the message in hand, if any, which should survive the session."""
         if self.acceptance_task is not None:
             self.acceptance_task.cancel()
         super().connection_lost(error)
@@ -146,6 +146,7 @@ class KeepsHalfAMessage(Receiver):
         """Accept the complete lines that were collected as a message."""
         if self.collected is not None:
             envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
+            # not from the organisation, and to be answered within a minute
             origin = MessageOrigin(self.session.host_name or "", "local", False, self.loop.time() + 60)
             content = bytes(self.collected[: self.collected.rfind(b"\r\n") + 2])
             self.host.tasks.start(
@@ -204,7 +205,7 @@ class TakesAnyLineEnd(Receiver):
     """Takes a bare LF or CR for a line end, also around the final dot."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle received data with each bare CR and LF replaced by CR LF."""
+        """Handle received octets with each bare CR and LF replaced by CR LF."""
         super().data_received(re.sub(rb"\r\n|\r|\n", b"\r\n", data))
 
 
@@ -226,7 +227,10 @@ class TakesWhatItDidNotOffer(ShadowVerbs):
     """Does what a shadow verb says for a client that it did not offer it to."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return the reply to malformed arguments, None for all others: neither right nor order is asked for."""
+        """Return the reply to malformed arguments, None (permitted) for all others, without regard to right and order.
+
+        `words` are the arguments, `second` is the pattern of the second one.
+        """
         return None if len(words) == 2 and second.fullmatch(words[1]) else MALFORMED
 
 
@@ -236,7 +240,7 @@ class AltersRefusal(ShadowVerbs):
     reply = MALFORMED
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return `reply` for malformed arguments, and the correct refusal or None otherwise."""
+        """Return `reply` for malformed arguments, and the correct refusal, or None for a permitted verb, otherwise."""
         refused = super().refusal(words, second)
         return self.reply if refused == MALFORMED else refused
 

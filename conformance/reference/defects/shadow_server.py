@@ -65,7 +65,7 @@ class KeepsAShadowForSome(ShadowKeeping):
     """Keeps the shadow for the first of several recipients only."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Store the shadow with its first recipient only."""
+        """Store the shadow with its first recipient only; `database` is the id of the primary's queue database."""
         super().store(envelope.for_recipients(envelope.recipients[:1]), content, primary, database, shadow_id)
 
 
@@ -104,7 +104,7 @@ class StopsAsking(ShadowRedundancyManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.silent: set[str] = set()
+        self.silent: set[str] = set()  # names of primaries
 
     def heartbeat_failed(self, primary: str) -> None:
         """Remember that the primary did not answer."""
@@ -131,7 +131,7 @@ class DropsWhatIsDiscarded(ShadowRedundancyManager):
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete the shadow instead of moving it to Safety Net."""
         if (stored := self.host.shadows.find(primary, database, shadow_id)) is not None:
-            self.host.messages.drop(stored[0])
+            self.host.messages.drop(stored[0])  # its row id
 
 
 @defect("unknown-discard-ends-the-heartbeat", breaks="SR-WIR-06", slot="manager")
@@ -195,7 +195,7 @@ class IntervalNeverStartsAgain(ShadowRedundancyManager):
             super().record_contact(primary)
 
     def next_session_at(self, primary: str) -> float:
-        """Return when the next heartbeat is due, even when the time of promotion is past."""
+        """Return when the next heartbeat is due, even when the time of promotion is sooner."""
         return self.next_heartbeat_at(primary)
 
 
@@ -204,7 +204,7 @@ class IgnoresANewDatabase(ShadowRedundancyManager):
     """Does not notice that a primary's queue database is another one."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Ignore the name of the queue database."""
+        """Ignore the id of the primary's queue database."""
 
 
 @defect("takes-its-time-over-a-new-database", breaks="SR-OUT-02", slot="manager")
@@ -212,7 +212,7 @@ class DelaysTakeover(ShadowRedundancyManager):
     """Takes over for a new database only half an hour after it has seen it."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Take over for a new database 30 minutes after it was seen."""
+        """Take over for a new database 30 minutes after it was seen; `database` is empty if the primary named none."""
         compare = super().promote_if_new_database
         if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.alarms.new(lambda: compare(primary, database)).set(self.host.now() + 1800)
@@ -241,7 +241,7 @@ class OneLossCountsForAll(Promotion):
     """Takes all shadows over when one primary is lost."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take over the shadows of all primaries."""
+        """Take over the shadows of all primaries, not only those with the row ids `rows`."""
         super().take_over([message.id for message in self.host.messages.in_place("shadow")])
 
 
@@ -250,7 +250,7 @@ class TakesOverTheFirstOnly(Promotion):
     """Takes one message of a lost primary over, and drops the others."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take over the first message, and delete the others."""
+        """Take over the first of the messages with these row ids, and delete the others."""
         super().take_over(rows[:1])
         for row in rows[1:]:
             self.host.messages.drop(row)
@@ -261,13 +261,13 @@ class ForgetsWhatItTookOver(Promotion):
     """When it restarts, drops messages that it took over and has not passed on yet."""
 
     def start(self) -> None:
-        """Delete messages that were taken over before the restart and are not processed."""
+        """Delete messages that were taken over before the restart (`resubmitted`) and are not processed."""
         for message in list(self.host.messages.in_place("primary")):
             if message.resubmitted:
                 self.host.messages.drop(message.id)
 
     def start_processing(self, message: Message) -> None:
-        """Mark the message as taken over in the database, and process it."""
+        """Mark the message as taken over in the database, by the mark of resubmitted ones, and process it."""
         self.host.db.write("UPDATE message SET resubmitted = 1 WHERE id = ?", (message.id,))
         super().start_processing(message)
 

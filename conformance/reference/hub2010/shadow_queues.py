@@ -11,7 +11,7 @@ from conformance.reference.shadow.shadow_queues import Promotion, QueuedShadow, 
 
 
 class HubShadowQueues(ShadowQueues):
-    """The shadow queues of one server; their shadows are in the database."""
+    """The shadow queues of one server."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
         """Yield a shadow message in its only queue, that of the server which it was sent to."""
@@ -54,7 +54,7 @@ class HubShadowQueues(ShadowQueues):
     def notify_when_delivered(self, message: Message, primary: str) -> None:
         """Record a failed primary as one to notify when a message promoted from it has been delivered (SR-E10-08).
 
-        It is recorded as a holder of the message's shadow; each holder is notified.
+        It is recorded as a holder of the message's shadow.
         """
         self.host.discards.add_holder(message.id, primary, message.shadow_id, acknowledged=True)
 

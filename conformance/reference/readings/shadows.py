@@ -135,10 +135,7 @@ class ChoosesInOrder(ShadowServerChoice):
     """Tries the servers of a site in the order of their names, not by chance."""
 
     def attempts(self) -> list[Peer]:
-        """Return as many attempts at the same servers, with each site's servers in the order of their names.
-
-        The sites keep their order.
-        """
+        """Return as many attempts at the same servers, with each site's servers in the order of their names."""
         chosen = super().attempts()
         sites = dict.fromkeys(peer.site for peer in chosen)
         return [peer for site in sites for peer in _in_turn([peer for peer in chosen if peer.site == site])]

@@ -31,7 +31,7 @@ class Acceptance(Component):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message as its primary: have a shadow made, write it to disk, then return 250, or return a refusal.
 
-        A refused message is not kept. `content` is without our Received field.
+        A refused message is not kept.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal

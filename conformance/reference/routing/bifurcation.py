@@ -17,7 +17,7 @@ from conformance.reference.routing.site_routes import Path, least_cost_path, sha
 
 
 def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-    """Return the recipients by next hop; the message needs one transmission to each.
+    """Return the recipients by next hop.
 
     Delayed fan-out applies only to recipients whose delivery group is an Active Directory site: not to a DAG, nor to a next hop
     outside (SR-BIF-04).
@@ -40,7 +40,7 @@ def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]
 
 def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
     """Return the site route to a next hop whose delivery group is another Active Directory site; None for any other hop."""
-    if hop.kind != "transport":  # only that is a server outside of the boundary
+    if hop.kind != "transport":  # no server outside of the boundary
         return None
     peer = config.peers_by_name[hop.name.casefold()]
     if peer.dag is not None or peer.site == config.site or not _routes_mail(peer):

@@ -76,8 +76,7 @@ class SmtpDialogue(Dialogue):
     """A client session with an SMTP server.
 
     One timer limits the time of all replies: `_idle_until` (the event loop's time) moves with each command, and the
-    timer is set again if it fires before. `_unsent_before` is how many octets were in the send buffer when the time
-    began.
+    timer is set again if it fires before. `_unsent_before` is how much was in the send buffer when it moved.
     """
 
     greeting_command = "EHLO"

@@ -23,7 +23,7 @@ class ShadowServerChoice(Component):
     def attempts(self) -> list[Peer]:
         """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it.
 
-        Empty if no server may be asked. Draws random numbers, so that each call may return another order.
+        Empty if no server may be asked.
         """
         return attempts(self.host.config, self.unresponsive_servers(), self.host.random)
 

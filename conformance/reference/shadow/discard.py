@@ -22,7 +22,7 @@ class DiscardStatus(Component):
         self._unconfirmed: set[int] = set()
 
     def start(self) -> None:
-        """Drop expired notifications, and set the alarm for the next."""
+        """Drop expired notifications."""
         self.drop_expired()
 
     def reconfigured(self, before: NodeConfiguration) -> None:

@@ -79,10 +79,7 @@ class Promotion(Component):
     """Makes primary messages of this server out of shadow messages."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Make the shadows with these row ids primary messages of this server, and start processing them.
-
-        Rows that have been deleted are ignored.
-        """
+        """Make the shadows with these row ids messages of this server, and start processing them; skip deleted ones."""
         host = self.host
         for row in rows:
             if (shadow := host.messages.get(row)) is None:

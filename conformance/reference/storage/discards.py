@@ -28,8 +28,7 @@ class Holder:
 class Discards:
     """Statements on the tables of holders and discard notifications.
 
-    `message` is the row id of a primary message, `server` the name of a server that has its shadow, `shadow_id` the id
-    under which.
+    `message` is the row id of a primary message, `server` a server that has its shadow as `shadow_id`.
     """
 
     def __init__(self, db: Database) -> None:

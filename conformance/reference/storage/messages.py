@@ -80,7 +80,7 @@ class Messages:
         self._db.write("UPDATE message SET place = ?, since = ? WHERE id = ?", (place, since, row_id))
 
     def take_over(self, row_id: int, *, message_id: str, since: float) -> None:
-        """Make a shadow a primary message with a new id, still to be made redundant and journaled; `since` is now."""
+        """Make a shadow a primary message with a new id, still to be made redundant and journaled."""
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
             " primary_database = '', redundancy_pending = 1, journal_due = 1 WHERE id = ?",

@@ -16,7 +16,7 @@ class HeldShadow(NamedTuple):
 class Shadows:
     """Queries over shadow messages by primary, and the time of the last successful session with each primary.
 
-    `primary` is the name of a server, `database` the id of its queue database. `_contacts` has the times in memory too.
+    `primary` is the name of a server, `database` the id of its queue database.
     """
 
     def __init__(self, db: Database) -> None:
