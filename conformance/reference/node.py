@@ -125,7 +125,7 @@ class Node:
     async def reload(self) -> None:
         """Read the configuration file again and apply it.
 
-        Raises ConfigurationError if it is refused; the configuration in force then stays.
+        Raises ConfigurationError if it is refused; the configuration in force then stays. The status file says which.
         """
         host = self._running
         before = host.config

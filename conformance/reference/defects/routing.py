@@ -123,8 +123,7 @@ class StopsEverywhere(Routing):
 
 
 def _reverse_servers(hop: NextHop) -> NextHop:
-    """Return a next hop with its servers in reverse order; unchanged where it is not another server of the
-    organisation."""
+    """Return a next hop with its servers in reverse order; unchanged unless it is in another boundary (`transport`)."""
     if hop.kind != "transport":
         return hop
     return replace(hop, servers=tuple(reversed(hop.servers)), addresses=tuple(reversed(hop.addresses)))

@@ -27,7 +27,7 @@ from conformance.reference.receive.prefixed_methods import PrefixedDir, Prefixed
 
 
 class FastSMTP(PrefixedDir, SMTP):
-    """aiosmtpd's SMTP, faster; its handler should derive from PrefixedDir too. `timeout` is the idle limit in seconds.
+    """aiosmtpd's SMTP, with the same parameters, but faster; its handler should derive from PrefixedDir too.
 
     The objects that a session refers to do not refer back to it, so that it is freed with its connection: collecting the cycles
     took a twentieth of the time.
