@@ -17,7 +17,7 @@ Names = Mapping[Entry, int]
 def read_tree(data: Path, copies: Path) -> tuple[dict[int, Inode], dict[Entry, int]]:
     """Return all inodes of a data directory by key, and all names; copy the content of files to the new folder `copies`.
 
-    The files count as synced. Sockets are left out.
+    Keys count from 0, which is ROOT; a copy is named by its key. The files count as synced. Sockets are left out.
     """
     inodes: dict[int, Inode] = {}
     names: dict[Entry, int] = {}
@@ -86,8 +86,9 @@ def rewrite(
 ) -> None:
     """Turn a data directory whose names are `names_now` into one with the `durable` names and contents.
 
-    A file that exists now keeps its inode number, since some servers name files by it; attributes that no sync kept stay
-    as they are now. `aside` is a new folder on the same file system, in which files are kept meanwhile.
+    A file that exists now keeps its inode number, since some servers name files by it; attributes that no sync kept
+    stay as they are now. Both names are of keys of `inodes`; `state` has the synced blocks of files. `aside` is a new
+    folder on the same file system, in which files are kept meanwhile.
     """
     aside.mkdir()
     attributes: dict[int, os.stat_result] = {}
@@ -120,7 +121,7 @@ def rewrite(
         else:
             os.mknod(path, inode.mode)
         mode, uid, gid = inode.mode, inode.uid, inode.gid
-        if inode.content is None and status is not None:
+        if inode.content is None and status is not None:  # no sync of it: it is no file, or was not synced
             mode, uid, gid = status.st_mode, status.st_uid, status.st_gid
         os.chown(path, uid, gid, follow_symlinks=False)
         if not stat.S_ISLNK(inode.mode):

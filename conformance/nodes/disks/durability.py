@@ -42,6 +42,7 @@ class Content:
 
     length: int
     hashes: tuple[int, ...] = ()
+    """The hash of each block; with a copy there are no hashes and blocks."""
     blocks: tuple[int, ...] = ()
     """The offset in the state file of each block."""
     copy: Path | None = None
@@ -58,8 +59,9 @@ class Inode:
     target: str = ""
     """Of a symbolic link."""
     content: Content | None = None
+    """None for a file that was never synced, and for what is not a file."""
     synced_at: int = 0
-    """The offset in the state file of the record of its last sync."""
+    """The offset in the state file of the record of its last sync; 0 without one."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class _Change:
     """A change of entries by one call."""
 
     number: int
+    """Its place in the order of all changes, from 0."""
     entries: tuple[tuple[Entry, int | None], ...]
     """Each changed entry, with the key of the inode that it names afterwards, or None."""
     inodes: tuple[int, ...]
@@ -81,7 +84,10 @@ class DurabilityModel:
     inodes: dict[int, Inode]
     names: dict[Entry, int]
     interrupted: list[tuple[Record, int | None, int | None]] = field(default_factory=list)
-    """Records of calls that a kill interrupted, each with the keys that its two directories had then."""
+    """Records of calls that a kill interrupted, each with the keys that its two directories had then.
+
+    A key is None for a directory outside the data directory.
+    """
 
     def __post_init__(self) -> None:
         self._names_before = dict(self.names)
@@ -105,7 +111,7 @@ class DurabilityModel:
                 self.interrupted.append((record, key_of(record.directory), key_of(record.to_directory)))
 
     def durable_names(self, surviving: SurvivingNames) -> dict[Entry, int]:
-        """Return the names that a power cut after the last record leaves."""
+        """Return the names that a power cut after the last record leaves: by POSIX alone, or as journals keep them."""
         if surviving == "what-posix-promises":
             return {
                 (where, name): key for where, names in self._fsynced_directories.items() for name, key in names.items()
@@ -143,7 +149,7 @@ class DurabilityModel:
                 )
                 self._change(entries, key, *([] if other is None else [other]))
             case Operation.UNLINK:
-                key = self._key_by_number.get(record.ino, -1)
+                key = self._key_by_number.get(record.ino, -1)  # -1: an inode that no record has named
                 self._change(self._entries((record.directory, record.name, None)), key)
             case Operation.SYNC | Operation.DATASYNC:
                 self._sync_file(record)
@@ -193,7 +199,11 @@ class DurabilityModel:
                 self._entries_of[key_after].add(entry)
 
     def _sync_file(self, record: Record) -> None:
-        """Make a file's content durable; fsync, and fdatasync of a file with a new size, make its names durable too."""
+        """Make a file's content durable; fsync, and fdatasync of a file with a new size, make its names durable too.
+
+        The log has only the blocks that differ from those of the sync at the record's `base`; the others are taken from
+        it.
+        """
         key = self._key_of(record)
         inode = self.inodes[key]
         before = inode.content

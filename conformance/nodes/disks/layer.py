@@ -43,6 +43,9 @@ class Layer:
     `seen` is the path of `directory` as the node sees it, if that is another. With `logs_syncs` the layer keeps a log,
     from which a power cut is computed; without, it only makes calls fail. `whole_device`: `data` is a file system of its
     own, all of which is the node's.
+
+    `_baseline` are the inodes and names before the log's first record, `_copies` has the contents of their files.
+    `_unobserved` says what `cut_power` found that the layer has missed; '' for nothing.
     """
 
     def __init__(
@@ -179,7 +182,7 @@ class Layer:
         if not model.interrupted:
             return model
         directories = {key: self._data / path for path, key in data_tree.reachable_paths(model.names)} | {0: self._data}
-        for record, directory, to_directory in model.interrupted:
+        for record, directory, to_directory in model.interrupted:  # `_outcome` ignores the path of a directory outside
             status, ino, mode = _outcome(record, directories.get(directory or 0), directories.get(to_directory or 0))
             self._state.set_outcome(record, status, ino, mode)
         return self._replay()
@@ -195,7 +198,8 @@ def _outcome(
 ) -> tuple[Literal[Status.DONE, Status.FAILED], int, int]:
     """Return whether an interrupted call was done, as the disk shows it, with its inode's number and mode.
 
-    The directories are the paths of the record's two; None for one that has no path.
+    The directories are the paths of the record's two; None for one that has no path. A directory of the record with the
+    number 0 is outside the data directory: what happened there is not looked at.
     """
     path = to_directory / record.other if to_directory and record.to_directory else None
     if record.operation in (Operation.CREATE, Operation.UNLINK):

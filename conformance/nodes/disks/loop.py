@@ -29,7 +29,9 @@ def unavailable_reason() -> str:
 
 
 class LoopDisk:
-    """The disk of a node, in the file `image` and mounted at `directory`. Methods raise NodeError.
+    """The disk of a node, in the file `image` of `size` octets and mounted at `directory`. Methods raise NodeError.
+
+    `_holder` is the process that mounts it (`disks/holder.py`), None while the disk is not mounted.
 
     The holder is a Popen and not a subprocess of the event loop: a clock that jumps when nothing is in flight must not
     wait for a process that lives as long as the node.

@@ -48,7 +48,10 @@ def disk_troubles_of(cell: Cell, server: str) -> frozenset[Trouble]:
 
 
 def unsupported_reason(candidate: Candidate, troubles: Iterable[Trouble], kind: DiskKind | None = None) -> str:
-    """Return why a candidate cannot have a disk with these troubles on this machine; '' when it can."""
+    """Return why a candidate cannot have a disk with these troubles on this machine; '' when it can.
+
+    `kind` is that of `--disk`, None without the option.
+    """
     wanted = frozenset(troubles)
     if not wanted:
         return ""
@@ -68,7 +71,10 @@ def unsupported_reason(candidate: Candidate, troubles: Iterable[Trouble], kind: 
 
 
 def _cut_by_layer(wanted: frozenset[Trouble], candidate: str, kind: DiskKind | None) -> bool:
-    """Whether the wanted troubles contain a power cut that the layer makes."""
+    """Whether the wanted troubles contain a power cut that the layer makes.
+
+    A power cut beside a full or read-only disk is made by the loop disk, which these need in any case.
+    """
     if "power-cut-by-posix" in wanted:
         return True
     if "power-cut" not in wanted or wanted & _ON_LOOP:
@@ -77,7 +83,11 @@ def _cut_by_layer(wanted: frozenset[Trouble], candidate: str, kind: DiskKind | N
 
 
 class NodeDisk:
-    """The disk of one node, made for the given troubles. Methods raise NodeError and UnobservedDisk."""
+    """The disk of one node, made for the given troubles. Methods raise NodeError and UnobservedDisk.
+
+    `directory` is the node's own; `candidate` is the candidate's name, and `kind` is that of `--disk`, None without it:
+    both decide what makes power cuts. `_counts_before` are the layer's counts when the present trouble began.
+    """
 
     def __init__(
         self,
@@ -152,6 +162,8 @@ class NodeDisk:
 
     async def apply(self, action: Disk, delay_s: float) -> str:
         """Apply the trouble of a scenario's step; `delay_s` is what `slow` adds to each sync, in seconds of real time.
+
+        A step `full` with `at_write: N` refuses the N-th write and all later ones; without it the disk is full now.
 
         Return the text of the error that the harness met when it tried the disk (`full`, `read-only`); '' for a trouble that
         only the node can meet.

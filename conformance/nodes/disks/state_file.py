@@ -54,7 +54,7 @@ class Record:
     Inodes and directories are given by their inode numbers, 0 for a directory outside the data directory. `other` is the
     new name of a rename or link, or the target of a new symbolic link. For the sync of a file `length` is its size in
     octets, `hashes` has one hash for each block, and `blocks_at` is the offset of those blocks whose hash differs from
-    that in the record at offset `base`.
+    that in the record at offset `base` (0: of no record, so all blocks follow).
     """
 
     at: int
@@ -159,7 +159,7 @@ class StateFile:
             at += size
 
     def set_outcome(self, record: Record, status: Status, ino: int, mode: int) -> None:
-        """Complete the record of an interrupted call."""
+        """Complete the record of an interrupted call, written before its outcome, inode and mode were known."""
         self._write(record.at + _STATUS_AT, struct.pack("<H", status))
         self._write(record.at + _INO_AT, struct.pack("<Q", ino))
         self._write(record.at + _MODE_AT, struct.pack("<I", mode))
