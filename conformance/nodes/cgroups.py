@@ -174,7 +174,7 @@ def _remove(path: Path) -> bool:
 
 
 def _is_orphaned(name: str) -> bool:
-    """Whether the harness that made the group of this name has ended."""
+    """Whether the harness that made the group of this name has ended; its start time tells it from a later process."""
     match = _NAME.fullmatch(name)
     return match is not None and _start_time(int(match[1])) != int(match[2])
 
@@ -182,6 +182,8 @@ def _is_orphaned(name: str) -> bool:
 def _start_time(pid: int) -> int:
     """Return when a process was started, in clock ticks since the machine was booted; 0 when there is no such process."""
     try:
+        # The 22nd field (proc_pid_stat(5)). The second, the name in parentheses, may itself contain blanks and
+        # parentheses.
         return int(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     except (OSError, IndexError):
         return 0

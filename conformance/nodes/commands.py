@@ -43,7 +43,9 @@ def command_template(candidate: Candidate, node: str, name: str) -> tuple[str, .
 async def run_command(
     node: str, name: str, argv: Sequence[str], *, within: float, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a command to its end and return its stdout; `within` is in real seconds.
+    """Run a command to its end and return its stdout; `node` and `name` (of the command) are for the errors.
+
+    `within` is in real seconds; without `environment` the command has that of the harness.
 
     Raises NodeError when it cannot be started, takes too long or prints more than MAX_OUTPUT, CommandFailed when its
     exit code is not 0. A command that is still running then is killed with its process group.
@@ -71,7 +73,7 @@ async def run_command(
 
 
 def checked_output(node: str, name: str, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> str:
-    """Return the stdout of a command that has ended, as text.
+    """Return the stdout of a command that has ended with the exit code `code`, as text; stderr is only for the error.
 
     Raises NodeError when it is longer than MAX_OUTPUT, CommandFailed when the exit code is not 0.
     """

@@ -32,7 +32,11 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Contract2:
-    """The keys that contract 2 adds to a node's document (docs/node-contract.md)."""
+    """The keys that contract 2 adds to a node's document (docs/node-contract.md).
+
+    `scale`: what every time in the document was divided by; `revision` counts the documents written for the node, so
+    that the status file can say which of them it answers.
+    """
 
     scale: float
     revision: int
@@ -57,10 +61,11 @@ def render(
 ) -> dict[str, Any]:
     """Return a server's configuration; under contract 1 when `contract_2` is None.
 
-    `duration` converts documented seconds to the node's. `changes` and `listener_changes` are what the scenario has
-    configured so far; `mailbox_servers` is the server at which each mailbox database is active now, for those that moved;
-    `unknown` are keys outside the contract that the scenario adds. `opened` are the listeners that the candidate opens (None: all
-    of its role); `left_out` are transport parameters that are omitted, so that the server uses its own defaults.
+    `duration` converts documented seconds to the node's. `changes` (parameter -> value) and `listener_changes`
+    (listener -> setting -> value) are what the scenario has configured so far; `mailbox_servers` is the server at which
+    each mailbox database is active now, for those that moved; `unknown` are keys outside the contract that the scenario
+    adds. `opened` are the listeners that the candidate opens (None: all of its role); `left_out` are transport
+    parameters that are omitted, so that the server uses its own defaults.
     """
     parameters = {**effective_parameters(topology.transport, server.transport), **(changes or {})}
     transport = {name: value for name, value in parameters.items() if name not in left_out}
@@ -129,7 +134,7 @@ def _listeners(
     changes: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the address and limits of each listener of a server's role; `changes` are the scenario's, by listener."""
-    limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""]
+    limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""]  # '': the other roles
     rendered: dict[str, Any] = {}
     for listener in listeners_of(server.role):
         host, port = wiring.listen(server.name, listener)
@@ -180,7 +185,10 @@ def _rights(topology: Topology, server: str, peer: str) -> dict[str, Any]:
 
 
 def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str, Any]]:
-    """Return the routes that bind a server and do not lead to itself, with the links to dial their next hops."""
+    """Return the routes that bind a server and do not lead to itself, with the links to dial their next hops.
+
+    A route without `servers` binds all. A next hop that is not a sink is a server: it is dialled at its `transport`.
+    """
     protocols: dict[str, str] = {sink.name: sink.protocol for sink in topology.sinks}
     return [
         {
@@ -201,7 +209,10 @@ def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str
 
 
 def _mailboxes(topology: Topology, server: Server, wiring: Wiring, active: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all mailboxes; `active` is the server of each database that moved. Those of this server have their sink."""
+    """Return all mailboxes; `active` is the server of each database that moved.
+
+    Those that are at this server now have the sink that it delivers them to: the server's own store, by LMTP.
+    """
     rendered = []
     for mailbox in topology.mailboxes:
         host = active.get(mailbox.database, mailbox.server)

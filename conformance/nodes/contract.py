@@ -19,7 +19,8 @@ REFUSED = 2
 class NodeError(Exception):
     """A node did not do what the contract asks.
 
-    `stage` is the step of its life (`start`, `stop`, the name of a command), `hint` says what to look at.
+    `node` is its name, `stage` is the step of its life (`start`, `stop`, the name of a command), and `hint` says what
+    to look at ('': nothing).
     """
 
     def __init__(self, node: str, stage: str, reason: str, hint: str = "") -> None:
@@ -70,7 +71,10 @@ class Node(Protocol):
         """
 
     async def stop(self) -> int:
-        """Stop the node in an orderly way, wait for its end, and return its exit code; without one 0, or 1 after a failure."""
+        """Stop the node in an orderly way, wait for its end, and return its exit code.
+
+        A node whose process the harness does not see returns 0, or 1 after a failure that it reported.
+        """
 
     async def kill(self) -> None:
         """Kill the whole process tree at once; what was committed stays on disk."""
@@ -92,6 +96,8 @@ class Node(Protocol):
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run a command such as `inspect`, `redirect-messages` or `resubmit`, and return the JSON that it printed.
+
+        `arguments` are a server for `redirect-messages`, a mailbox database for `resubmit`, and none for `inspect`.
 
         Raises Unsupported when the candidate does not have the command.
         """

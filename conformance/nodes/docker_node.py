@@ -50,7 +50,11 @@ _MAX_END_S = 30.0
 class DockerNode(ManagedNode, kind="docker"):
     """One node as a container in `network`; `directory` holds its data, its files and its log.
 
-    `set_host` is called with the address of a container that has just started, and with None when it has ended.
+    `set_host` is called with the address of a container that has just started, and with None when it has ended: it
+    tells the links to the node which host to dial.
+
+    `_container` is None while the node is down, `_log_thread` until the container was started. `_over_limit` says that
+    `_size_task` killed it because its directory was too large, '' otherwise.
     """
 
     seen_at = NODE
@@ -95,7 +99,10 @@ class DockerNode(ManagedNode, kind="docker"):
     async def find_place(
         cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, exit_stack: AsyncExitStack
     ) -> Place:
-        """Make a network for the node; its listeners have the ports of the description, its host is not known yet."""
+        """Make a network for the node; its listeners have the ports of the description, its host is not known yet.
+
+        The place's `resources` are the engine and the network, which `create` takes from there.
+        """
         engine = Engine(server.name, directory)
         exit_stack.callback(engine.close)
         network = await engine.make_network()
@@ -157,7 +164,7 @@ class DockerNode(ManagedNode, kind="docker"):
         """Start the container that was made, and wait until every listener has greeted. Raises NodeError."""
         await self._engine.call("start", partial(self._launch, self._container, asyncio.get_running_loop()))
         host = await self._engine.call("start", self._address)
-        if not host:
+        if not host:  # it has ended already: `_on_ended` will note the exit code
             await self._wait_until_ended("start")
         if self._ended.is_set():
             raise NodeError(self.name, "start", "the container ended before it was ready", "see its log")

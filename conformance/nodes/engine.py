@@ -60,7 +60,10 @@ def _end_reaper(process: subprocess.Popen[bytes]) -> None:
 
 
 class Engine:
-    """One node's connection to the engine that DOCKER_HOST names; `directory` is the node's."""
+    """One node's connection to the engine that DOCKER_HOST names; `directory` is the node's, and becomes a label.
+
+    A `stage` is what the caller is doing (`start`, `kill`); it is only for the text of a NodeError.
+    """
 
     def __init__(self, node: str, directory: Path) -> None:
         self._node = node
@@ -113,7 +116,10 @@ class Engine:
         return await self.call("network", make)
 
     def create(self, candidate: Candidate, command: list[str], mounts: list[Mount], network: Any, user: str) -> Any:
-        """Return a new hardened container that is not started; `user` '' leaves the image's. Blocks."""
+        """Return a new hardened container that is not started, in a network of `make_network`. Blocks.
+
+        `command` [] and `user` '' leave the image's own.
+        """
         fields = DockerFields.of(candidate).container
         assert fields is not None
         return self._client.containers.create(

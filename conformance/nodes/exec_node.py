@@ -56,6 +56,10 @@ class ExecNode(ManagedNode, kind="exec"):
 
     `directory` holds its data, its files and its log; `disk` is one that the scenario makes fail; `clock` shifts the clock
     of its processes. What these two raise (UnobservedDisk, CannotShift) passes through `start`.
+
+    `_process` is the guard, None while the node is down; `_group` its cgroup, None where the machine allows none;
+    `_watch` the task that waits for the guard's end; `_flushing` the one that runs the `flush` command.
+    `_earlier_oom_kills` counts those of earlier starts, None once a start had no cgroup to count them.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class ExecNode(ManagedNode, kind="exec"):
             raise NodeError(self.name, "start", self._availability.missing)
         await asyncio.to_thread(self._files.write, configuration)  # other cells may be on this loop
         if self._disk is not None:
-            if self._availability.private_root is None:
+            if self._availability.private_root is None:  # in a private root the program has another path than here
                 self._disk.check_program(self._files.fill(self._candidate.argv)[0])
             await self._disk.mount()
         self._reset()
@@ -131,6 +135,7 @@ class ExecNode(ManagedNode, kind="exec"):
             except BaseException:
                 await self._terminate()
                 raise
+        # `flush-to-retry`: the server's interval between retries cannot be set, so `flush` makes it retry.
         if self._candidate.flush_to_retry and (seconds := _retry_interval(configuration["transport"])) is not None:
             self._flushing = asyncio.create_task(self._flush_regularly(seconds), name=f"flush {self.name}")
 
@@ -243,7 +248,10 @@ class ExecNode(ManagedNode, kind="exec"):
             self._clock.on_ending()
 
     async def _terminate(self) -> None:
-        """Kill what is left of the tree, wait for the guard's end, and forget the process."""
+        """Kill what is left of the tree, if anything, wait for the guard's end, and forget the process.
+
+        The shifted clock does not jump meanwhile.
+        """
         await self._stop_flushing()
         process, watch = self._process, self._watch
         self._process = self._watch = None
@@ -309,12 +317,12 @@ class ExecNode(ManagedNode, kind="exec"):
 
     @property
     def _disk_prefix(self) -> list[str]:
-        """The words before a command that have it see the failing disk."""
+        """The words before a command that have it see the failing disk; none when no disk fails."""
         return [] if self._disk is None else self._disk.prefix
 
     @property
     def _preload(self) -> Path | None:
-        """The library that every program of the node must preload for its failing disk."""
+        """The library that every program of the node must preload for its failing disk; None when it needs none."""
         return None if self._disk is None else self._disk.preload
 
     def _environment(self) -> dict[str, str]:

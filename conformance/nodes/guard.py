@@ -53,7 +53,7 @@ class Options:
 
     `--user NAME` (of the command), `--namespaces` (new ones of process ids and mounts for the command), `--log-limit
     OCTETS`, `--directory DIR --directory-limit OCTETS`, `--processes N` (with their threads), `--memory OCTETS`, `--cgroup
-    DIR` (may be repeated), `--twice` (a second guard above this one).
+    DIR` (may be repeated), `--twice` (a second guard above this one). 1 << 62 stands for no limit.
     """
 
     command: list[str]
@@ -134,7 +134,11 @@ class LogCopier:
 
 
 class Guard:
-    """Starts the command, and handles what its processes, its log, its limits and the harness's octets ask for."""
+    """Starts the command, and handles what its processes, its log, its limits and the harness's octets ask for.
+
+    `_code` is the command's exit code (-n after signal n), None while it runs. `_reading` is the pipe of what the tree
+    prints, `_waking` a pipe that becomes readable when a child ends.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -272,6 +276,7 @@ def _kernel_refusal(options: Options) -> str:
     for group in options.cgroups:
         if _counter(f"{group}/pids.events", "max"):
             return f"it had more than {options.processes} processes and threads"
+        # Of cgroups of version 2 and 1; a file of the other version does not exist and counts 0.
         killed = _counter(f"{group}/memory.events", "oom_kill") or _counter(f"{group}/memory.oom_control", "oom_kill")
         if killed and _reached_memory_limit(group):  # else the machine lacked memory
             return f"it used more than {options.memory} octets of memory"

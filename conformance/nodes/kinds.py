@@ -45,7 +45,7 @@ class ProcessClock(Protocol):
 
 _NODE = "_node"
 
-registry.check_counterparts(
+registry.check_counterparts(  # raises RegistryError when a kind lacks one of its two modules
     "kind of candidate",
     KINDS,
     "conformance/candidates/kinds/",

@@ -20,7 +20,9 @@ from conformance.shortage import KILLED_EXTERNALLY, is_sigkill
 class ManagedNode(NodeBase, ABC, kind=None):
     """A node whose program the harness runs; a subclass says how it is started, signalled and killed.
 
-    The subclass sets `_ended` and `_exit_code` when the program has ended, and `_failure` too unless `_asked_to_end`.
+    The subclass sets `_ended` and `_exit_code` when the program has ended, and `_failure` too unless `_asked_to_end`,
+    which `stop` and `_terminate` set before they end the program. It sets `_for_any_user` when the program may run as a
+    user whom the harness does not know: then every user of the machine gets access to the node's files.
     """
 
     def __init__(self, candidate: Candidate, files: NodeDirectory) -> None:
@@ -103,7 +105,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
             self._files.close()
 
     def _reset(self) -> None:
-        """Forget how the program ended last; the log of the new start begins here."""
+        """Forget how the program ended last; excerpts of the log in errors begin here from now on."""
         self._ended.clear()
         self._exit_code, self._failure, self._asked_to_end = None, None, False
         self._files.log.mark_start()
@@ -114,7 +116,10 @@ class ManagedNode(NodeBase, ABC, kind=None):
             raise NodeError(self.name, stage, "the node is not running")
 
     def _start_error(self, code: int) -> NodeError:
-        """Return the error for a program that ended with this exit code before the node was ready."""
+        """Return the error for a program that ended with this exit code before the node was ready.
+
+        Exit code 2 is a refusal of the configuration; its reason is an excerpt of the log.
+        """
         if code == REFUSED:
             return ConfigurationRefused(self.name, "start", self._files.log.failure_excerpt())
         return NodeError(self.name, "start", self._describe_exit(code, "it exited"))

@@ -29,8 +29,10 @@ class NodeDirectory:
 
     The node can write to its directory and put anything there: all access goes through `UntrustedDirectory`.
 
-    `seen_as` is the path at which the node sees the directory, if that is another; `python` is the interpreter that
-    `{python}` stands for; `user` becomes the owner of everything written, where the harness is root.
+    `availability` says where the candidate's programs are. `seen_as` is the path at which the node sees the directory,
+    if that is another; in a private root it is always `/node`. `python` is the interpreter that `{python}` stands for;
+    `user` becomes the owner of everything written, where the harness is root. `configuration` is the document that was
+    written last, {} before the first.
     """
 
     def __init__(
@@ -102,7 +104,10 @@ class NodeDirectory:
         return (self.data, *([self.status.parent] if self._candidate.contract == 2 else []))
 
     def _owner(self) -> Owner | None:
-        """Return the owner that new files get; None: this process's user. Raises NodeError when `user` does not exist."""
+        """Return the owner that new files get: `user`, with the group unchanged (-1); None: this process's user.
+
+        Raises NodeError when `user` does not exist.
+        """
         name = self._user
         if name is None or os.geteuid() != 0:
             return None
@@ -146,7 +151,7 @@ class NodeDirectory:
         return {"next_hop.host": str(host), "next_hop.port": str(port)}
 
     def fill(self, template: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
-        """Return the argv of a command of the description, with its placeholders and `arguments` filled in."""
+        """Return the argv of a command of the description, its placeholders filled in; `{1}` is the first argument."""
         return fill_argv(template, self.placeholders, arguments)
 
     def wipe(self) -> None:
@@ -159,7 +164,10 @@ class NodeDirectory:
             raise self._access_error("wipe", error) from error
 
     def close(self) -> None:
-        """Put the log at its path and release the directory; the node must be dead. Raises NodeError."""
+        """Put the log at its path, which the node may have replaced, and release the directory; the node must be dead.
+
+        Raises NodeError.
+        """
         try:
             self.log.close()
         except OSError as error:

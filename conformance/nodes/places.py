@@ -105,7 +105,10 @@ class Place:
 
 
 def addresses_by_listener(role: Role, opened: Mapping[str, Address]) -> dict[str, Address]:
-    """Return an address for each listener of a role: the one in `opened`, else that of the listener `frontend`."""
+    """Return an address for each listener of a role: the one in `opened`, else that of the listener `frontend`.
+
+    A server that opens fewer listeners than its role has, but always a frontend, gets all its mail there.
+    """
     return {listener: opened.get(listener, opened["frontend"]) for listener in listeners_of(role)}
 
 
@@ -119,7 +122,8 @@ def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
 async def wait_for_exclusive_use(servers: Iterable[Server], assignment: Assignment, leases: PortLeases) -> None:
     """Lease the fixed addresses of servers of kind `remote` and of their next hops; wait while another cell has leased one.
 
-    The other cell may be of another run. There is no deadline. The addresses are leased in sorted order, so that two cells cannot wait for each other.
+    The other cell may be of another run. There is no deadline. The addresses are leased in sorted order, so that two
+    cells cannot wait for each other. Candidates of other kinds have no fixed addresses.
     """
     candidates = assignment.candidates_for(server.name for server in servers)
     external = [c.kind_definition.external_addresses(c).values() for c in candidates]

@@ -89,7 +89,7 @@ def preload_obstacle(word: str) -> tuple[Path, str] | None:
 
 def _is_dynamic(head: bytes) -> bool:
     """Whether an ELF file of the machine's own byte order has a program header for a dynamic loader."""
-    wide = head[4] == 2
+    wide = head[4] == 2  # 64 bits; below: e_phoff, e_phentsize and e_phnum of elf(5)
     if wide:
         offset, size, count = (*struct.unpack_from("Q", head, 32), *struct.unpack_from("HH", head, 54))
     else:

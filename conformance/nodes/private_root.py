@@ -89,7 +89,8 @@ def enter_root(layer: Path, keep: Path, name: str, preload: str = "") -> None:
 def run_as_init(argv: list[str]) -> int:
     """Run a command as the init of a PID namespace: pass signals on, reap all processes, and return its exit code.
 
-    Messages to syslog are written to stderr, since some servers have no other log. Blocks until the command ends.
+    The code is 128 + n after signal n, as a shell reports it. Messages to syslog are written to stderr, since some
+    servers have no other log. Blocks until the command ends.
     """
     syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     syslog.bind("/dev/log")
@@ -138,7 +139,10 @@ def _print_syslog(syslog: socket.socket) -> None:
 
 
 def _reap(command: int) -> int | None:
-    """Reap every process that has ended, up to the command; return the command's exit code, or None while it runs."""
+    """Reap every process that has ended, up to the command, whose process id is `command`; does not block.
+
+    Return the command's exit code (-n after signal n), or None while it runs.
+    """
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -74,11 +74,12 @@ def reap() -> Iterator[tuple[int, int]]:
 def kill_tree(cgroups: Sequence[str] = ()) -> dict[int, int]:
     """Kill every process below this one and in these cgroups, and all that they fork meanwhile; reap all children.
 
-    Return the exit codes of the children by process id. It blocks for MAX_KILL_S seconds at most.
+    `cgroups` are the paths of their directories. Return the exit codes of the children by process id. It blocks for
+    MAX_KILL_S seconds at most.
     """
     codes: dict[int, int] = {}
     deadline = time.monotonic() + MAX_KILL_S
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # sigtimedwait() takes only blocked signals
     try:
         while time.monotonic() < deadline:
             kill_groups(cgroups)

@@ -62,8 +62,9 @@ def load_factory(name: str) -> Factory:
 class PythonNode(NodeBase, kind="python"):
     """A node made by a factory, which gets its configuration file and a clock and nothing else of the harness.
 
-    `data` is the data directory that its configuration names; None: `data` in `directory`. A node in this process cannot be
-    frozen: `pause` and `resume` call `freeze`, which stops and continues all traffic on its links.
+    `data` is the data directory that its configuration names; None: `data` in `directory`. A node in this process
+    cannot be frozen: `pause` and `resume` call `freeze`, which stops and continues all traffic on its links. `defect`
+    names a defect of the reference server, None for none. `_node` is None while the node is down.
     """
 
     def __init__(

@@ -93,13 +93,14 @@ async def reload(
 ) -> None:
     """Write a node's files, have the node read them, and return when it has answered that it applied them.
 
-    `run` runs a command of the description by its name. `for_any_user` is that of `NodeDirectory.write`. A node of
-    contract 2 whose command has no `{config}` does not read the file and cannot answer: it is not waited for.
+    `run` runs a command of the description by its name; `send_sighup` is used where there is no command `reload`. With
+    `for_any_user` every user of this machine gets access to the files. A node of contract 2 whose command has no
+    `{config}` does not read the file and cannot answer: it is not waited for.
 
     Raises ConfigurationRefused when the node refuses the configuration, NodeError when it does not answer within
     `ready-within`.
     """
-    log_size = files.log.size
+    log_size = files.log.size  # an answer to an earlier reload lies before it
     files.write(configuration, for_any_user=for_any_user)
     if "reload" in candidate.commands:
         await reload_by_command(files.name, run)

@@ -42,7 +42,7 @@ class RemoteNode(NodeBase, kind="remote"):
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate
-        self._files = NodeDirectory(name, candidate, directory, Availability())
+        self._files = NodeDirectory(name, candidate, directory, Availability())  # nothing of it is installed here
         self._up = False
         self._never_started = True
 
@@ -81,6 +81,7 @@ class RemoteNode(NodeBase, kind="remote"):
         self._never_started = False
         self._up = True
         listeners = [(name, at["host"], at["port"]) for name, at in configuration["listeners"].items()]
+        # The event is never set, since the end of the server's process is not seen here.
         await wait_ready(self.name, listeners, self._candidate.ready_within, asyncio.Event())
 
     async def stop(self) -> int:
@@ -162,7 +163,11 @@ class RemoteNode(NodeBase, kind="remote"):
 
 
 def _link_address(fields: RemoteFields, party: str, listener: str) -> Address:
-    """Return the address at which the description says that the server dials a party; any free port when it says nothing."""
+    """Return the address at which the description says that the server dials a party.
+
+    The keys of `next-hops` are parties, and `SERVER.delivery` for that listener of a server. Without one: any free
+    port.
+    """
     key = f"{party}.{listener}" if listener == "delivery" else party
     next_hop = fields.next_hops.get(key)
     return LOOPBACK if next_hop is None else next_hop.at
