@@ -26,6 +26,7 @@ class StagedFiles:
         self._scratch_files: dict[Path, Path] = {}
         """Target -> the hidden file with its new content."""
         self._removed: dict[Path, None] = {}
+        """The files to remove, in the order of the calls; a dict, since a set has no order."""
 
     def write(self, path: Path, content: bytes) -> None:
         """Write the new content of a file to a hidden file, which replaces it when the block ends. Raises OSError."""

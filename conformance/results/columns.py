@@ -38,7 +38,7 @@ _NOT_COLUMNS = frozenset({"record", "schema_number", "run"})
 
 def _type_of(annotation: Any) -> "Scalar | tuple[Column, ...]":
     """Return the column type for a field's type annotation. `X | None` has the type of `X`, since every column may be null."""
-    if get_origin(annotation) is Annotated:
+    if get_origin(annotation) is Annotated:  # the metadata after the type do not matter
         return _type_of(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         types = {_type_of(member) for member in get_args(annotation) if member is not NoneType}
@@ -90,7 +90,7 @@ _TABLES = _with_one_type_per_name(
         "header": _columns([CellHeader]),
         "footer": _columns([CellFooter]),
         "verdict": _columns([Verdict]),
-        "event": _columns(get_args(get_args(AnyEvent)[0])),
+        "event": _columns(get_args(get_args(AnyEvent)[0])),  # the members of the annotated union
     }
 )
 HEADER, FOOTER, VERDICT = _TABLES["header"], _TABLES["footer"], _TABLES["verdict"]

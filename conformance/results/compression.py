@@ -20,10 +20,12 @@ from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_t
 _LEVEL = 6
 """zlib's level: a history takes a thirteenth of its size. Level 9 saves three percent more and takes twice the time."""
 _GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
+"""zlib's way to ask for gzip's header and trailer."""
 _DOS_EPOCH = 315619200
 """Unix time of 2 January 1980: ZIP files cannot hold earlier times, in any time zone."""
 
 LEFT_OUT = "LEFT-OUT.txt"
+"""The file that lists what was not copied, one path a line."""
 _CHUNK = 64 * 1024
 """The most compressed octets that are unpacked at a time."""
 _FIRST_CHUNK = 512
@@ -44,10 +46,11 @@ def compress_history(path: Path) -> Path:
 
 
 def archive_attachments(folder: Path) -> None:
-    """Replace a folder of attachments by a ZIP file (`archive_path`) of its regular files.
+    """Replace a folder of attachments by a ZIP file of its regular files: `nodes/NAME.zip` beside it.
 
-    Files that are unsafe to copy (`DirectoryEntry.may_be_copied`) are named in LEFT-OUT.txt instead. Where this user may
-    not read a file, no ZIP file is written and the folder stays; files that cannot be deleted stay in the folder.
+    Files that are unsafe to copy (sparse, nested too deep, or another user's) are named in LEFT-OUT.txt instead. Where
+    this user may not read a file, no ZIP file is written and the folder stays; files that cannot be deleted stay in the
+    folder.
     """
     target = archive_path(folder)
     target.parent.mkdir(exist_ok=True)
@@ -83,7 +86,7 @@ def _add_file(archive: ZipFile, entry: DirectoryEntry) -> None:
     with os.fdopen(handle, "rb") as file:
         info = ZipInfo(str(entry.path), time.localtime(max(entry.status.st_mtime, _DOS_EPOCH))[:6])
         info.compress_type = ZIP_DEFLATED
-        info.external_attr = (entry.status.st_mode & 0xFFFF) << 16
+        info.external_attr = (entry.status.st_mode & 0xFFFF) << 16  # where Unix tools look for the mode
         info.file_size = entry.status.st_size
         with archive.open(info, "w") as member:
             shutil.copyfileobj(file, member, _CHUNK)

@@ -23,15 +23,19 @@ _AUTH = re.compile(rb"(?i)\b(AUTH[ \t]+(?:PLAIN|LOGIN|CRAM-MD5|NTLM|GSSAPI|XOAUT
 
 
 def kept_directory(cell_file: Path) -> Path:
-    """Return the path below which the nodes' directories of a cell are copied; it may not exist."""
+    """Return the path below which the nodes' directories of a cell are copied; it may not exist.
+
+    `cell_file` is RUN/cells/SLUG.jsonl, compressed or not.
+    """
     return cell_file.parent.parent / KEPT / slug_of(cell_file)
 
 
 def keep_node_directories(cell_file: Path, attachments: Path) -> None:
     """Copy the nodes' directories in `attachments` to `kept_directory(cell_file)`, in place of an earlier copy.
 
-    The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`. Symbolic links are
-    copied as links. Files that are unsafe to copy (`DirectoryEntry.may_be_copied`) are named in LEFT-OUT.txt.
+    The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`. Symbolic links
+    are copied as links. Files that are unsafe to copy (sparse, nested too deep, or another user's) are named in
+    LEFT-OUT.txt.
     """
     target = kept_directory(cell_file)
     target.parent.mkdir(mode=0o700, exist_ok=True)

@@ -32,13 +32,16 @@ def slug(nodeid: str) -> str:
 
 
 def cell_file(run_dir: Path, slug: str, folder: str = CELLS_FOLDER) -> Path | None:
-    """Return the file of the cell with this slug, the compressed one first; None where there is none."""
+    """Return the file of the cell with this slug, the compressed one first; None where there is none.
+
+    `folder` is `cells`, or `late` for first attempts of cells that were run again.
+    """
     paths = (run_dir / folder / f"{slug}{suffix}" for suffix in (GZIP_SUFFIX, PLAIN_SUFFIX))
     return next((path for path in paths if path.is_file()), None)
 
 
 def cell_files(run_dir: Path, folder: str = CELLS_FOLDER) -> tuple[Path, ...]:
-    """Return the files of all cells of a run, sorted by slug; an empty tuple where the folder does not exist.
+    """Return the files of all cells in a folder of a run, sorted by slug; () where the folder does not exist.
 
     A run that was killed while it compressed a cell has two files of it: the compressed one, which is complete, is returned.
     """

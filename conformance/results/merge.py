@@ -93,7 +93,7 @@ def _copy_cell(path: Path, out: Path, folder: str) -> None:
 
     Raises RunDirectoryError where the cell cannot be read, or `out` has it with another content.
     """
-    _, first = next(parse_lines(path), (0, None))
+    _, first = next(parse_lines(path), (0, None))  # None for an empty file; Damage for a line that cannot be read
     if not isinstance(first, dict):
         raise RunDirectoryError(f"{path}:1: the cell's header cannot be read")
     header = CellHeader.model_validate(first).model_copy(update={"schema_number": SCHEMA, "run": out.name})

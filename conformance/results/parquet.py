@@ -143,7 +143,10 @@ def run_tables(run_dir: Path) -> tuple[dict[str, pa.Table], list[Damage]]:
 
 
 def _yield_tables(run: StoredRun, damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of a run batch by batch, as (table's name, rows); append lines that cannot be read to `damage`."""
+    """Yield the rows of a run batch by batch, as (table's name, rows); append lines that cannot be read to `damage`.
+
+    `damage` is complete when the last batch has been yielded.
+    """
     maker = _RowMaker(run.header.run)
     pending: deque[Future[_Batch]] = deque()
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -191,7 +194,7 @@ class _RowMaker:
         try:
             plain = parse_plain_lines(b"".join(cell.unparsed for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # a line is damaged: parsing each line tells which one
-            return self.make_rows([read_cell(cell.path) for cell in cells])
+            return self.make_rows([read_cell(cell.path) for cell in cells])  # these have no unparsed lines
         plain_slugs = pa.concat_arrays([pa.repeat(cell.slug, cell.unparsed.count(b"\n")) for cell in cells])
         parsed = self._make_table("events", [(cell, _event_values(event)) for cell in cells for event in cell.events])
         events = pa.concat_tables([parsed, self._add_key("events", plain, plain_slugs)])
@@ -214,7 +217,7 @@ class _RowMaker:
         return self._add_key(name, rows, pa.array([cell.slug for cell, _ in records], pa.string()))
 
     def _fits(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
-        """Whether a record can be a row of a table; append it to `damage` otherwise."""
+        """Whether a record can be a row of a table; append it to `damage` otherwise, as line 1 (its own is not known)."""
         try:
             pa.Table.from_pylist([_fit(name, values)], schema=self._schemas[name])
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:

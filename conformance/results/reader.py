@@ -253,7 +253,10 @@ def _validate_header(path: Path, value: dict[str, Any]) -> CellHeader:
 
 
 def _parse_footer(tail: bytes) -> CellFooter | None:
-    """Return the footer in the last line of a file's last octets, or None where that line is not a complete footer."""
+    """Return the footer in the last line of a file's last octets, or None where that line is not a complete footer.
+
+    A line without its end was cut short, even where it can be parsed.
+    """
     last = tail.rstrip(b"\n").rpartition(b"\n")[2]
     try:
         return CellFooter.model_validate_json(last) if tail.endswith(b"\n") else None

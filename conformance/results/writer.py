@@ -105,7 +105,7 @@ class CellWriter:
         self._events += 1
 
     def write_verdict(self, verdict: Verdict) -> None:
-        """Write the collected events and a verdict."""
+        """Write the collected events and a verdict, so that verdicts come after the events that they rest on."""
         self._write(json_line(verdict, "verdict"))
         self._verdicts += 1
 
@@ -154,7 +154,11 @@ class CellWriter:
 
 
 def move_first_attempt(run_dir: Path, nodeid: str) -> None:
-    """Move the files of a cell from `cells/` to `late/`, so that the cell can be run again; its nodes' directories as ZIP."""
+    """Move the files of a cell from `cells/` to `late/`, so that the cell can be run again.
+
+    The directories of its nodes become a ZIP file. A cell that ended well has its ZIP file already; the folder of
+    another is compressed after the move.
+    """
     name = slug(nodeid)
     (run_dir / LATE_FOLDER).mkdir(exist_ok=True)
     for path in (run_dir / CELLS_FOLDER).glob(f"{name}*"):
@@ -247,9 +251,9 @@ def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
 def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False) -> RunFooter:
     """Write `footer.json`, the totals of the cells' footers, and return it; to be called when all workers have ended.
 
-    `wall_seconds` is the duration of the run. Cells that cannot be read are listed in the footer's `damage` and count as cut short. Where
-    pyarrow is installed, a run of more than a few cells gets its Parquet tables too.
-    Raises RunDirectoryError where the directory holds no run.
+    `wall_seconds` is the duration of the run; `interrupted` says that it ended before its last cell. Cells that cannot
+    be read are listed in the footer's `damage` and count as cut short. Where pyarrow is installed, a run of more than
+    16 cells gets its Parquet tables too. Raises RunDirectoryError where the directory holds no run.
     """
     header = read_header(run_dir)
     cells = read_cell_ends(run_dir)
