@@ -13,7 +13,7 @@ from conformance.untrusted.tree import (
 )
 
 Owner = tuple[int, int]
-"""User id and group id."""
+"""User id and group id; -1 leaves one of them as it is (chown(2))."""
 
 
 class UntrustedDirectory:
@@ -42,7 +42,10 @@ class UntrustedDirectory:
         os.fchmod(self._handle, stat.S_IMODE(os.fstat(self._handle).st_mode) | 0o055)
 
     def make_directory(self, name: str, *, owner: Owner | None = None, mode: int | None = None) -> None:
-        """Create a directory and its missing parents, all with this owner and mode; existing ones stay as they are."""
+        """Create a directory and its missing parents, all with this owner and mode; existing ones stay as they are.
+
+        Without `owner` they belong to this user; without `mode` the process's umask decides.
+        """
         os.close(self._make_and_open(PurePosixPath(name), owner, mode))
 
     def write_file(self, name: str, content: bytes, *, owner: Owner | None = None, readable: bool = False) -> None:

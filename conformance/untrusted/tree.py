@@ -116,7 +116,8 @@ def read_at(handle: int, start: int, most: int) -> bytes:
 def replace_file(folder: int, name: str, content: bytes, *, owner: tuple[int, int] | None, mode: int | None) -> None:
     """Write a new file under a random name into an open directory, and rename it over `name`.
 
-    `owner` (user id, group id) and `mode` are set where they are given. A failure deletes the new file.
+    `owner` (user id, group id) and `mode` are set where they are given; else the file is this user's, with the mode of
+    the umask. A failure deletes the new file.
     """
     scratch = f".{os.urandom(8).hex()}"
     handle = os.open(
@@ -138,7 +139,9 @@ def replace_file(folder: int, name: str, content: bytes, *, owner: tuple[int, in
 
 
 def walk(top: int) -> Iterator[DirectoryEntry]:
-    """Yield everything below an open directory, each directory before what is in it.
+    """Yield everything below the open directory with the descriptor `top`, each directory before what is in it.
+
+    An entry is valid only until the next one is asked for: its `folder` may be closed and its `above` changed then.
 
     No link is followed and no mount entered. What disappears meanwhile, and what this user must not open, is left out.
     Raises DirectoryMoved when a directory was moved away during the walk.
