@@ -8,6 +8,8 @@ to, steps, faults and changes of nodes are never folded.
 Cutting. Of a diagram that is still longer than the limit, rows are chosen in this order until the limit is reached: the
 first and last rows, rows around the evidence, faults, steps and changes of nodes, and then the others from both ends
 inwards. Each stretch between chosen rows becomes one band.
+
+A row is marked if a verdict rests on one of its events. A gap row stands for time without events.
 """
 
 import re
@@ -76,7 +78,8 @@ def _likeness(row: DiagramRow) -> object:
 def _cut_to(rows: Sequence[DiagramRow], max_rows: int) -> Iterator[DiagramRow]:
     """Yield the `max_rows` rows that are chosen as the module says, and a band for each stretch between them.
 
-    `_band` fills in the number of rows and the time that a stretch takes. A row is `marked` if a verdict rests on it.
+    `_band` fills in the number of rows and the time that a stretch takes. `inwards` has the indexes of the first and
+    last row, of the second and last but one, and so on.
     """
     last = len(rows) - 1
     half = max_rows // 2

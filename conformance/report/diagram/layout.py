@@ -128,7 +128,10 @@ def _place_rows(
 
 
 def _line_ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[float, float]:
-    """Return where a row's line begins and ends; a row of one party with itself gets a short line to the right."""
+    """Return where a row's line begins and ends; a row of one party with itself gets a short line to the right.
+
+    A row without parties runs across the diagram; a note has no line, and both ends are its party's column.
+    """
     if row.left is None or row.left not in columns:
         return GUTTER, width - 20
     x1 = columns[row.left]
@@ -147,7 +150,7 @@ def _session_bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> 
             if party is not None and party in columns:
                 top, _ = spans.get((row.session, party), (placed_row.y, placed_row.y))
                 spans[row.session, party] = (top, placed_row.y)
-    lane_ends: dict[str, list[float]] = {}  # party -> where the last bar of each of its lanes ends
+    lane_ends: dict[str, list[float]] = {}  # party -> where the last bar ends in each of its lanes, 4 pixels apart
     bars = []
     for (session, party), (top, bottom) in spans.items():
         lanes = lane_ends.setdefault(party, [])

@@ -137,7 +137,11 @@ def _is_routine(event: AnyEvent) -> bool:
 
 
 def _flush_folded(pending: dict[str, list[AnyEvent]], cell: CellView) -> Iterator[DiagramRow]:
-    """Yield a row for each session with pending events, in the order of their first ones; then empty `pending`."""
+    """Yield a row for each session with pending events, in the order of their first ones; then empty `pending`.
+
+    `pending` has the routine events of each session since the last row. A session that the history does not open is
+    left out, and so is one with nothing but the ends of attempts and talks, which its exchanges show already.
+    """
     for session, events in pending.items():
         drawn = [event for event in events if not isinstance(event, Attempt | Talked)]
         connected = cell.sessions.get(session)
@@ -171,12 +175,13 @@ def _folded_text(events: Sequence[AnyEvent]) -> str:
             case Closed():
                 counts["close"] = 1
             case Reply():
+                # Its command may be in an earlier row; 0 is shown as the verb alone.
                 counts.setdefault("greeting" if event.to == "GREETING" else event.to, 0)
     return ", ".join(f"{count} {verb}" if count > 1 else verb for verb, count in counts.items())
 
 
 def _row(event: AnyEvent, cell: CellView) -> DiagramRow:
-    """Return the row of a single event."""
+    """Return the row of a single event; it is marked if the event is evidence of a violation or error."""
     kind, style, left, right = _shape(event, cell)
     return DiagramRow(
         kind=kind,

@@ -55,7 +55,7 @@ def _heads(diagram: Diagram, y: float) -> Iterator[str]:
 
 
 def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
-    """Return the group of one row."""
+    """Return the group of one row; `hover_text` is that of `draw_section`."""
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
     parts = [_background(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
@@ -78,7 +78,7 @@ def _background(placed: PlacedRow, width: float) -> str:
 
 
 def _gutter(placed: PlacedRow) -> str:
-    """Return the number and time left of a row; '' for a row without events."""
+    """Return the number and time of the row's first event, left of the row; '' for a row without events."""
     row = placed.row
     if not row.numbers:
         return ""
