@@ -3,6 +3,9 @@
 `describe_cell` describes the current test, so it must be called while pytest runs (or has just run) the cell's item.
 Without `--alluredir` it does nothing and takes no time.
 
+A *row* is a row of the requirement catalogue. A *finding* is a verdict that is neither a pass nor not applicable; a
+*remark* is a pass whose sentence says that a `should` row is violated.
+
 A result is small, since a run may have thousands: histories and nodes' logs are linked, not attached. The links have
 private addresses (`LinkKind`), which `conformance report` replaces by URLs when it builds the site.
 """
@@ -75,7 +78,7 @@ def describe_cell(cell: CellView, *, remark: str = "") -> None:
 
     `remark` is put before the failure's message: what the baseline says of the cell, unless it is a known failure.
     """
-    if not plugin_manager.hook.add_title.get_hookimpls():
+    if not plugin_manager.hook.add_title.get_hookimpls():  # no listener of allure-pytest: no `--alluredir`
         return
     _add_labels(cell)
     _add_links(cell)
@@ -163,7 +166,10 @@ def _code_block(lines: list[str]) -> str:
 
 
 def _replace_message(cell: CellView, remark: str) -> None:
-    """Replace the message of a failed test, where allure-pytest puts the whole text twice after a class name."""
+    """Replace the message of a failed test, where allure-pytest puts the whole text twice after a class name.
+
+    A test that passed has no message (`statusDetails` is None), and gets none.
+    """
     from allure_pytest.listener import AllureListener  # pytest must load the plugin first
 
     listeners = (plugin for plugin in plugin_manager.get_plugins() if isinstance(plugin, AllureListener))
@@ -218,7 +224,11 @@ def allure_steps(cell: CellView) -> tuple[AllureStep, ...]:
 
 
 def _allure_step(path: str, events: list[StepEvent], verdicts: list[Verdict], cell: CellView) -> AllureStep:
-    """Return the step with this path from its events and verdicts (see `allure_steps` for its outcome)."""
+    """Return the step with this path from its events and verdicts (see `allure_steps` for its outcome).
+
+    A step has an event when it begins, and one with the phase `ended` or `failed`; the latter is missing where the cell
+    ended during the step.
+    """
     first, header = events[0], cell.header
     line = cell.source_line(first.line)
     title = visible(f"{path} {first.verb}  {header.path}:{first.line}" + (f"  {line.strip()}" if line else ""), 300)

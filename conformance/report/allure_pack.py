@@ -99,7 +99,10 @@ def _with_resolved_links(content: bytes, resolve: Resolve) -> bytes:
 
 
 def _patch_page(site: Path) -> None:
-    """Insert the loader before Allure's program, remove analytics, and permit links to `file:` URLs. Raises UnknownSite."""
+    """Insert the loader before Allure's program, remove analytics, and permit links to `file:` URLs.
+
+    Raises UnknownSite where the page has no head, or no program has the list of permitted schemes.
+    """
     index = site / "index.html"
     page = without_analytics(index.read_text("utf-8"))
     if _HEAD not in page:

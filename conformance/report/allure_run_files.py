@@ -24,8 +24,9 @@ _STALE = "stale baseline"
 def allure_categories(root_causes: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
     """Return Allure's categories of results that did not pass; Allure assigns them by patterns of the failure message.
 
-    The first ones are two for each root cause: its own violations, and those that may follow from it. A known failure
-    ends as pytest's xfail, which allure-pytest records as skipped.
+    The first ones are two for each root cause: the violations of its row, and
+    those of the rows in `following`, which may follow from it. A known failure ends as pytest's xfail, which
+    allure-pytest records as skipped.
     """
 
     def containing(text: str) -> str:

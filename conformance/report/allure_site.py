@@ -159,7 +159,7 @@ def build_allure(
         except UnknownSite as error:
             raise AllureMissing(str(error)) from error
         _replace_site(site, target)
-    if len(lines) > len(points):
+    if len(lines) > len(points):  # Allure has appended a point
         own_point = trim_trend_point(lines[-1])
         try:
             write_atomically(run_dir / HISTORY, own_point)
@@ -194,18 +194,21 @@ def trim_trend_point(point: bytes) -> bytes:
 
 
 def _points_of_runs(earlier: Iterable[Path]) -> list[bytes]:
-    """Return the latest points of run directories, of those that have one."""
+    """Return the latest points of run directories, of those that have one; one place is left for this run's point."""
     return [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()][1 - _MAX_POINTS :]
 
 
 def _points_in_file(history_file: Path, own_uuid: str | None) -> list[bytes]:
-    """Return the latest points of a history file, without the point that an earlier site of this run added."""
+    """Return the latest points of a history file, without the point that an earlier site of this run added.
+
+    One place is left for this run's point. `own_uuid` is None for a run whose site was not built before.
+    """
     lines = history_file.read_bytes().splitlines(keepends=True) if history_file.is_file() else []
     return [line for line in lines if json.loads(line)["uuid"] != own_uuid][1 - _MAX_POINTS :]
 
 
 def _own_uuid(run_dir: Path) -> str | None:
-    """Return the UUID of the point that a run directory has, or None."""
+    """Return the UUID of the point that a run directory has, or None where its site was not built before."""
     file = run_dir / HISTORY
     return str(json.loads(file.read_bytes())["uuid"]) if file.is_file() else None
 

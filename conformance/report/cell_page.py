@@ -49,6 +49,7 @@ def cell_page(
     page is self-contained (`render_page`).
     """
     rows = diagram_rows(cell)
+    # The cards of findings link to these events, so their rows are not folded.
     linked = {n for verdict in (*cell.findings, *cell.remarks) for n in cell.evidence_of(verdict)}
     for max_rows in _MAX_ROWS:
         page = _render(cell, condense_rows(rows, max_rows, linked), home, kept, earlier_outcomes, shared)
@@ -65,7 +66,11 @@ def _render(
     earlier_outcomes: Sequence[EarlierOutcome],
     shared: str,
 ) -> str:
-    """Return the page of a cell with these rows of its diagram; the other parameters are those of `cell_page`."""
+    """Return the page of a cell with these rows of its diagram; the other parameters are those of `cell_page`.
+
+    A row that stands for several events has one anchor, that of its first event: `anchors` leads from each of them to
+    it.
+    """
     diagram = lay_out(rows, party_columns(cell.events, cell.server_names), cell.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
     return render_page(
@@ -113,7 +118,7 @@ def _finding_context(verdict: Verdict, cell: CellView, anchors: dict[int, int]) 
 
 
 def _section_context(section: Section, diagram: Diagram) -> dict[str, Any]:
-    """Return the template's variables of one part of the diagram."""
+    """Return the template's variables of one part of the diagram; `marked`: it shows evidence of a violation or error."""
     rows: list[DiagramRow] = [placed.row for placed in section.placed]
     numbers = [number for row in rows for number in row.numbers]
     all_open = len(diagram.sections) <= _MAX_OPEN_PARTS

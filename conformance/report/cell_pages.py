@@ -19,7 +19,10 @@ _MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class PageSelection:
-    """Selects all cells (`every`), or those with a finding and those whose name or node id contains one of `texts`."""
+    """Selects all cells (`every`), or those with a finding and those whose name or node id contains one of `texts`.
+
+    A cell with a remark, a flaky one, and one that was cut short count as having a finding.
+    """
 
     every: bool = False
     texts: tuple[str, ...] = ()

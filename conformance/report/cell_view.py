@@ -18,9 +18,10 @@ from conformance.verdicts.outcome import OK_OUTCOMES, OVER_CELLS
 class CellView:
     """A cell as reports see it.
 
-    `file` is the path of the cell's history, or None where it is not stored. `source` has the lines of the scenario's file,
-    and is empty where the file is not available. `logs` has the path of each node's log by node. `known` is the baseline's
-    comment where every failure is known. `cut_short` says that the run ended before the cell did.
+    `file` is the path of the cell's history, or None where it is not stored. `source` has the lines of the scenario's
+    file, and is empty where the file is not available. `logs` has the path of each node's log by node. `known` is the
+    baseline's comment where every failure is known, else ''. `cut_short` says that the run ended before the cell did. A
+    *row* is the id of a row of the requirement catalogue; a failed verdict violates the first of its `requirements`.
     """
 
     header: CellHeader
@@ -59,7 +60,7 @@ class CellView:
     def _roots(self) -> Mapping[str, str]:
         """Violated row -> the violated row of this cell that it may follow from (itself for a root)."""
         rows = [v.requirements[0] for v in self.verdicts if v.outcome is Outcome.FAIL and v.requirements]
-        return root_violations(rows, independent=rows[:1])
+        return root_violations(rows, independent=rows[:1])  # the first row violated counts as a root
 
     def may_follow_from(self, verdict: Verdict) -> str:
         """Return the violated row of this cell from which a violation may follow; '' for a root and for other verdicts."""
@@ -75,7 +76,7 @@ class CellView:
 
     @cached_property
     def violation_by_event(self) -> Mapping[int, Verdict]:
-        """Event number -> the first violation or error that has the event as evidence."""
+        """Event number -> the first violation or error that has the event as evidence; diagrams mark these events."""
         by_event: dict[int, Verdict] = {}
         for verdict in self.findings:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):

@@ -69,7 +69,11 @@ def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn")
 
 
 def _change(before: CellSummary | None, after: CellSummary | None, should: Should) -> CellChange | None:
-    """Return the change of a cell between two runs, or None where its state is the same; None stands for a missing cell."""
+    """Return the change of a cell between two runs, or None where its state is the same.
+
+    `before` or `after` is None where that run lacks the cell. The state is the outcome, or that the run lacks the cell;
+    with `should="fail"` a pass with a remark is a failure.
+    """
     was, now = (
         cell_state(
             cell.outcome if cell is not None else None, remark=cell is not None and bool(cell.remarks), should=should

@@ -46,6 +46,7 @@ def find_earlier_runs(run_dir: Path, folder: Path, *, max_runs: int = MAX_RUNS) 
             run = read_run(path)
         except RunDirectoryError:
             continue
+        # A run without a footer has not ended. Times are ISO 8601 in UTC, so they compare as text.
         before = run.footer is not None and run.footer.finished <= header.started and run.header.run != header.run
         if before and run.footer is not None and names & {candidate.name for candidate in run.header.candidates}:
             earlier.append(EarlierRun(path, run.header, run.footer))
@@ -53,7 +54,11 @@ def find_earlier_runs(run_dir: Path, folder: Path, *, max_runs: int = MAX_RUNS) 
 
 
 def read_earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: CellHeader) -> tuple[EarlierOutcome, ...]:
-    """Return how the cell ended in each earlier run in which it has a readable footer, in the order of `earlier`."""
+    """Return how the cell ended in each earlier run in which it has a readable footer, in the order of `earlier`.
+
+    `slug` names the cell's file in every run; `header` is that of the present run, with which the earlier ones are
+    compared.
+    """
     outcomes = []
     for run in earlier:
         file = cell_file(run.path, slug)

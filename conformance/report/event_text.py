@@ -58,7 +58,10 @@ def reply_text(reply: Reply) -> str:
 
 
 def operation_text(event: AnyEvent) -> str:
-    """Return the operation of shadow redundancy that a command or reply is (`shadow stored: ID`), or '' for others."""
+    """Return the operation of shadow redundancy that a command or reply is (`shadow stored: ID`), or '' for others.
+
+    A discard list says how many ids it has, and how many notifications the server still keeps (`?`: it did not say).
+    """
     operation = event.operation if isinstance(event, Command | Reply) else None
     if operation is None:
         return ""

@@ -29,7 +29,10 @@ Sessions = Mapping[str, Connected]
 
 
 def event_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
-    """Return one printable line: mark, number, time, session, parties, what happened, and its meaning in brackets."""
+    """Return one printable line: mark, number, time, session, parties, what happened, and its meaning in brackets.
+
+    `marked`: a verdict rests on the event. `sessions` has the event that opened each session, by the session's name.
+    """
     session, parties = session_and_parties(event, sessions)
     mark = ">" if marked else " "
     operation = operation_text(event)
@@ -41,7 +44,8 @@ def event_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str
 def session_and_parties(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
     """Return the name of an event's session and `client -> server  `, each '' for an event without one.
 
-    A reply gives `client <- server  `: the client is always on the left, so that lines of a session align.
+    A reply gives `client <- server  `: the client is always on the left, so that lines of a session align. Where the
+    event that opened the session is missing (a damaged file), the parties are `?`.
     """
     session = getattr(event, "session", None) or ""
     match event:

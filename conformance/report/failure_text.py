@@ -1,4 +1,8 @@
-"""The text of a failure in a terminal: what was expected and seen, the step, the exchange, and how to repeat the cell."""
+"""The text of a failure in a terminal: what was expected and seen, the step, the exchange, and how to repeat the cell.
+
+The deciding finding is the first of `CellView.findings`: a verdict with the cell's outcome. A requirement is the id of
+a row of the catalogue; its clause is the row's text as reports quote it.
+"""
 
 import textwrap
 from collections.abc import Iterator
@@ -120,7 +124,11 @@ def _finding(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
 
 
 def _step(cell: CellView, verdict: Verdict) -> str:
-    """Return the place of the step that a verdict is about, and its line of YAML; '' for a verdict without a step."""
+    """Return the place of the step that a verdict is about, and its line of YAML.
+
+    The line is left out where the scenario's file is not available. '' for a verdict without a step, as those of
+    invariants.
+    """
     if verdict.line is None:
         return ""
     place = f"step {verdict.step}  " if verdict.step else ""
@@ -147,7 +155,10 @@ def _exchange(cell: CellView, verdict: Verdict, width: int) -> str:
 
 
 def _other_findings(verdicts: list[Verdict], width: int, root: str = "") -> str:
-    """Return a list of further findings, under a heading that names the row that they may follow from, if any."""
+    """Return a list of further findings, under a heading that names the violated row `root` that they may follow from.
+
+    With `root` '' they are findings in their own right.
+    """
     lines = [
         _cut(
             f"{_INDENT}{OUTCOME_DISPLAY[verdict.outcome].sign} {verdict.check}: {visible(verdict.sentence, 400)}", width

@@ -70,7 +70,11 @@ def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tupl
 
 
 def _evidence_of_cell(cell: CellSummary) -> Iterator[tuple[str, RowEvidence]]:
-    """Yield an (id of a row, evidence) pair for each verdict of a cell and each requirement of that verdict."""
+    """Yield an (id of a row, evidence) pair for each verdict of a cell and each requirement of that verdict.
+
+    A failed verdict violates its first requirement; the others are in doubt (inconclusive). In a cell that ended in an
+    error every verdict counts as an error.
+    """
     for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
             outcome = outcome_for_row(verdict.outcome, rank, cell.outcome)
@@ -94,7 +98,10 @@ def _evidence_of_cell(cell: CellSummary) -> Iterator[tuple[str, RowEvidence]]:
 
 
 def _decide_row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:
-    """Return the verdict on a row from all its evidence; `generations` are those of the servers that were run."""
+    """Return the verdict on a row from all its evidence; `generations` are those of the servers that were run.
+
+    The worst outcome decides. A row that no check judged is not applicable where it binds none of these generations.
+    """
     outcome = worst_over_cells(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]
     reason = ""

@@ -84,7 +84,11 @@ def _judged_rows(cell: CellSummary) -> frozenset[str]:
 
 
 def _root_of(row: str, violations: Counter[str], independent: Mapping[str, frozenset[str]]) -> str:
-    """Return the root of a violated row among the rows that at least as many cells violate (see the module's steps)."""
+    """Return the root of a violated row among the rows that at least as many cells violate (see the module's steps).
+
+    `violations` counts the failed cells of each row. `independent` has the rows that are roots in any case, each with
+    the rows that it presupposes.
+    """
     violated = {other for other in violations if violations[other] >= violations[row]}
     return root_violations(violated.union(independent, *independent.values()), independent=independent)[row]
 
@@ -92,7 +96,7 @@ def _root_of(row: str, violations: Counter[str], independent: Mapping[str, froze
 def order_by_root_cause(
     cells: Sequence[CellSummary], root_causes: Sequence[RootCause]
 ) -> list[tuple[CellSummary, str]]:
-    """Return the cells ordered by root cause, each with the row that its violation may follow from, or ''.
+    """Return the cells in the order of `root_causes`, each with the row that its violation may follow from, or ''.
 
     Cells that violate the root cause itself come before those that may follow from it. Cells without a violation and
     known failures come last, in their order.

@@ -1,6 +1,9 @@
 """The page of a run: summary, failures, matrix, and requirements.
 
-Cells that did not pass are grouped by the requirement that is blamed, or by their sentence where none is.
+Cells that did not pass are grouped by the requirement that is blamed, or by their sentence where none is. The blamed
+requirement is the first one of the first verdict with the cell's outcome. An entry of the table of requirements is a
+tuple of a row for the requirement's text, the rows with the verdicts for all candidates, and the worst of their
+outcomes.
 """
 
 import re
@@ -80,7 +83,7 @@ def _group_key(cell: CellSummary) -> str:
 
 
 def _group(outcome: Outcome, key: str, cells: list[CellSummary]) -> FailureGroup:
-    """Return the group of cells with this key, with the title made from the first cell."""
+    """Return the group of cells with this key (`_group_key`), with the title made from the first cell."""
     if (row := blamed_requirement(cells[0])) == key:
         return FailureGroup(outcome, clause_of(row), tuple(cells))
     sentence = cells[0].sentence or ("cut short: the run ended in this cell" if cells[0].cut_short else str(outcome))
@@ -167,7 +170,10 @@ def run_page(
 
 
 def _may_claim_shadow_redundancy(run: RunSummary) -> bool:
-    """Whether a candidate claims shadow redundancy, or has no recorded claims so that this is not known."""
+    """Whether a candidate claims shadow redundancy, or has no recorded claims so that this is not known.
+
+    Otherwise the page shows only the requirements on plain relays (the catalogue's profile `relay`).
+    """
     claims = [candidate.claims for candidate in run.header.candidates]
     return not all(claims) or any(
         claim.startswith("shadow") for candidate_claims in claims for claim in candidate_claims
@@ -241,7 +247,10 @@ def _rows_of_all_candidates(
 
 
 def _deciding_verdict(cell: CellSummary) -> list[dict[str, Any]]:
-    """Return clause, place and evidence location of the first verdict with the cell's outcome; else an empty list."""
+    """Return clause, place and evidence location of the first verdict with the cell's outcome; else an empty list.
+
+    It is a list so that the template can use it in a loop. The place is the scenario's file and line.
+    """
     for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         if verdict.outcome is cell.outcome:
             place = f"{cell.header.path}:{verdict.line or cell.header.line}"

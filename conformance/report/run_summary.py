@@ -23,8 +23,9 @@ from conformance.verdicts.outcome import OVER_CELLS
 class CellSummary:
     """One cell of a run, without its events.
 
-    `evidence_locations` has an entry for each verdict: None for a pass and for a verdict without evidence. `known` is the
-    baseline's comment where every failure is known. `seconds` is the wall time, or None for a cell that was cut short.
+    `evidence_locations` has an entry for each verdict: None for a pass and for a verdict without evidence. `known` is
+    the baseline's comment where every failure is known, else ''. `sentence` is that of the deciding finding, printable,
+    '' for a cell without findings. `seconds` is the wall time, or None for a cell that was cut short.
     """
 
     header: CellHeader
@@ -139,7 +140,10 @@ def read_run_summary(
 
 
 def _needs_events(verdict: Verdict) -> bool:
-    """Whether the summary of a verdict has an evidence location, for which the cell's events are needed."""
+    """Whether the summary of a verdict has an evidence location, for which the cell's events are needed.
+
+    A finding without evidence, but about a message, is located at the last attempt to send the message.
+    """
     return verdict.outcome is not Outcome.PASS and (bool(verdict.evidence) or verdict.message is not None)
 
 

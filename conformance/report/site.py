@@ -88,7 +88,11 @@ def _stage_site(
     earlier: Sequence[EarlierRun],
     selection: PageSelection,
 ) -> BuiltSite:
-    """Stage all pages, statements and badges in `staged`, and write the style sheet and Allure's site directly."""
+    """Stage all pages, statements and badges in `staged`, and write the style sheet and Allure's site directly.
+
+    `pages` maps the slug of each cell with a page to the page's path below `out`; `files` maps addresses of links in
+    Allure's results to the files that they lead to. Both are filled while the run is read, cell by cell.
+    """
     (out / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     write_style_sheet(out / SHARED)
     earlier_outcomes_by_slug: dict[str, tuple[EarlierOutcome, ...]] = {}
@@ -143,7 +147,7 @@ def _linked_files(cell: CellView, slug: str) -> dict[str, Path]:
 
 
 def _relative_link(path: Path, folder: Path) -> str:
-    """Return the relative URL of a file from a page in `folder`."""
+    """Return the relative URL of a file or directory from a page in `folder`."""
     return quote(os.path.relpath(path, folder))
 
 

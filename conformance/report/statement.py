@@ -202,7 +202,10 @@ def _badge_svg(label: str, text: str, colour: str) -> str:
 
 
 def _table_line(row: RequirementRow) -> str:
-    """Return a requirement as a line of a Markdown table, with its first three pieces of evidence."""
+    """Return a requirement as a line of a Markdown table, with its first three pieces of evidence.
+
+    For a pass it also says how many more checks judged it.
+    """
     evidence = "; ".join(
         f"{escape_markdown(piece.cell, 120)} {escape_markdown(piece.check)} ({escape_markdown(piece.place)})"
         + (f" events {', '.join(map(str, piece.events[:6]))}" if piece.events else "")

@@ -1,4 +1,8 @@
-"""The page over the tables of an aggregation: the newest run of each candidate, trends over runs, and every table."""
+"""The page over the tables of an aggregation: the newest run of each candidate, trends over runs, and every table.
+
+`conformance.spark` makes the tables; a row is a dictionary of the table's columns. The table `runs` has the oldest run
+first.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -254,7 +258,10 @@ def _newest_runs(runs: TableRows, matrix: TableRows) -> list[dict[str, str]]:
 def _cells_of_newest(
     rows: TableRows, column: str, newest: list[dict[str, str]], failures: TableRows
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return value of `column` -> candidate -> its row of the newest run, with at most `MAX_FAILURES` of its failures."""
+    """Return value of `column` -> candidate -> its row of the newest run, with at most `MAX_FAILURES` of its failures.
+
+    `newest` has candidate and run; `failures` has rows with the same `column`. A row gets a new key `failures`.
+    """
     wanted = {(entry["candidate"], entry["run"]) for entry in newest}
     table: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
@@ -269,7 +276,10 @@ def _cells_of_newest(
 
 
 def _headline_figures(rows: Mapping[str, TableRows]) -> list[dict[str, Any]]:
-    """Return the numbers at the top of the page, each with its label and the CSS class of its colour."""
+    """Return the numbers at the top of the page, each with its label and the CSS class of its colour.
+
+    A regression stands if it is the latest change of its cell.
+    """
     standing = [row for row in rows["changes"] if row["standing"] and row["change"] == "regression"]
     numbers = (
         (sum(row["cells"] for row in rows["runs"]), "cells", "", ""),

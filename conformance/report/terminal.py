@@ -131,7 +131,10 @@ def _not_ok_cells(run: RunSummary, root_causes: Sequence[RootCause]) -> list[tup
 
 
 def _cause_text(cause: RootCause, run: RunSummary) -> str:
-    """Return the sentence of a root cause, after the candidate's name where the run has several candidates."""
+    """Return the sentence of a root cause, after the candidate's name where the run has several candidates.
+
+    A root cause is a violated row of the catalogue from which other violations may follow.
+    """
     return cause.sentence if len(run.candidates) == 1 else f"{visible(cause.candidate)}: {cause.sentence}"
 
 
