@@ -217,7 +217,10 @@ class _RowMaker:
         return self._add_key(name, rows, pa.array([cell.slug for cell, _ in records], pa.string()))
 
     def _fits(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
-        """Whether a record can be a row of a table; append it to `damage` otherwise, as line 1 (its own is not known)."""
+        """Whether a record can be a row of a table; append it to `damage` otherwise.
+
+        The damage names line 1, since the record's own line is not known here.
+        """
         try:
             pa.Table.from_pylist([_fit(name, values)], schema=self._schemas[name])
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
