@@ -31,6 +31,7 @@ from conformance.verdicts import Outcome
 _LIFE, _RECEIVED, _MOMENTS = 1, 2, 3
 _TRACKS = {_LIFE: "life", _RECEIVED: "transactions received", _MOMENTS: "moments"}
 _UP_ACTIONS = {"ready", "resumed"}
+"""Actions of node events after which the node is up; after those of `_DOWN_ACTIONS` it is down or paused."""
 _DOWN_ACTIONS = {"stopped", "killed", "exited", "failed", "paused"}
 
 TraceEvent = dict[str, Any]
@@ -39,6 +40,8 @@ TraceEvent = dict[str, Any]
 
 @dataclass(slots=True)
 class _Session:
+    """A session, or several uneventful ones that are merged: then `connected` is the first one's."""
+
     connected: Connected
     ended: float
     """The time of its last event."""
@@ -105,7 +108,11 @@ class _TraceBuilder:
         yield from self._names()
 
     def _exchange(self, event: Command | Reply | Content, session: _Session) -> Iterator[TraceEvent]:
-        """Note what an event means for its session and for copies; yield slices of what it ends."""
+        """Note what an event means for its session and for copies; yield slices of what it ends.
+
+        The client of a session that fetches a discard list holds the copies; the server that stores a shadow is its
+        holder. A reply to `CONTENT` is the one to the final dot.
+        """
         if isinstance(event, Command) and event.verb == "MAIL":
             session.mail_began, session.eventful = event.t, True
         if not isinstance(event, Reply):
@@ -165,7 +172,7 @@ class _TraceBuilder:
             yield self._moment(event.node, event.t, f"{event.action} {event.detail}".strip())
 
     def _failed_checks(self) -> Iterator[TraceEvent]:
-        """Yield a moment for each check that failed or ended in an error, at the latest event of its evidence, or at 0 without evidence."""
+        """Yield a moment for each failed check and each error: at the latest event of its evidence, else at time 0."""
         times = {event.n: event.t for event in self._cell.events}
         for verdict in self._cell.verdicts:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
@@ -203,4 +210,5 @@ class _TraceBuilder:
 
 
 def _microseconds(seconds: float) -> int:
+    """Return a time of the history in the unit of the format."""
     return round(seconds * 1_000_000)

@@ -36,6 +36,8 @@ class NoSession(ValueError):
 
 @dataclass(slots=True)
 class _Session:
+    """A session with its commands, replies and contents, and its end, in their order."""
+
     connected: Connected
     events: list[AnyEvent] = field(default_factory=list)
 
@@ -69,7 +71,8 @@ def as_scenario(cell: StoredCell) -> bytes:
 def _harness_sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator[_Session]:
     """Yield the sessions to servers in which the harness was the client, in the order in which they were opened.
 
-    Those are the sessions of a client that is not a server, and those in a server's name with an `Attempt` or `Talked`.
+    Those are the sessions of a client that is not a server, and those in a server's name with an `Attempt` or `Talked`:
+    events that record the end of what the harness itself sent.
     """
     sessions: dict[str, _Session] = {}
     events = tuple(events)
@@ -84,7 +87,10 @@ def _harness_sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator
 
 
 def _topology_mapping(topology: Topology, parameters: dict[str, Any]) -> YamlMapping:
-    """Return the topology as YAML, where each server has those parameters that differed from the default at the start."""
+    """Return the topology as YAML, where each server has those parameters that differed from the default at the start.
+
+    `parameters` are all transport parameters of each server then; they replace what the topology states.
+    """
     mapping = topology.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     mapping.pop("transport", None)
     for server in mapping["servers"]:
@@ -99,7 +105,8 @@ def _topology_mapping(topology: Topology, parameters: dict[str, Any]) -> YamlMap
 def _steps(sessions: Sequence[_Session]) -> Iterator[YamlMapping]:
     """Yield a `talk` for each session, an `advance` for each pause, and at the end an expectation for each talk.
 
-    A session during which the next one begins runs in the background.
+    A session during which the next one begins runs in the background. `now` is the time that the new scenario has
+    reached.
     """
     now = 0.0
     for number, session in enumerate(sessions, 1):

@@ -42,7 +42,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One TCP segment; `n` is the number of the event that it comes from, `t` its time in documented seconds."""
+    """One TCP segment; `n` is the number of the event that it comes from, `t` its time in documented seconds.
+
+    `sequence` and `acknowledged` count octets from 0; `comment` is for the packet, '' for none.
+    """
 
     n: int
     t: float
@@ -74,7 +77,10 @@ class Addresses:
 
 @dataclass(slots=True)
 class _Stream:
-    """One TCP connection: it numbers the segments of both sides. `sent` has the next sequence number of each side."""
+    """One TCP connection: it numbers the segments of both sides. `sent` has the next sequence number of each side.
+
+    `port` is the client's; the server's is 25. `is_open` is False after the event `Closed`.
+    """
 
     client: Endpoint
     server: Endpoint
@@ -148,7 +154,7 @@ def tcp_segments(cell: StoredCell) -> Iterator[Segment]:
 
 
 def _event_segments(stream: _Stream, event: Command | Reply | Content | Closed) -> Iterable[Segment]:
-    """Return the segments of one event of an open stream."""
+    """Return the segments of one event of an open stream; a malformed reply says in a comment what is wrong with it."""
     match event:
         case Command():
             line = f"{event.line}\r\n".encode("utf-8", "surrogateescape")
