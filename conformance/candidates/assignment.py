@@ -39,7 +39,7 @@ class Assignment:
         return timers.pop() if len(timers) == 1 else None
 
     def candidates_for(self, servers: Iterable[str]) -> tuple[Candidate, ...]:
-        """Return the candidates of these servers, each once."""
+        """Return the candidates of these servers, each once, in the order of the servers."""
         candidates: list[Candidate] = []
         for server in servers:
             if (candidate := self.candidate_for(server)) not in candidates:
@@ -60,9 +60,10 @@ class Assignment:
         return tuple(f"{name}: {reason}" for name, reason in missing.items() if reason)
 
     def with_feature(self, feature: str) -> "Assignment":
-        """Return the assignment with its default changed to a kind that has the feature (see `Candidate.with_feature`).
+        """Return the assignment with its default changed to a kind that has the feature, if the description allows it.
 
         Only the default of a mixed assignment is changed; the command line names all other candidates with their kinds.
+        So an assignment of one candidate to all servers is returned as it is.
         """
         return replace(self, default=self.default.with_feature(feature)) if self.servers else self
 
@@ -89,7 +90,7 @@ def check_hosts(candidates: Iterable[Candidate], allowed: Iterable[str]) -> None
     for candidate in candidates:
         for key, address in candidate.kind_definition.external_addresses(candidate).items():
             if not is_loopback(address.host) and address.host not in allowed_hosts:
-                raise CandidateError(
+                raise CandidateError(  # `key` is the address's place in the description
                     f"--candidate {candidate.name}: {key} is {address.host}, which is not this machine; "
                     f"with --allow-hosts {address.host} the harness connects to it"
                 )

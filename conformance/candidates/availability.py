@@ -66,6 +66,7 @@ def engine_listens(address: str) -> bool:
 
 
 def _is_here(address: str) -> bool:
+    """Whether an engine's address is on this machine: a socket, a Windows pipe, or a loopback address."""
     parts = urlsplit(address)
     return parts.scheme in ("unix", "npipe") or is_loopback(parts.hostname or "")
 
@@ -111,9 +112,12 @@ def check_programs(candidate: CommonFields) -> Availability:
 
 
 def _missing_program(candidate: CommonFields, installed: Path | None) -> str:
-    """Return which of a candidate's programs is not installed, or "". `{installed}` in them stands for a directory."""
+    """Return which of a candidate's programs is not installed, or "".
+
+    `{installed}` in them stands for the directory `installed`; None: it does not exist, and programs in it are missing.
+    """
     for program in candidate.programs:
-        path = program.replace("{installed}", str(installed or ""))
+        path = program.replace("{installed}", str(installed or ""))  # which() takes paths and names
         if ("{installed}" in program and installed is None) or shutil.which(path) is None:
             return f"{program} is not installed"
     return ""

@@ -3,6 +3,9 @@
 A capability is needed only from the servers that can be expected to have it. `shadow-2013` and `shadow-2010` are needed from
 servers of the generations whose documents describe them, duplicate detection from servers with mailboxes, and `inspect` from
 the servers that a step inspects. A capability that this rule leaves to no server is needed from all of them.
+
+A *need* is a word of a cell's `needs`: a capability, `shadow` (either form of shadow redundancy), or an ability that
+every candidate has unless its description lists it in `lacks` (`queue`, `routes`, `alternatives`).
 """
 
 from collections.abc import Iterable
@@ -24,7 +27,7 @@ _COMMANDS = {"inspect": "inspect", "redirect": "redirect-messages", "resubmit": 
 
 
 def servers_needing(need: str, cell: Cell) -> tuple[Server, ...]:
-    """Return the servers of a cell that have to have a capability (see the module's docstring)."""
+    """Return the servers of a cell that have to meet a need, by the module's rules; all for a need without a rule."""
     servers = cell.topology.servers
     needing: Iterable[Server] = servers
     if need in GENERATION_SPECIFIC:
@@ -69,7 +72,10 @@ def _meets(candidate: Candidate, need: str) -> bool:
 
 
 def _needs_routes(cell: Cell) -> bool:
-    """Whether a message of a cell has a recipient with a mailbox here or with another route than that for all domains (`*`)."""
+    """Whether a message of a cell has a recipient with a mailbox here or with another route than that for all domains (`*`).
+
+    Then the servers must know more than one next hop, which a candidate that lacks `routes` does not.
+    """
     boxes = {mailbox.address.lower() for mailbox in cell.topology.mailboxes}
     hops = {route.domain.lower(): route.next_hops for route in cell.topology.routes}
     for address in recipients(cell.all_steps):
@@ -135,7 +141,7 @@ def with_described_generations(cell: Cell, assignment: Assignment) -> Cell:
 def with_probed_generations(cell: Cell, candidate: Candidate, claim: str) -> Cell:
     """Return the cell that tries a claim, with servers of the first generation of the description that the claim belongs to.
 
-    Unchanged for a description that names no generations, and when none of them has the claim.
+    A claim is a capability that the description states (`conformance candidate check` tries each in a cell). Unchanged for a description that names no generations, and when none of them has the claim.
     """
     if "generations" not in candidate.model_fields_set:
         return cell

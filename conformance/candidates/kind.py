@@ -42,7 +42,10 @@ SERVER_COMMANDS = ("start", "stop", "kill", "wipe", "pause", "resume", "reload",
 
 
 class Kind:
-    """What all candidates of a kind have in common. A subclass registers itself under its `name`."""
+    """What all candidates of a kind have in common. A subclass registers itself under its `name`.
+
+    The methods get a candidate, or several by `candidate_of`, since one object stands for the whole kind.
+    """
 
     name: ClassVar[str]
     needs: ClassVar[str]
@@ -87,7 +90,7 @@ class Kind:
         return {}
 
     def check_availability(self, candidate: CommonFields) -> Availability:
-        """Return where the server's programs are, or what is missing to run it."""
+        """Return where the server's programs are, or in `missing` what is missing to run it here."""
         return check_programs(candidate)
 
     def unsupported_reasons(

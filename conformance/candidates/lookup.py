@@ -67,7 +67,10 @@ def reference_readings() -> tuple[str, ...]:
 
 
 def _candidate_of_kind(kind: Kind, word: str) -> Candidate:
-    """Return the candidate of a word such as `docker:IMAGE`, which no file describes. Raises CandidateError."""
+    """Return the candidate of a word such as `docker:IMAGE`, which no file describes; it claims only `relay`.
+
+    Raises CandidateError.
+    """
     argument = word.partition(":")[2]
     try:
         fields = kind.parse_word(argument, _NOT_IN_NAMES.sub("-", argument).strip("-"))
@@ -77,7 +80,10 @@ def _candidate_of_kind(kind: Kind, word: str) -> Candidate:
 
 
 def _find_by_name(name: str, shipped: Path) -> Candidate:
-    """Return the reference, as `KIND:reference` names it too, or the shipped description of a name. Raises CandidateError."""
+    """Return the reference, as `KIND:reference` names it too, or the shipped description of a name.
+
+    Raises CandidateError. The reference can be of each kind whose required field (`Kind.needs`) its description has.
+    """
     if name == REFERENCE.name:
         return REFERENCE
     kind, _, of_kind = name.partition(":")
@@ -87,7 +93,10 @@ def _find_by_name(name: str, shipped: Path) -> Candidate:
 
 
 def _read_file(word: str, path: Path, shipped: Path) -> Candidate:
-    """Read the description that a word of the command line names. Raises CandidateError, with a suggestion for a wrong name."""
+    """Read the description at `path`, which a word of the command line names.
+
+    Raises CandidateError; for a wrong name with a suggestion among the descriptions in `shipped`.
+    """
     if not path.is_file():
         if "/" in word or word.endswith((".yaml", ".yml")):
             raise CandidateError(f"--candidate {word}: no such candidate, and no such file")

@@ -117,6 +117,9 @@ def render_file(
 ) -> str:
     """Return the text of a file of a description, rendered from its Jinja template.
 
+    `node` is the node's JSON document. `values` are those of the placeholders of commands: the names without a dot are
+    variables here too, the others are found in `node` and `options`.
+
     Raises CandidateError with the file's name and the line when the template cannot be rendered.
     """
     known = {key: value for key, value in values.items() if "." not in key}
@@ -129,9 +132,10 @@ def render_file(
 
 @cache
 def _compile(template: str) -> Template:
+    """Return a compiled template; each start of a node renders the same ones again."""
     return _JINJA.from_string(template)
 
 
 def seconds(duration: float, least: int = 1) -> int:
-    """Return a duration in seconds, rounded up to a whole number and at least `least`."""
+    """Return a duration in seconds, rounded up to a whole number and at least `least`: few settings take fractions."""
     return max(least, math.ceil(duration))
