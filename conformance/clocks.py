@@ -59,7 +59,10 @@ else:
 
 
 def default_clock(features: Iterable[Iterable[str]]) -> ClockName:
-    """Return the first clock whose needed feature all candidates have; `features` are those of each candidate."""
+    """Return the first clock whose needed feature all candidates have; `features` are those of each candidate.
+
+    There is always one: the clock `scaled` needs none.
+    """
     each = [frozenset(names) for names in features]
     return next(name for name, kind in CLOCKS.items() if not kind.needs or all(kind.needs in names for names in each))
 

@@ -58,8 +58,10 @@ async def execute(
 ) -> CellResult:
     """Run and judge one cell, and return its result; events are written to the cell's file as they happen.
 
-    With `cell_loop` OWN_LOOP the coroutine never suspends, so it is run by `conformance.run.cell_loop.run_without_loop`.
-    `find_known_failure` is called once, with the outcome and the verdicts; what it returns is written into the footer.
+    The directory `run_dir` gets the cell's file and the nodes' directories; `header` becomes the file's first record.
+    With `cell_loop` OWN_LOOP the cell runs on a new event loop, which blocks the caller's: the coroutine never
+    suspends, so it is run by `conformance.run.cell_loop.run_without_loop`. `find_known_failure` is called once, with
+    the outcome and the verdicts; what it returns is written into the footer.
 
     A cell that needs a capability that the candidate does not claim is not started. What a node, a scenario or the harness
     itself does wrong is a verdict, not an exception. KeyboardInterrupt is raised after everything was cleaned up.
@@ -85,7 +87,10 @@ async def execute(
 
 
 class _Execution:
-    """Writes one cell's file of the run directory, from its header to its footer; a context manager."""
+    """Writes one cell's file of the run directory, from its header to its footer; a context manager.
+
+    Where the block ends without `finish` or `not_applicable`, the file has no footer: the cell was cut short.
+    """
 
     def __init__(
         self,
@@ -138,7 +143,12 @@ class _Execution:
         return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), self._writer.path, {})
 
     def finish(self, ran: RecordedRun, verdicts: tuple[Verdict, ...]) -> CellResult:
-        """Write the verdicts, also those about the run itself, and the footer; keep or delete the nodes' data; return the result."""
+        """Write the verdicts, also those about the run itself, and the footer; return the result.
+
+        With `--keep` the nodes' directories of a failed or broken cell are copied, and the queues in the originals
+        deleted. Each reason in `ran` is a sentence, '' for none: the run broke (`problem`), a step needed a node in
+        another state (`wrong_state`), the cell used up its real time (`timed_out`).
+        """
         if ran.problem:
             broken = Verdict(
                 check="harness.run",

@@ -121,7 +121,10 @@ ENDING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.only_end
 
 
 def fault_place(at: str) -> Place:
-    """Return the place that `at` of a fault stands for: `verb`, unless it is the name of another place."""
+    """Return the place that `at` of a fault stands for: `verb`, unless it is the name of another place.
+
+    A scenario writes a command's verb there, such as `RCPT`.
+    """
     places: dict[str, Place] = {"connect": "connect", "greeting": "greeting", "dot": "dot", "body": "body"}
     return places.get(at, "verb")
 

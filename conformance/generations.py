@@ -39,5 +39,5 @@ else:
 
 
 def generations_of(claim: str) -> tuple[Generation, ...]:
-    """Return the generations that document a capability; all of them unless it is specific to some."""
+    """Return the generations that document a capability, oldest first; all of them unless it is specific to some."""
     return tuple(name for name, claims in GENERATIONS.items() if claim in claims or claim not in GENERATION_SPECIFIC)

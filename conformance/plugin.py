@@ -89,7 +89,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
-    """Deselect the cells that `--only` and `--requirement` exclude; after all other plugins also those of other shards."""
+    """Deselect the cells that `--only` and `--requirement` exclude; after all other plugins also those of other shards.
+
+    UNFILTERED notes, for the run's header, whether none was deselected apart from those of other shards.
+    """
     options, collected = config.stash[OPTIONS], len(items)
     deselect_cells(config, options, items)
     result = yield
@@ -146,7 +149,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add Allure's description of a cell before any reporter gets the report."""
+    """Add Allure's description of a cell before any reporter gets the report.
+
+    `item.report` has the cell as reports see it, and what the baseline says of it; None when the cell was not executed.
+    """
     report = yield
     if isinstance(item, CellItem) and call.when == "call" and item.report is not None:
         allure_content.describe_cell(item.report.view, remark=item.report.remark)
@@ -166,7 +172,10 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write the run's footer, after the last worker of xdist has ended."""
+    """Write the run's footer, after the last worker of xdist has ended.
+
+    Under xdist the controller has no RUN: it writes the footer from the files that the workers wrote.
+    """
     config = session.config
     directory = config.stash.get(DIRECTORY, None)
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED

@@ -95,7 +95,7 @@ def cell_header(
 
 
 def _without_secrets(topology: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a topology, as JSON, with the passwords of its rights replaced."""
+    """Return a topology, as JSON, with the secrets of its rights replaced; a right without a secret stays as it is."""
     rights = topology.get("rights")
     if isinstance(rights, list):
         redacted = [
@@ -115,7 +115,10 @@ def _own_timers(cell: Cell, assignment: Assignment) -> dict[str, JsonValue] | No
 
 
 def _sha256(assignment: Assignment) -> str:
-    """Return the hash of the candidate's description, or one over the descriptions of several candidates."""
+    """Return the hash of the candidate's description, or one over the descriptions of several candidates.
+
+    An assignment without `servers` has one candidate, its default. The key '' is that of the default.
+    """
     if not assignment.servers:
         return assignment.default.sha256
     candidates = {**assignment.servers, "": assignment.default}

@@ -22,7 +22,10 @@ def read_regular(path: Path, max_octets: int = MAX_OCTETS) -> bytes:
 
 
 def open_regular(path: str, flags: int) -> int:
-    """Open a regular file without blocking and return its descriptor; an `opener` for `open`. Raises OSError for others."""
+    """Open a regular file without blocking and return its descriptor; an `opener` for `open`, which passes `flags`.
+
+    Raises OSError for anything that is not a regular file.
+    """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
