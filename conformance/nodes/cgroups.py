@@ -102,7 +102,7 @@ def make_cgroup(limits: Limits) -> Cgroup | None:
         for file, limit in (
             ("pids.max", limits.processes),
             ("memory.max", limits.memory),
-            ("memory.limit_in_bytes", limits.memory),
+            ("memory.limit_in_bytes", limits.memory),  # of version 1
         ):
             if (path / file).exists():
                 (path / file).write_text(str(limit), "ascii")

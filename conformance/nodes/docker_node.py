@@ -87,7 +87,7 @@ class DockerNode(ManagedNode, kind="docker"):
         container = DockerFields.of(candidate).container
         if candidate.check_availability().missing or container is None:
             return candidate.version
-        engine = Engine(candidate.name, Path())
+        engine = Engine(candidate.name, Path())  # nothing is made, so no directory becomes a label
         try:
             image = await engine.image(container.image)
         finally:

@@ -54,8 +54,9 @@ _MAX_RETRY_INTERVAL_S = 3650 * 86400
 class ExecNode(ManagedNode, kind="exec"):
     """One node as a process tree.
 
-    `directory` holds its data, its files and its log; `disk` is one that the scenario makes fail; `clock` shifts the clock
-    of its processes. What these two raise (UnobservedDisk, CannotShift) passes through `start`.
+    `directory` holds its data, its files and its log; `disk` is one that the scenario makes fail, None for none; `clock`
+    shifts the clock of its processes, None for the machine's time. What these two raise (UnobservedDisk, CannotShift)
+    passes through `start`.
 
     `_process` is the guard, None while the node is down; `_group` its cgroup, None where the machine allows none;
     `_watch` the task that waits for the guard's end; `_flushing` the one that runs the `flush` command.
@@ -189,7 +190,10 @@ class ExecNode(ManagedNode, kind="exec"):
         return argv if self._clock is None else [*self._clock.command_prefix(argv[0], self._environment()), *argv]
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
-        """Run a command of the description in the node's namespaces and cgroup, and return what it printed."""
+        """Run a command of the description in the node's namespaces and cgroup, and return what it printed.
+
+        In a private root that is by nsenter: with the namespaces, root and working directory of the root's init.
+        """
         argv = self._with_shifted_clock(self._files.fill(template, arguments))
         if self._availability.private_root is not None:
             argv = ["nsenter", "-t", str(self._private_root_pid()), "-p", "-m", "-r", "-w", *argv]

@@ -166,7 +166,7 @@ class Guard:
         options = self._options
         account = pwd.getpwnam(options.user) if options.user else None
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if options.directory:
+        if options.directory:  # the command inherits it: no single file outgrows the limit between two looks
             resource.setrlimit(resource.RLIMIT_FSIZE, (options.directory_limit, hard))
         for group in options.cgroups:
             _enter(group)
@@ -184,7 +184,7 @@ class Guard:
             )
         finally:
             for group in options.cgroups:
-                _enter(os.path.dirname(group))  # noqa: PTH120
+                _enter(os.path.dirname(group))  # noqa: PTH120  # where the guard was before
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     def run(self) -> int:

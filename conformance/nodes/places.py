@@ -76,7 +76,7 @@ def _bind_name(name: str) -> socket.socket | None:
     """Return an abstract Unix socket bound to a name, or None when another socket has the name."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        held.bind(f"\0conformance-{name}"[:108])
+        held.bind(f"\0conformance-{name}"[:108])  # as long as the name of a Unix socket can be
     except OSError:
         held.close()
         return None

@@ -30,6 +30,7 @@ DiskKind = Literal["loop", "layer"]
 
 _ON_LOOP: frozenset[Trouble] = frozenset({"full", "read-only"})
 _IN_LAYER: frozenset[Trouble] = frozenset({"power-cut-by-posix", "full-at-write", "slow", "failing-syncs"})
+"""The troubles that only the layer can make; those of `_ON_LOOP` only the loop disk, and `power-cut` either."""
 
 _LAYER_BY_DEFAULT = "reference"
 """The candidate whose power cuts use a layer without `--disk layer`, where there are no loop devices."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+# Sizes and offsets in octets, as in `layer_c/layer.h`; the file is sparse.
 _SIZE = 1 << 36
 _TABLE_AT, _TABLE_SIZE, _ENTRY = 4096, 1 << 21, struct.Struct("<QQ")
 _LOG_AT = _TABLE_AT + _TABLE_SIZE * _ENTRY.size
@@ -101,6 +102,7 @@ class StateFile:
         `inodes` are the numbers of the inodes below the data directory; `records`: whether calls are logged; `whole_device`:
         whether every inode of the device counts as one of them.
         """
+        # A new file: no delay, no failing syncs, no limit on writes (-1), and nothing counted.
         before = self._fault_fields() if self.exists else struct.pack("<IIqQQQ", 0, 0, -1, 0, 0, 0)
         self._path.unlink(missing_ok=True)
         table: dict[int, int] = {}
