@@ -118,7 +118,7 @@ def _finding_context(verdict: Verdict, cell: CellView, anchors: dict[int, int]) 
 
 
 def _section_context(section: Section, diagram: Diagram) -> dict[str, Any]:
-    """Return the template's variables of one part of the diagram; `marked`: it shows evidence of a violation or error."""
+    """Return the template's variables of a part of the diagram; `marked`: it has evidence of a violation or error."""
     rows: list[DiagramRow] = [placed.row for placed in section.placed]
     numbers = [number for row in rows for number in row.numbers]
     all_open = len(diagram.sections) <= _MAX_OPEN_PARTS

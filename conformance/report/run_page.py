@@ -137,6 +137,7 @@ def run_page(
     by_group: dict[str, list[tuple[RequirementRow, list[RequirementRow], Outcome]]] = {}
     for entry in shown:
         by_group.setdefault(entry[0].group, []).append(entry)
+    # Then the page's filter by outcome hides these cells at first.
     mostly_not_applicable = 2 * run.outcomes[Outcome.NOT_APPLICABLE] > len(run.cells)
     return render_page(
         "run.html.j2",

@@ -121,6 +121,7 @@ def _place_rows(
             y += HEAD
         height = _HEIGHTS[row.kind]
         x1, x2 = _line_ends(row, columns, width)
+        # Between the heads of an arrow; across the diagram; at one party.
         room = abs(x2 - x1) - 24 if row.kind in ("arrow", "fold") else width - GUTTER - 60 if row.left is None else 210
         placed.append(PlacedRow(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
         y += height
@@ -175,7 +176,7 @@ def _lifeline_pieces(
     pieces: list[LifelinePiece] = []
     down_after = set(down)
     for name, x in columns.items():
-        points = [(HEAD - 12.0, name in down)]
+        points = [(HEAD - 12.0, name in down)]  # below the box with the name
         points += [(y_of[number], goes_down) for number, node, goes_down in changes if node == name and number in y_of]
         for (top, is_down), (bottom, _) in pairwise([*points, (height, False)]):
             pieces.append(LifelinePiece(x, top, bottom, is_down))
