@@ -82,7 +82,7 @@ PLAIN_KINDS = tuple(
 PLAIN_LINES = re.compile(
     rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN_KINDS).encode()
 )
-"""Consecutive lines of events of these kinds, as this harness writes them."""
+"""Consecutive lines of events of these kinds, as this harness writes them. `(?>` and `++` prevent backtracking."""
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:

@@ -60,7 +60,8 @@ class CellWriter:
     """A context manager that writes the file of one cell; the cell is cut short where the block ends without `finish`.
 
     `path` is that of the plain file, and after `finish` that of the compressed one. `attachments` is the folder for the
-    directories of the cell's nodes; it is removed at the end where it is empty.
+    directories of the cell's nodes; it is removed at the end where it is empty. `_unwritten` are the events since the
+    last `flush`; `_events` and `_verdicts` count all for the footer.
     """
 
     def __init__(self, run_dir: Path, header: CellHeader) -> None:
