@@ -99,7 +99,7 @@ def check_programs(candidate: CommonFields) -> Availability:
     """Return where a candidate's programs are: in its installed directory or on the system; or what is missing."""
     directory = installation_root() / candidate.installed if candidate.installed else None
     if directory is not None and directory.is_dir():
-        if candidate.private_root and os.geteuid() == 0:
+        if candidate.private_root and os.geteuid() == 0:  # its programs have their paths only in the private root
             return Availability(installed=directory, private_root=directory)
         missing = _missing_program(candidate, directory)
         if missing and candidate.private_root:

@@ -72,7 +72,7 @@ def _meets(candidate: Candidate, need: str) -> bool:
 
 
 def _needs_routes(cell: Cell) -> bool:
-    """Whether a message of a cell has a recipient with a mailbox here or with another route than that for all domains (`*`).
+    """Whether a message has a recipient with a mailbox here or with another route than that for all domains (`*`).
 
     Then the servers must know more than one next hop, which a candidate that lacks `routes` does not.
     """
@@ -141,7 +141,8 @@ def with_described_generations(cell: Cell, assignment: Assignment) -> Cell:
 def with_probed_generations(cell: Cell, candidate: Candidate, claim: str) -> Cell:
     """Return the cell that tries a claim, with servers of the first generation of the description that the claim belongs to.
 
-    A claim is a capability that the description states (`conformance candidate check` tries each in a cell). Unchanged for a description that names no generations, and when none of them has the claim.
+    A claim is a capability that the description states (`conformance candidate check` tries each in a cell). Unchanged
+    for a description that names no generations, and when none of them has the claim.
     """
     if "generations" not in candidate.model_fields_set:
         return cell

@@ -135,7 +135,7 @@ def commands_needed(step: Step, server: str) -> tuple[str, ...]:
         case Redirect(sender=name) | Resubmit(on=name):
             acts_on_it = name == server
         case _:
-            acts_on_it = isinstance(action, Activate)
+            acts_on_it = isinstance(action, Activate)  # it moves a mailbox database, and reloads every server
     return _COMMANDS.get(type(action), ()) if acts_on_it else ()
 
 
