@@ -185,7 +185,10 @@ class _Execution:
 
 
 def _judge_run(cell: Cell, assignment: Assignment, settings: Settings, ran: RecordedRun) -> tuple[Verdict, ...]:
-    """Return the verdicts on a run; if a check raises an exception, only the one that the cell was not judged."""
+    """Return the verdicts on a run; if a check raises an exception, only the one that the cell was not judged.
+
+    The exception is printed to stderr, and its sentence becomes that of the verdict, an error.
+    """
     try:
         return judge(cell, assignment, settings, ran.events, complete=ran.complete)
     except Exception as error:  # noqa: BLE001  # whatever a check raises, the cell was not judged

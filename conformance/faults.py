@@ -1,6 +1,8 @@
 """The kinds of faults that a scenario can arm on a link (`does`), in the order in which fault grids try them.
 
-Each is declared here; `conformance.wire.faults` has the handlers that do it, under the same name.
+A *unit* is a part of a conversation that passes a link or is broken as a whole: a command line, a reply (the greeting
+is one), a part of the body, the final dot. Each kind is declared here; `conformance.wire.faults` has the handlers that
+do it, under the same name.
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,7 @@ class FaultKind:
     after_unit: bool = False
     """Whether it can act after a unit was forwarded (`heard`, `answered`)."""
     acts_on_reply: bool = False
-    """Whether it acts on the reply even if `when` is `before`."""
+    """Whether it acts on the reply to the command at its place even if `when` is `before`."""
     invalid_points: Mapping[tuple[Place, When], str] = field(default_factory=dict)
     """Points at its places where it makes no sense, and why."""
     field_meanings: Mapping[Field, str] = field(default_factory=dict)

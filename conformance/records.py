@@ -26,8 +26,9 @@ from conformance.scenarios.document import Cell
 def candidate_record(assignment: Assignment, cells: Iterable[Cell] = ()) -> CandidateRecord:
     """Return the record of an assignment in the header of a run.
 
-    Its claims are those that all candidates have in common which run a server in one of `cells`; without cells, those that
-    all candidates of the assignment have in common. Asks the candidate for its version, which starts its program.
+    Its claims are those that all candidates have in common which run a server in one of `cells`; without cells, those
+    that all candidates of the assignment have in common. A single candidate is asked for its version, which starts its
+    program; several have the kind `mixed` and the version `several`.
     """
     single = not assignment.servers
     candidates = (

@@ -131,7 +131,7 @@ _PACKAGE = Path(__file__).parent
 def describe_harness_error(error: BaseException) -> str:
     """Return a sentence about an exception that the harness did not expect: its message, and the shortage or the place.
 
-    The place is the innermost frame in this package.
+    The place is the innermost frame in this package, or without one the innermost of all.
     """
     message = " ".join(traceback.format_exception_only(error)[-1].split())
     if shortage := shortage_of(error):
