@@ -35,9 +35,9 @@ class Manifest(BaseModel):
 def compute_manifest(run_dir: Path) -> Manifest:
     """Read all files of a run's cells and return their manifest, without tables and rows.
 
-    `octets` is the length of all histories, uncompressed. The hash depends on the cells' slugs and lines only, not on
-    the run's path or on compression. `damaged` counts the compressed files that could not be unpacked to their end.
-    Raises OSError where `run.json` cannot be read.
+    `octets` is the length of all histories, uncompressed. The hash depends on `run.json` and the cells' slugs and
+    lines, not on the run's path or on compression. `damaged` counts the compressed files that could not be unpacked to
+    their end. Raises OSError where `run.json` cannot be read.
     """
     digest = hashlib.sha256(read_regular(run_dir / RUN_FILE))
     sizes = {}
