@@ -79,7 +79,7 @@ class Candidate(CommonFields, _OfKinds):
 
     @model_validator(mode="after")
     def _check_fields_together(self) -> "Candidate":
-        """Raise ValueError, whose text begins with a key, when fields contradict each like_node."""
+        """Raise ValueError, whose text begins with a key, when fields contradict each other."""
         if not getattr(self, self.kind_definition.needs):
             raise ValueError(f"kind: the kind {self.kind} needs {self.kind_definition.needs!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
