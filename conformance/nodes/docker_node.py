@@ -274,7 +274,10 @@ class DockerNode(ManagedNode, kind="docker"):
         await self._engine.call(stage, partial(self._running_container(stage).kill, signal=number.name))
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
-        """Run a command in the container and return what it printed. Raises NodeError."""
+        """Run a command in the container and return what it printed. Raises NodeError.
+
+        One octet more than a command may print is read, which shows `checked_output` that it printed too much.
+        """
         container = self._running_container(name)
         argv = self._files.fill(template, arguments)
         limit = self._candidate.command_within

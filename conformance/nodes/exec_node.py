@@ -54,9 +54,9 @@ _MAX_RETRY_INTERVAL_S = 3650 * 86400
 class ExecNode(ManagedNode, kind="exec"):
     """One node as a process tree.
 
-    `directory` holds its data, its files and its log; `disk` is one that the scenario makes fail, None for none; `clock`
-    shifts the clock of its processes, None for the machine's time. What these two raise (UnobservedDisk, CannotShift)
-    passes through `start`.
+    `directory` holds its data, its files and its log; `disk` is one that the scenario makes fail, None for none;
+    `clock` shifts the clock of its processes, None for the machine's time. What these two raise (UnobservedDisk,
+    CannotShift) passes through `start`.
 
     `_process` is the guard, None while the node is down; `_group` its cgroup, None where the machine allows none;
     `_watch` the task that waits for the guard's end; `_flushing` the one that runs the `flush` command.

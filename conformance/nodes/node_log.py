@@ -116,7 +116,10 @@ class NodeLog:
         os.write(self.descriptor, f"[harness] {text}\n".encode())
 
     def failure_excerpt(self) -> str:
-        """Return what explains why the node ended, of what was logged since its start (see the function of that name)."""
+        """Return what explains why the node ended, as the module says, of what was logged since its last start.
+
+        Of a long log only the last 32 KiB are read.
+        """
         return failure_excerpt(self.read(max(self._start_offset, self.size - _TAIL), _TAIL))
 
     def close(self) -> None:

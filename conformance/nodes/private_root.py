@@ -43,7 +43,8 @@ def mount(source: str, target: Path, kind: str, flags: int = 0, options: str = "
 def enter_root(layer: Path, keep: Path, name: str, preload: str = "") -> None:
     """Make the private root in this process's own mount namespace, and chroot to it. Raises OSError.
 
-    `preload` is the path of a library; '' for none.
+    `layer` is laid over `/`, `keep` stays the real directory and is at `/node` too, and `name` becomes the host name.
+    `preload` is the path of a library that all programs load; '' for none.
     """
     mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
     work = Path("/mnt")

@@ -64,7 +64,8 @@ class PythonNode(NodeBase, kind="python"):
 
     `data` is the data directory that its configuration names; None: `data` in `directory`. A node in this process
     cannot be frozen: `pause` and `resume` call `freeze`, which stops and continues all traffic on its links. `defect`
-    names a defect of the reference server, None for none. `_node` is None while the node is down.
+    names a defect of the reference server, None for none. `_node` is None while the node is down; `_handler` writes the
+    log from the first start until `close`.
     """
 
     def __init__(

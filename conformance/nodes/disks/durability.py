@@ -127,7 +127,7 @@ class DurabilityModel:
         return left
 
     def _apply(self, record: Record) -> None:
-        """Apply one call that succeeded."""
+        """Apply one call that succeeded; it was about `name` in `directory`, or `other` in `to_directory`, or both."""
         match record.operation:
             case Operation.CREATE:
                 key = self._add_inode(record)
@@ -138,6 +138,8 @@ class DurabilityModel:
             case Operation.RENAME:
                 key = self._key_of(record)
                 entries = self._entries((record.directory, record.name, None), (record.to_directory, record.other, key))
+                # A rename out of the data directory has the old entry only: then this is `key` again, which changes
+                # nothing.
                 replaced = self.names.get(entries[-1][0]) if entries else None
                 self._change(entries, key, *([] if replaced is None else [replaced]))
             case Operation.EXCHANGE:

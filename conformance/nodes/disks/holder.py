@@ -24,6 +24,7 @@ def main(argv: list[str]) -> int:
     image, directory = Path(argv[0]), Path(argv[1])
     status = directory.stat()
     _run("mount", "-o", _OPTIONS, str(image), str(directory))
+    # The root of the new file system gets the owner and mode of the directory that it hides.
     os.chown(directory, status.st_uid, status.st_gid)
     directory.chmod(status.st_mode)
     print("ready", flush=True)  # noqa: T201  # this is how it answers

@@ -51,7 +51,7 @@ def disk_troubles_of(cell: Cell, server: str) -> frozenset[Trouble]:
 def unsupported_reason(candidate: Candidate, troubles: Iterable[Trouble], kind: DiskKind | None = None) -> str:
     """Return why a candidate cannot have a disk with these troubles on this machine; '' when it can.
 
-    `kind` is that of `--disk`, None without the option.
+    `kind` is what a power cut uses by the option `--disk`, None without the option.
     """
     wanted = frozenset(troubles)
     if not wanted:
