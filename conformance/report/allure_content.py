@@ -224,7 +224,7 @@ def allure_steps(cell: CellView) -> tuple[AllureStep, ...]:
 
 
 def _allure_step(path: str, events: list[StepEvent], verdicts: list[Verdict], cell: CellView) -> AllureStep:
-    """Return the step with this path from its events and verdicts (see `allure_steps` for its outcome).
+    """Return the step with this path: with the worst outcome of its verdicts, or without verdicts by how it ended.
 
     A step has an event when it begins, and one with the phase `ended` or `failed`; the latter is missing where the cell
     ended during the step.

@@ -66,8 +66,9 @@ def _render(
     earlier_outcomes: Sequence[EarlierOutcome],
     shared: str,
 ) -> str:
-    """Return the page of a cell with these rows of its diagram; the other parameters are those of `cell_page`.
+    """Return the page of a cell with these rows of its diagram.
 
+    `home`, `kept` and `shared` are relative links, '' for none.
     A row that stands for several events has one anchor, that of its first event: `anchors` leads from each of them to
     it.
     """

@@ -55,7 +55,8 @@ class RequirementRow(BaseModel):
 def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tuple[RequirementRow, ...]:
     """Return the verdicts of these cells (of one candidate) on the rows that are not retired, in the catalogue's order.
 
-    The rules by which verdicts of checks decide a row are in `conformance.verdicts.outcome`.
+    The worst outcome over all checks of a row decides, a violation before an error. `conformance.verdicts.outcome` has
+    the rules.
     """
     by_row: dict[str, list[RowEvidence]] = {}
     for cell in cells:

@@ -148,7 +148,7 @@ def _needs_events(verdict: Verdict) -> bool:
 
 
 def summarize_cell(cell: CellView, slug: str, seconds: float | None = None) -> CellSummary:
-    """Return the summary of a cell; `seconds` is its wall time, or None."""
+    """Return the summary of a cell; `slug` names its file, `seconds` is its wall time, None if it was cut short."""
     return CellSummary(
         header=cell.header,
         slug=slug,

@@ -55,7 +55,7 @@ def _heads(diagram: Diagram, y: float) -> Iterator[str]:
 
 
 def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
-    """Return the group of one row; `hover_text` is that of `draw_section`."""
+    """Return the SVG group of a row; without `hover_text` it has no tooltip, link target or text for screen readers."""
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
     parts = [_background(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
