@@ -42,7 +42,10 @@ def servers_needing(need: str, cell: Cell) -> tuple[Server, ...]:
 
 
 def unclaimed_needs(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
-    """Return `candidate: capability` for each need of a cell that the candidate of a server needing it does not claim."""
+    """Return `candidate: capability` for each need of a cell that the candidate of a server needing it does not claim.
+
+    `routes` is needed also without being in `needs`, where the recipients require it.
+    """
     needs = dict.fromkeys((*cell.needs, *(("routes",) if _needs_routes(cell) else ())))
     missing = (
         f"{assignment.candidate_for(server.name).identity}: {_WORDS.get(need, need)}"
