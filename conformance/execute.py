@@ -1,6 +1,10 @@
 """Executes one cell: runs it, judges its history, and writes both to the run directory.
 
 The pytest plugin calls this for each item, `conformance defects` for each trial, the fixture `run_scenario` for each cell.
+
+A `RecordedRun` has the history of a cell and says why the run is not whole. Each reason is a sentence, '' for none: the
+run broke (`problem`), a step needed a node in another state (`wrong_state`), the cell used up its real time
+(`timed_out`), or the clock or disk does not suit the candidate after all (`inapplicable`).
 """
 
 import os
@@ -66,7 +70,7 @@ async def execute(
     A cell that needs a capability that the candidate does not claim is not started. What a node, a scenario or the harness
     itself does wrong is a verdict, not an exception. KeyboardInterrupt is raised after everything was cleaned up.
     """
-    reason = inapplicable_reason(cell, assignment, settings)
+    reason = inapplicable_reason(cell, assignment, settings)  # '' where the cell applies
     with _Execution(cell, assignment, header, run_dir, find_known_failure, settings) as execution:
         if reason:
             return execution.not_applicable(reason)
@@ -75,7 +79,7 @@ async def execute(
             assignment,
             settings,
             execution.attachments,
-            IncrementalJudge(),
+            IncrementalJudge(),  # says during the run whether an expectation holds already
             on_event=execution.write_event,
             flush=execution.flush,
         )
@@ -146,8 +150,7 @@ class _Execution:
         """Write the verdicts, also those about the run itself, and the footer; return the result.
 
         With `--keep` the nodes' directories of a failed or broken cell are copied, and the queues in the originals
-        deleted. Each reason in `ran` is a sentence, '' for none: the run broke (`problem`), a step needed a node in
-        another state (`wrong_state`), the cell used up its real time (`timed_out`).
+        deleted.
         """
         if ran.problem:
             broken = Verdict(

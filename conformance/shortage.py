@@ -96,7 +96,8 @@ class ResourceMonitor:
     def explanation_of(self, failure: str, *, kills: bool = True) -> str:
         """Return in words the shortage that may be why a node ended with this failure message; '' when there is none.
 
-        A node that was over a limit of its own description has no excuse. `kills` is that of `shortage`.
+        A node that was over a limit of its own description has no excuse. With `kills` False the kernel's kills for
+        lack of memory are ignored.
         """
         if exceeded_own_limit(failure):
             return ""

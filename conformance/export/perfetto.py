@@ -110,8 +110,9 @@ class _TraceBuilder:
     def _exchange(self, event: Command | Reply | Content, session: _Session) -> Iterator[TraceEvent]:
         """Note what an event means for its session and for copies; yield slices of what it ends.
 
-        The client of a session that fetches a discard list holds the copies; the server that stores a shadow is its
-        holder. A reply to `CONTENT` is the one to the final dot.
+        `operation` is what a reply means for shadow redundancy, None for nothing. The client of a session that fetches
+        a discard list holds the copies; the server that stores a shadow is its holder. A reply to `CONTENT` is the one
+        to the final dot.
         """
         if isinstance(event, Command) and event.verb == "MAIL":
             session.mail_began, session.eventful = event.t, True

@@ -127,7 +127,8 @@ def _steps(sessions: Sequence[_Session]) -> Iterator[YamlMapping]:
 def _talk_lines(session: _Session) -> Iterator[YamlMapping]:
     """Yield the lines of a session's `talk`: each command or content with the reply to it, and extra replies.
 
-    Servers reply in the order of the commands, so each line of a pipelined group gets its own reply.
+    Servers reply in the order of the commands, so each line of a pipelined group gets its own reply. A last line with
+    the code `closed` expects that the server ends the session unasked.
     """
     replies = deque(event for event in session.events if isinstance(event, Reply))
     if replies and replies[0].to == "GREETING":

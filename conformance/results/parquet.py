@@ -242,7 +242,7 @@ def parse_plain_lines(lines: bytes, schema: pa.Schema) -> pa.Table:
     """
     if not lines:
         return schema.empty_table()
-    longest = max(map(len, lines.split(b"\n")))
+    longest = max(map(len, lines.split(b"\n")))  # Arrow refuses a line that is longer than a block
     table = pyarrow.json.read_json(
         io.BytesIO(lines),
         read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, 2 * longest)),
