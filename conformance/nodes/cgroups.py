@@ -70,7 +70,7 @@ class Cgroup:
         """
         deadline = time.monotonic() + _MAX_REMOVE_S
         while True:
-            kill_groups([str(self.main)])
+            kill_groups([str(self.main)])  # the others have the same processes
             left = [path for path in (self.main, *self.others) if not _remove(path)]
             if not left or time.monotonic() > deadline:
                 return " ".join(map(str, left))

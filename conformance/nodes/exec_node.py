@@ -145,7 +145,7 @@ class ExecNode(ManagedNode, kind="exec"):
         if not self._is_running and (template := self._candidate.commands.get("wipe")):
             await self._run("wipe", template)
         else:
-            await super().wipe()
+            await super().wipe()  # raises NodeError for a node that runs
         if self._disk is not None:
             await self._disk.wipe()
 

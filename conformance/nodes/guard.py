@@ -256,7 +256,7 @@ class Guard:
         return ""
 
     def _kill_over_limit(self, reason: str) -> int:
-        """Kill the tree, and write the reason as the last line of the log."""
+        """Kill the tree, write the reason as the last line of the log, and return the guard's exit code."""
         self._kill()
         _write_all(1, f"\nkilled: {reason}\n".encode())
         return OVER_LIMIT

@@ -90,8 +90,10 @@ class DurabilityModel:
     """
 
     def __post_init__(self) -> None:
+        """Make the indexes of inodes, entries and changes, which `_change` and `_add_inode` keep up to date."""
         self._names_before = dict(self.names)
         self._key_by_number = {inode.number: key for key, inode in self.inodes.items()}
+        # Key of an inode -> the entries that name it now.
         self._entries_of: defaultdict[int, set[Entry]] = defaultdict(set)
         for entry, key in self.names.items():
             self._entries_of[key].add(entry)
@@ -99,6 +101,7 @@ class DurabilityModel:
         self._changes_of_entry: defaultdict[Entry, list[_Change]] = defaultdict(list)
         self._changes_of_inode: defaultdict[int, list[_Change]] = defaultdict(list)
         self._changes_in_directory: defaultdict[int, list[_Change]] = defaultdict(list)
+        # Key of a directory -> its names at its last fsync, with the keys of their inodes.
         self._fsynced_directories: dict[int, dict[str, int]] = _by_directory(self.names)
 
     def replay(self, records: Iterable[Record]) -> None:
