@@ -247,7 +247,10 @@ def number_text(value: float) -> str:
 
 
 def _newest_runs(runs: TableRows, matrix: TableRows) -> list[dict[str, str]]:
-    """Return each candidate with its newest run, including runs of a part of the suite, ordered by candidate."""
+    """Return each candidate with its newest run, including runs of a part of the suite, ordered by candidate.
+
+    `runs` has the oldest run first; `matrix` has a row for each run, candidate and scenario.
+    """
     order = {row["run"]: index for index, row in enumerate(runs)}
     newest: dict[str, str] = {}
     for row in sorted(matrix, key=lambda row: order[row["run"]]):
