@@ -167,7 +167,7 @@ def _await_first(pending: deque[Future[_Batch]], damage: list[Damage]) -> Iterat
 
 
 def _batches(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
-    """Yield the cells in lists of at least `_LINES_PER_BATCH` events, the last one shorter."""
+    """Yield the cells in lists of at least `_LINES_PER_BATCH` events, parsed or not; the last list may have fewer."""
     batch: list[StoredCell] = []
     lines = 0
     for cell in cells:
