@@ -77,6 +77,7 @@ def _commands(candidate: Candidate) -> Iterator[tuple[str, Sequence[str], tuple[
 def _known_names(candidate: Candidate) -> set[str]:
     """Return the placeholders that have a value in the commands of a candidate, except those of arguments."""
     plain = {one.name for one in PLACEHOLDERS} - {"1", "listen.X", "listen.X.host", "options.X"}
+    # A description that was not read from a file has no folder, and a container does not see it.
     if candidate.folder is None or not candidate.kind_definition.sees_host_files:
         plain.discard("here")
     listeners = {f"listen.{name}{end}" for name in candidate.listener_names for end in ("", ".host")}
