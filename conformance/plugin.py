@@ -136,7 +136,10 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return the scheduling by chunks, if each worker of xdist runs several cells at a time; None for xdist's own."""
+    """Return the scheduling by chunks, if each worker of xdist runs several cells at a time; None for xdist's own.
+
+    `--cells` is how many at a time. On a clock that jumps each cell has an event loop of its own, and they run in turn.
+    """
     options = config.stash[OPTIONS]
     if options.cells == 1 or CLOCKS[options.settings.clock].jumps:
         return None
