@@ -12,7 +12,9 @@ A failure must not be blamed on a server for what the harness or its machine did
 - Nothing acknowledged. A message that no server acknowledged cannot break the row about acknowledged messages.
 - `should` rows. Their violation is a pass with a remark, unless the run asked for failures.
 
-An excused verdict is inconclusive, and its sentence begins with the cause. Times are documented seconds.
+An excused verdict is inconclusive, and its sentence begins with the cause. The first number in a verdict's `evidence`
+is that of the violating event; its `step` is the path of the expectation's step, None for other checks. Times are
+documented seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,6 +103,7 @@ def excuse_late_bound(
 
 def _worst_lag(events: Sequence[AnyEvent]) -> float:
     """Return the largest lag since the first step began, 0 without any: before that no time was measured."""
+    # without a step, a number above that of every event: no lag counts
     first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))
     return max((lag.seconds for lag in _lags(events) if lag.n > first), default=0.0)
 
@@ -120,7 +123,8 @@ def excuse_unacknowledged(verdict: Verdict, trace: Trace) -> Verdict:
     """Return the verdict, changed where it blames `ACKNOWLEDGED_ROW` for a message that no server acknowledged.
 
     Where the harness lost its session because the server gave no reply, or a malformed one, the row about replies is put in
-    front. Otherwise the verdict becomes inconclusive.
+    front; a session in which a fault fired shows nothing. Otherwise the verdict becomes inconclusive. An `Attempt` is
+    one transmission of the message by the harness.
     """
     if (
         verdict.outcome is not Outcome.FAIL
@@ -141,7 +145,10 @@ def excuse_unacknowledged(verdict: Verdict, trace: Trace) -> Verdict:
 
 
 def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:
-    """Yield the verdicts; with `warn`, a failure that is blamed on a `should` row becomes a pass with a remark."""
+    """Yield the verdicts; with `warn`, a failure that is blamed on a `should` row becomes a pass with a remark.
+
+    A failure is blamed on the first of its `requirements`. With `fail` nothing changes.
+    """
     for verdict in verdicts:
         row = catalogue().get(verdict.requirements[0]) if verdict.requirements else None
         if should == "warn" and verdict.outcome is Outcome.FAIL and row is not None and row.level == "should":
@@ -151,7 +158,7 @@ def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[
 
 
 def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag]) -> Verdict:
-    """Return the verdict as inconclusive by lateness, with the detail of the first lag that has one."""
+    """Return the verdict as inconclusive by lateness, with the first detail of a lag; unchanged if it is so already."""
     if verdict.reason is Reason.LATE:
         return verdict
     detail = next((f" ({lag.detail})" for lag in lags if lag.detail), "")

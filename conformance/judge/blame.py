@@ -51,8 +51,9 @@ class BlameRules:
 def applicable_rows(requirements: tuple[str, ...], claims: frozenset[str]) -> tuple[str, ...]:
     """Return the rows, in their order, that bind a candidate with these claims.
 
-    A row of shadow redundancy does not bind an ordinary relay. Where no row is left, all are returned, since a verdict
-    without a row would say nothing: such a scenario should not apply to a relay (a test of the corpus detects that).
+    A row with the profile `relay` binds every mail transport. Any other is about shadow redundancy, and does not bind
+    an ordinary relay. Where no row is left, all are returned, since a verdict without a row would say nothing: such a
+    scenario should not apply to a relay (a test of the corpus detects that).
     """
     if not claims <= RELAY_CAPABILITIES:
         return requirements

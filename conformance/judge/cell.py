@@ -8,9 +8,10 @@ history up to the event with which its step ended: what happened later neither f
 Invariants and the checks of the harness are judged once, on the whole history.
 
 Each check returns a `Finding`; the bounds `after` and `within` of an expectation are compared with the times of its
-confirmations. The finding becomes a verdict, blamed on a *row* (a requirement of the catalogue) as `blame` says. Then
-verdicts change for causes outside of the server (`adjustments`), and failures that may follow from another one are moved to
-the end, since reports show the first. Times are documented seconds since the cell began.
+confirmations. The finding becomes a verdict, blamed on a *row* (a requirement of the catalogue) as `blame` says. A
+failure *explains* others when it says what was done instead of the right thing (`BlameRules.explaining_kinds`). Then
+verdicts change for causes outside of the server (`adjustments`), and failures that may follow from another one are
+moved to the end, since reports show the first. Times are documented seconds since the cell began.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -47,7 +48,7 @@ class JudgeSettings:
     """How the history was made, and how it is to be judged.
 
     `clock` is a name in `CLOCKS`, `tolerance` that clock's, in seconds. `claims` are the candidate's. `complete` is False
-    when the history was cut short.
+    when the history was cut short. `should` says whether a violated `should` row leaves a remark or fails.
     """
 
     clock: str
@@ -79,7 +80,9 @@ def find_so_far(
 ) -> tuple[Finding, ExpectationContext] | None:
     """Return what the check of an expectation finds on the events so far, and the context that it was given.
 
-    None when the scenario has not reached the step yet. The bounds `after` and `within` are not compared.
+    None when the scenario has not reached the step yet. The bounds `after` and `within` are not compared. They count
+    from the step labelled `since`; without a label, or before that step has begun, from when the expectation was
+    reached.
     """
     action = step.action
     assert isinstance(action, Expect)
@@ -103,7 +106,7 @@ def _unoffered_keyword(expectation: Expectation, context: ExpectationContext) ->
     """
     if expectation.where is None:
         return None
-    messages = context.messages(getattr(expectation, "of", ""))
+    messages = context.messages(getattr(expectation, "of", ""))  # a verb without `of` has no messages here
     attempts = [attempt for message in messages for attempt in context.attempts(message.message)]
     sessions = [context.trace.sessions[a.session] for a in attempts if a.session in context.trace.sessions]
     if not sessions or any(expectation.where in (session.keywords or ()) for session in sessions):
@@ -120,7 +123,7 @@ def _judge_expectations(
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
     verdicts: dict[str, list[tuple[Verdict, bool]]] = {path: [] for path in expected}
-    for event in events:
+    for event in events:  # the trace has only the events up to the end of a step when the step is judged
         trace.add(event)
         if isinstance(event, StepEvent) and event.phase == "ended" and event.path in expected:
             verdicts[event.path].append(_judge_expectation(cell, expected[event.path], trace, settings))
@@ -150,7 +153,7 @@ def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSett
     verdict = excuse_unacknowledged(build_verdict(check, requirements, finding, step), trace)
     explains = bool(finding.violations) and kind in blame.explaining_kinds
     early = any(violation.kind == "early" for violation in finding.violations)
-    if expectation.within is None or early or CLOCKS[settings.clock].jumps:
+    if expectation.within is None or early or CLOCKS[settings.clock].jumps:  # nothing is late on a clock that jumps
         return verdict, explains
     return excuse_late_bound(verdict, trace.events, context.since, expectation.within, settings.tolerance), explains
 
@@ -184,7 +187,10 @@ def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectat
 
 
 def _judge_invariant(name: str, context: CheckContext, settings: JudgeSettings) -> Verdict:
-    """Return an invariant's verdict, about those of its requirements that the scenario names, or all if it names none."""
+    """Return an invariant's verdict, about those of its requirements that the scenario names, or all if it names none.
+
+    Only rows that bind the candidate, by its claims, are kept.
+    """
     registered = INVARIANT_CHECKS[name]
     named = tuple(row for row in registered.requirements if row in context.cell.requirements)
     rows = applicable_rows(named or registered.requirements, settings.claims)
@@ -203,7 +209,8 @@ def _move_consequences_back(
     """Return the verdicts with those failures at the end whose row presupposes another violated row.
 
     The row of the first failure that explains others counts as violated by itself, whatever it presupposes. Without such a
-    failure the verdicts decide which rows are (`independently_violated`).
+    failure the verdicts decide which rows are (`independently_violated`). A row's *root* is the violated row from which
+    its violation may follow, or the row itself.
     """
     failures = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
     explaining = (v.requirements[0] for v in failures if v.step is not None and v.step in explaining_steps)

@@ -61,7 +61,7 @@ class Finding:
         row: str | None = None,
         kind: ViolationKind = "",
     ) -> None:
-        """Add a violation; see `Observation` for the arguments."""
+        """Add a violation; the arguments are the fields of `Observation`."""
         self.violations.append(Observation(sentence, evidence, message, row, kind))
 
     def add_message_violation(

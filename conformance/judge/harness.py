@@ -30,7 +30,8 @@ def find_obstacles(context: CheckContext, steps: Sequence[Step], *, complete: bo
 def _find_missed_occasions(context: CheckContext, steps: Sequence[Step]) -> Iterator[Verdict]:
     """Yield a verdict for each fault that never fired, and for each moment of a step on nodes (`at`) that never came.
 
-    The history has both as `FaultFired`.
+    The history has both as `FaultFired`, with the name of the fault or the step's `occasion`. Faults with
+    `may_not_fire` and moments with `may_not_come` are left out.
     """
     rows = applicable_rows(context.cell.requirements, context.claims)
     fired = {event.fault for event in context.trace.events_of(FaultFired)}
@@ -65,7 +66,10 @@ def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
 
 
 def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
-    """Yield a verdict for each node that exited by itself or could not be started, and for each command that failed."""
+    """Yield a verdict for each node that exited by itself or could not be started, and for each command that failed.
+
+    `CommandRun.failed` is the error message of a failed command. A node that `refused` its configuration did not start.
+    """
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     for event in trace.events_of(NodeEvent):
         if event.action == "exited":

@@ -12,7 +12,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import Step
 
 _NEVER_CONFIRMS = (Command, Connected, Content, FaultFired, Lag)
-"""Types of events by which no expectation begins to hold; a reply, delivery or closing that follows them may be."""
+"""Types of events by which no expectation begins to hold; it may by a reply, delivery or closing that follows."""
 
 
 class IncrementalJudge:
@@ -32,7 +32,7 @@ class IncrementalJudge:
         if isinstance(events[-1], _NEVER_CONFIRMS):
             return False
         result = find_so_far(cell, step, self._trace)
-        if result is None:
+        if result is None:  # the scenario has not reached the step
             return False
         finding, _ = result
         return finding.occasions > 0 and not finding.violations and not finding.undecided

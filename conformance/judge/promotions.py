@@ -11,7 +11,7 @@ server. It is left out where it has another explanation:
 - A server of 2010 keeps a copy of what it transmitted: only a second transmission to one of the same recipients counts.
 
 A party that died may have forgotten what it had passed on, and Safety Net may send messages again, so transmissions before
-such an event are not counted as passed on.
+such an event are not counted as passed on. `name` is the scenario's name of the message; `n` is an event's number.
 """
 
 from dataclasses import dataclass
@@ -54,6 +54,7 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
             for given in trace.transactions_of(name)
             if given is not transmission
         )
+        # in 2010 each copy held is itself a transmission that has passed the message on
         tracked = sum(copy.transaction.kind == "tracked" for copy in held_copies)
         if (tracked or _times_passed_on(context, name, transmission)) >= times_handed:
             promotions.append(PromotedTransmission(transmission, held_copies))
@@ -93,8 +94,9 @@ def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Trans
 def _was_handed(context: CheckContext, given: Transaction, transmission: Transaction) -> bool:
     """Return whether the client of a transmission was handed the message in `given` before.
 
-    A refused message was not handed over. One without a reply was, while the session is open: a mailbox server passes on
-    what it is given on its `delivery` listener before it replies.
+    A refused message was not handed over. One without a reply was; on the `delivery` listener only while the session is
+    open, where a mailbox server passes on what it is given before it replies. `dot_n` is None where the content was not
+    sent.
     """
     if given.server != transmission.client or given.kind == "shadow":
         return False

@@ -2,7 +2,8 @@
 
 `Trace` gives a `Session` the events of one recorded connection in order; the session pairs each reply with its command and
 cuts the commands into mail transactions (RFC 5321 4.1.4). `n` is an event's number in the history, `t` its time in
-documented seconds since the cell began.
+documented seconds since the cell began. `operation` is what a command or reply means for shadow redundancy, None for
+others.
 """
 
 from dataclasses import dataclass, field
@@ -31,9 +32,11 @@ class Exchange:
 class Transaction:
     """One mail transaction, from MAIL to its final replies, or to where it was broken off.
 
-    `n` and `t` are those of MAIL; `dot_n` and `dot_t` those of the final dot, None before it. `recipients` are those that
-    were not refused, `refused` the others. `message` is the scenario's name of the message (`m#1`), None when the content
-    is of no message of the scenario, or was not sent. `replies` are the final replies: LMTP gives one for each recipient.
+    `n` and `t` are those of MAIL; `dot_n` and `dot_t` those of the final dot, None before it, as is `digest` (hashes of
+    the content). `sender` is '' for the null reverse-path; `shadow_id` is the one in MAIL, None for `plain`.
+    `recipients` are those that were not refused, `refused` the others. `message` is the scenario's name of the message
+    (`m#1`), None when the content is of no message of the scenario, or was not sent. `replies` are the final replies:
+    LMTP gives one for each recipient.
     """
 
     session: str
@@ -73,7 +76,8 @@ class Session:
     """One recorded connection; `n` and `t` are those of its opening.
 
     `keywords` are those of the last reply to EHLO or LHLO, None before the first such reply. `shadow_request` is the last
-    request for shadow redundancy that the client made in the session.
+    request for shadow redundancy that the client made in the session. `replies` has all replies, `closed` is None while
+    the session is open. `_open` is the transaction before its final dot, `_last_sent` the last one after it.
     """
 
     name: str
@@ -119,7 +123,10 @@ class Session:
         return exchange
 
     def add_content(self, event: Content, message: str | None) -> Transaction | None:
-        """End the open transaction at its final dot; return it, or None without an open one. `message` is its name."""
+        """End the open transaction at its final dot; return it, or None without an open one.
+
+        `message` is the scenario's name of the message, None for a content that is of none.
+        """
         sent, self._open = self._open, None
         if sent is not None:
             sent.digest, sent.message, sent.dot_n, sent.dot_t = event.digest, message, event.n, event.t
@@ -155,7 +162,7 @@ class Session:
     def _add_final_reply(self, event: Reply) -> Transaction | None:
         """Add a final reply to the transaction that waits longest; a surplus one to the last transaction. Return it.
 
-        An LMTP transaction waits for one reply for each recipient.
+        An LMTP transaction waits for one reply for each recipient; only LMTP replies have a `recipient`.
         """
         sent = self._unanswered_contents[0] if self._unanswered_contents else self._last_sent
         if sent is not None:
@@ -186,6 +193,7 @@ class Session:
 @lru_cache(maxsize=256)  # servers send the same lines in each session
 def _parse_keywords(lines: tuple[str, ...]) -> frozenset[str]:
     """Return the keywords of a reply to EHLO or LHLO, in capitals, without their parameters."""
+    # the first line has the server's name
     return frozenset(line.split(" ")[0].upper() for line in lines[1:])
 
 

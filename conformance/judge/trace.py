@@ -16,7 +16,8 @@ answers. What a transaction or reply means for shadow redundancy is derived at o
 
 Sessions that a fault altered or held, and those that the harness opened itself, are noted by their names: a server is not
 responsible for what was said there. A message is known by the scenario's name of it: `m#1` is the first of the messages
-that the scenario calls `m`. `n` is an event's number, `t` its time in documented seconds since the cell began.
+that the scenario calls `m`. Rulings are those of docs/rulings.md. `n` is an event's number, `t` its time in documented
+seconds since the cell began.
 """
 
 import hashlib
@@ -136,6 +137,7 @@ class Trace:
         self._messages_by_base: dict[str, list[MessageMade]] = defaultdict(list)
         self._name_by_body: dict[str, str] = {}
         self._names_by_id: dict[str, list[str]] = defaultdict(list)
+        # the next four by the message's name, the fifth by primary and shadow id, then by path and phase, and by label
         self._transactions: dict[str, list[Transaction]] = defaultdict(list)
         self._copies: dict[str, list[ShadowCopy]] = defaultdict(list)
         self._deliveries: dict[str, list[Delivered]] = defaultdict(list)
@@ -198,7 +200,7 @@ class Trace:
         return self._labels.get(label)
 
     def find_messages(self, name: str) -> list[MessageMade]:
-        """Return the message `m#3`, or every message of `m`, in the order in which they were made."""
+        """Return the message `m#3`, or every message of `m`, in the order in which they were made; [] for none."""
         message = self.messages.get(name)
         return [message] if message is not None else self._messages_by_base.get(name, [])
 
@@ -291,7 +293,10 @@ class Trace:
             self._transactions[name].append(sent)
 
     def _add_reply(self, event: Reply, session: Session) -> None:
-        """Add a reply to its session, and the discard notifications or the stored copy that it brings to the trace."""
+        """Add a reply to its session, and the discard notifications or the stored copy that it brings to the trace.
+
+        Of several final replies (LMTP) only the first positive one means a stored copy.
+        """
         sent = session.add_reply(event)
         operation = event.operation
         if operation is not None and operation.name == "discard-list":
@@ -300,6 +305,7 @@ class Trace:
                 self.discards.append(discard)
                 self._discards_by_copy[session.server, shadow_id].append(discard)
         elif sent is not None and sent.kind != "plain" and sent.acceptance is event:
+            # 2010 (`tracked`): the client keeps the copy, and the server delivers
             primary, holder = (sent.client, sent.server) if sent.kind == "shadow" else (sent.server, sent.client)
             copy = ShadowCopy(primary, holder, sent, event)
             self.copies.append(copy)
@@ -310,8 +316,8 @@ class Trace:
 def _failed_before_mail(session: Session) -> tuple[int, float] | None:
     """Return number and time of the attempt at a shadow that ended in this session before MAIL, None for no attempt.
 
-    An open session whose request was granted waits for a message (ruling 14), so it has not failed. One in which EHLO was
-    never answered may have been for a shadow.
+    The caller passes only sessions without a shadow transaction. An open session whose request was granted waits for a
+    message (ruling 14), so it has not failed. One in which EHLO was never answered may have been for a shadow.
     """
     if session.shadow_request != "request-shadow":
         silent = session.listener == "transport" and session.keywords is None

@@ -19,7 +19,8 @@ def build_verdict(
     """Return the verdict of a finding; its sentence is that of the first violation, or of the first undecided thing.
 
     A violation fails, however the history ends. Without an occasion an expectation is inconclusive, and an invariant not
-    applicable. An invariant that found nothing wrong is inconclusive where the history is not `complete`.
+    applicable. An invariant that found nothing wrong is inconclusive where the history is not `complete`. A row that
+    the first observation names is put in front of `requirements`.
     """
     if finding.inapplicable:
         return make_verdict(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)
