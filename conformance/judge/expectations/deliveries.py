@@ -2,6 +2,9 @@
 
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A `Delivered` event is a message that a
 sink took for one recipient: a server's mailbox store or a server outside, both of the harness. `n` is an event's number.
+
+`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
+The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
 """
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
@@ -30,7 +33,10 @@ def _compare_count(
     recipient: str,
     noun: str = "copies",
 ) -> None:
-    """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer."""
+    """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer.
+
+    With `wanted` 0 one delivery confirms too, and is a violation. `noun` is for the sentence.
+    """
     finding.occasions += 1
     for event in deliveries[: max(wanted.min, 1)]:
         finding.add_confirmation(event.n, event.t, message)
@@ -61,8 +67,9 @@ def mailbox(expected: MailboxExpected, context: ExpectationContext) -> Finding:
 def delivered(expected: DeliveredExpected, context: ExpectationContext) -> Finding:
     """Check how many copies of each message reached each recipient outside.
 
-    Recipients are those in `to`, else those of the message without a mailbox in the topology, else all of them. With
-    `repeats: in-flight` all copies beyond the first, of all messages together, are compared with `_count_in_flight`.
+    Recipients are those in `to`, else those of the message without a mailbox in the topology, else all of them.
+    Deliveries count at the sink `at` and from the server `by`, where given. With `repeats: in-flight` all copies beyond
+    the first, of all messages together, are compared with `_count_in_flight`.
     """
     bound = (
         "" if expected.repeats is None else ", and no more of them again than were in flight when a server was killed"
@@ -120,7 +127,10 @@ def _was_in_flight(transaction: Transaction, kill: NodeEvent) -> bool:
 
 @expectation_check(TransmittedExpected)
 def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> Finding:
-    """Check how often the content of each message was sent from one party to another, shadow copies left out."""
+    """Check how often the content of each message was sent from one party to another, shadow copies left out.
+
+    `listener` and `recipients` (a number), where given, select the transactions.
+    """
     finding = Finding(
         f"{format_count(expected.copies)} transmissions of {expected.of} from {expected.sender} to {expected.to}"
     )
@@ -163,7 +173,7 @@ def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) ->
     whose dot came before the MAIL with which the server passed the message on (`transactions_of` is in the order of dots).
     It ends at a client that is not a server under test.
     """
-    servers, before = [delivery.giver], delivery.n
+    servers, before = [delivery.giver], delivery.n  # `giver`: the server that handed it to the sink
     while True:
         incoming = [
             t for t in context.trace.transactions_of(name)
@@ -211,7 +221,10 @@ def journaled(expected: JournaledExpected, context: ExpectationContext) -> Findi
 
 
 def _reports_about(context: ExpectationContext, message: MessageMade, kind: str, recipient: str) -> list[Delivered]:
-    """Return the deliveries of reports of a kind about a message to a recipient; the Message-ID connects the two."""
+    """Return the deliveries of reports of a kind about a message to a recipient; [] for a message without Message-ID.
+
+    A report names the Message-ID of the message that it is `about`.
+    """
     address = context.normalize_address(recipient)
     return [
         event for event in context.trace.events_of(Delivered)

@@ -2,7 +2,11 @@
 
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A *holder* keeps a shadow copy for a
 *primary*, and queries it; the primary notifies the holder of each copy that it may discard. A holder that transmits a message
-as its own has promoted its copy (`conformance.judge.promotions`). `n` is an event's number, `t` its time in seconds.
+as its own has promoted its copy (`conformance.judge.promotions`). Rulings are those of docs/rulings.md. `n` is an
+event's number, `t` its time in seconds.
+
+`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
+The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
 """
 
 import itertools
@@ -52,7 +56,8 @@ _ROWS_PROMOTED = frozenset(
 
 @expectation_check(DiscardedExpected, rows_by_kind={"missing": _ROWS_NOTIFIED})
 def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Finding:
-    """Check that the holder `on` (any) was notified to discard each message's copy: `times` times, else at least once.
+    """Check that the holder `on` (any) was notified to discard each message's copy: `times` times, or at least once
+    where that is None.
 
     With `times: 0` each stored copy is an occasion, else each message.
     """
@@ -83,6 +88,8 @@ def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Findi
 )
 def not_discarded(expected: NotDiscardedExpected, context: ExpectationContext) -> Finding:
     """Check that no discard notification was given to `on` (any) up to now; each stored copy is an occasion.
+
+    A violation is `early` where no next hop had accepted the message yet.
 
     A message may go to one next hop in several transmissions, each with a shadow copy for some of the recipients (ruling
     26). A notification for such a copy is right once its own recipients have the message.
@@ -130,7 +137,9 @@ def _is_partial_copy_done(context: ExpectationContext, message: MessageMade, dis
 def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
     """Check how often server `by` queried server `at`, in what intervals (`every`), and before QUIT (`before`).
 
-    That there was no query shows something only where there was a session between them, or `by` holds a copy for `at`.
+    With `answered` only queries with a discard list as the reply count, or only those without one. That there was no
+    query shows something only where there was a session between them, or `by` holds a copy for `at`: else there is no
+    occasion.
     """
     finding = Finding(f"queries of {expected.by} at {expected.at}")
     pair = (expected.by, expected.at)
@@ -145,7 +154,7 @@ def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
     finding.occasions = 1 if wanted.min > 0 or sessions or has_copy else 0
     for query in queries[:1]:
         finding.add_confirmation(query.n, query.t)
-    finding.evidence += [q.n for q in queries[1:]]
+    finding.evidence += [q.n for q in queries[1:]]  # shown, but not compared with the bounds
     if not is_expected_count(wanted, len(queries)):
         kind: ViolationKind = "missing" if len(queries) < wanted.min else "surplus"
         sentence = f"queried {format_times(len(queries))}, not {format_count(wanted)}"
@@ -158,7 +167,7 @@ def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
 
 
 def _compare_gaps(finding: Finding, every: float, context: ExpectationContext, queries: list[Query]) -> None:
-    """Add a violation when more than `every` seconds passed without a query, from `since` up to the last event."""
+    """Add a violation when more than `every` seconds passed without a query, from time `since` up to the last event."""
     times = [context.since, *(q.t for q in queries), context.trace.events[-1].t]
     gap = max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
     if gap > every + context.slack:
@@ -188,7 +197,10 @@ def _compare_with_quit(finding: Finding, sessions: list[Session], queries: list[
     },
 )
 def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding:
-    """Check that one of the servers `by` promoted its copy of each message and transmitted it."""
+    """Check that one of the servers `by` promoted its copy of each message and transmitted it.
+
+    A violation is `partly` where another of the messages was promoted.
+    """
     finding = Finding(f"{' or '.join(expected.by)} promotes the shadows of {expected.of}")
     promotions = [
         (message, [p for p in find_promotions(context, message.message) if p.holder in expected.by])

@@ -3,6 +3,9 @@
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. An `Attempt` is one transmission of a
 message by the harness, with the final reply to it. A conversation is a step `talk`, one SMTP session line by line; its
 `Talked` event has the replies. `n` is an event's number, `t` its time in documented seconds.
+
+`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
+The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
 """
 
 from collections.abc import Sequence
@@ -36,7 +39,10 @@ _ROWS_ACCEPTED = frozenset(
     explaining_kinds=("missing",),
 )
 def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
-    """Check the final reply to each message, in the attempt that is asked for: the last, each, or one by its number."""
+    """Check the final reply to each message, in the attempt that is asked for: the last, each, or one by its number.
+
+    With `code: none` no attempt may have ended.
+    """
     classes = " or ".join(f"{digit}yz" for digit in expected.classes or ())
     wanted = " ".join(str(part) for part in (expected.code, classes, expected.enhanced, expected.text) if part)
     finding = Finding(f"the reply to each message of {expected.of}: {wanted}")
@@ -71,7 +77,7 @@ def _promises_enhanced(context: ExpectationContext, attempt: Attempt) -> bool:
 def _is_expected_reply(expected: ReplyExpected, attempt: Attempt, *, compare_enhanced: bool) -> bool:
     """Return whether an attempt's reply has the expected code, class, enhanced code and text, as far as they are given.
 
-    `code: lost` is fulfilled by an attempt without a reply.
+    `code: lost` is fulfilled by an attempt without a reply. The enhanced code is compared if `compare_enhanced`.
     """
     lost = attempt.outcome == "lost"
     is_code = lost if expected.code == "lost" else not lost and attempt.code == expected.code
@@ -89,7 +95,8 @@ def _add_reply_violation(
     """Add the violation of an unexpected reply, with its kind.
 
     `missing`: the message was accepted and had to be refused, so the refusal is missing; `surplus`: it was refused and had
-    to be accepted; `size`: that with 552; `other`: it was refused with another code of the expected class.
+    to be accepted; `size`: that with 552, where RL-CNT-02 is one of the scenario's `requirements`; `other`: it was
+    refused with another code of the expected class.
     """
     accepted = attempt.code is not None and attempt.code // 100 == 2
     expects_acceptance = isinstance(expected.code, int) and expected.code // 100 == 2
@@ -110,7 +117,10 @@ def _add_reply_violation(
 
 @expectation_check(WithheldExpected)
 def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding:
-    """Check for how long the last final reply to each message was withheld after its dot: `least` to `most` seconds."""
+    """Check for how long the last final reply to each message was withheld after its dot: `least` to `most` seconds.
+
+    Only transactions in which the harness itself sent the message are looked at.
+    """
     finding = Finding(
         f"the reply to {expected.of} withheld"
         + (f" for at least {format_seconds(expected.least)}" if expected.least is not None else "")
@@ -133,7 +143,10 @@ def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding
 
 @expectation_check(ConversationExpected)
 def conversation(expected: ConversationExpected, context: ExpectationContext) -> Finding:
-    """Check that a conversation went as its `talk` says: each reply as written beside its line, and in time."""
+    """Check that a conversation went as its `talk` says: each reply as written beside its line, and in time.
+
+    The run has compared the replies: `problem` says what was not as written, '' for nothing.
+    """
     finding = Finding(f"the conversation {expected.conversation} goes as written")
     for event in context.trace.events_of(Talked):
         if event.conversation == expected.conversation:
@@ -170,7 +183,10 @@ def _check_reply_times(finding: Finding, context: ExpectationContext, event: Tal
 
 @expectation_check(ClosedExpected)
 def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
-    """Check who ended the sessions, and the last reply before; the sessions are those of `_select_sessions`."""
+    """Check who ended the sessions of `_select_sessions` (`by`), and the code of the last reply before.
+
+    One ended session suffices: those still open are no violation then.
+    """
     subject = (
         expected.conversation
         or expected.of

@@ -2,6 +2,8 @@
 
 `expected` is what the scenario's author wrote under the verb. A *node* is a running server under test. Of several
 configurations or inspections the last one counts. `n` is an event's number.
+
+`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
 """
 
 import re
@@ -21,7 +23,11 @@ from conformance.scenarios.expectations import (
 
 @expectation_check(AdvertisedExpected)
 def advertised(expected: AdvertisedExpected, context: ExpectationContext) -> Finding:
-    """Check that each positive reply to EHLO offered a keyword, or did not, to the client `to` on the listener."""
+    """Check that each positive reply to EHLO offered a keyword, or did not, to the client `to` on the listener.
+
+    The first line of the reply has the server's name, each other a keyword. Replies before event `since_n` (the step
+    labelled `since`, 0 without one) do not count.
+    """
     offers = "offers" if expected.offered else "offers no"
     finding = Finding(f"{expected.by} {offers} {expected.keyword} to {expected.to}")
     for event in context.trace.events_of(Reply):
@@ -41,7 +47,8 @@ def advertised(expected: AdvertisedExpected, context: ExpectationContext) -> Fin
 def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
     """Check how often client `by` used a verb towards server `to`.
 
-    That the verb was never used shows something only where there was a session between them, or `by` had accepted mail.
+    Commands before event `since_n`, the step labelled `since`, do not count. That the verb was never used shows
+    something only where there was a session between them, or `by` had accepted mail.
     """
     finding = Finding(f"{expected.by} uses {expected.verb} towards {expected.to}: {format_count(expected.times)}")
     sessions = [s for s in context.trace.sessions.values() if (s.client, s.server) == (expected.by, expected.to)]
@@ -55,7 +62,7 @@ def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
     ]
     for command in commands[:1]:
         finding.add_confirmation(command.n, command.t)
-    finding.evidence += [command.n for command in commands[1:]]
+    finding.evidence += [command.n for command in commands[1:]]  # shown, but not compared with the bounds
     if not is_expected_count(expected.times, len(commands)):
         finding.add_violation(f"used {format_times(len(commands))}", *[command.n for command in commands])
     return finding
@@ -76,7 +83,10 @@ def left(expected: LeftExpected, context: ExpectationContext) -> Finding:
 
 @expectation_check(RefusedExpected)
 def refused(expected: RefusedExpected, context: ExpectationContext) -> Finding:
-    """Check that a node refused the last configuration offered to it, naming all of `names`, or took it."""
+    """Check that a node refused the last configuration offered to it, naming all of `names`, or took it.
+
+    `Configured.refused` is the node's error message, None when it took the configuration.
+    """
     finding = Finding(
         f"{expected.node} {'refuses' if expected.refused else 'takes'} the configuration"
         + (f", naming {', '.join(expected.names)}" if expected.names else "")
@@ -94,7 +104,10 @@ def refused(expected: RefusedExpected, context: ExpectationContext) -> Finding:
 
 @expectation_check(QueueExpected)
 def queue(expected: QueueExpected, context: ExpectationContext) -> Finding:
-    """Check the number of items, and of queues, that the last `inspect` of a node showed."""
+    """Check the number of items, and of queues, that the last `inspect` of a node showed.
+
+    `delivered-to` are the entries for duplicate detection, which are not in queues.
+    """
     finding = Finding(f"{format_count(expected.items)} items in the {expected.kind} queues of {expected.on}")
     inspections = [event for event in context.trace.events_of(Inspected) if event.node == expected.on]
     for event in inspections[-1:]:
@@ -118,7 +131,10 @@ def _count_delivered_to(event: Inspected) -> int:
 
 
 def _count_queued(expected: QueueExpected, context: ExpectationContext, event: Inspected) -> tuple[int, int]:
-    """Return the number of expected items in the queues of the kind, and the number of queues that have one."""
+    """Return the number of expected items in the queues of the kind, and the number of queues that have one.
+
+    Without `of` every item counts; `next_hop` selects queues where given.
+    """
     message_ids = {message.message_id for message in context.messages(expected.of)} if expected.of else None
     queues = [
         [

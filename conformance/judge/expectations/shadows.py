@@ -2,7 +2,11 @@
 
 `expected` is what the scenario's author wrote under the verb; `of` names the messages, `by` the *primary* that asks for
 copies, `on` the *holders* that store them. A message is *acknowledged* when the harness, its sender, gets the positive final
-reply; the primary sends the copy to the holder while that sender waits. `n` is an event's number.
+reply; the primary sends the copy to the holder while that sender waits. Rulings are those of docs/rulings.md. `n` is an
+event's number.
+
+`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
+The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
 """
 
 from collections.abc import Sequence
@@ -56,7 +60,10 @@ _FALLBACK_ROW = {False: "SR-CRE-01", True: "SR-E10-03"}
     fallback_rows={"missing": _FALLBACK_ROW, "late": _FALLBACK_ROW},
 )
 def shadow(expected: ShadowExpected, context: ExpectationContext) -> Finding:
-    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread."""
+    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread.
+
+    With `by` only copies for that primary count.
+    """
     where = f" on {' or '.join(expected.on)}" if expected.on else ""
     finding = Finding(f"a shadow copy of each message of {expected.of}{where}, {expected.stored.replace('-', ' ')}")
     holders: set[str] = set()
@@ -159,7 +166,10 @@ def _check_mail_in_transaction(
 
 
 def _final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | None:
-    """Return the last final reply to an attempt as it passed the link, None where none was recorded."""
+    """Return the last final reply to an attempt as it passed the link, None where none was recorded.
+
+    An `Attempt` is recorded when it has ended, after its transaction.
+    """
     transactions = context.trace.transactions_of(attempt.message)
     sent = [t for t in transactions if t.session == attempt.session and t.n < attempt.n]
     return sent[-1].replies[-1] if sent and sent[-1].replies else None
@@ -184,7 +194,10 @@ def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Findin
     explaining_kinds=("elsewhere", "near", "far"),
 )
 def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContext) -> Finding:
-    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers."""
+    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers.
+
+    With `distinct` no server is tried again before the others of its site.
+    """
     words = (
         ", ".join(expected.sites)
         if expected.sites
@@ -285,7 +298,7 @@ def _check_distinct(
     finding: Finding, context: ExpectationContext, primary: str, attempts: Sequence[ShadowAttempt]
 ) -> None:
     """Add a violation for each second attempt at a server while another in the same site and boundary was not tried."""
-    tried: set[str] = set()
+    tried: set[str] = set()  # `boundary`: the servers that may hold the primary's copies
     for attempt in attempts:
         boundary = context.cell.topology.boundary(primary)
         same_site = {s for s in boundary if context.site_of(s) == context.site_of(attempt.server)}

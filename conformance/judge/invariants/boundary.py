@@ -3,6 +3,9 @@ where they were offered (SR-WIR-01, SR-WIR-02).
 
 The *boundary* of a server is the set of servers that may hold its shadow copies: its DAG, or its Active Directory site.
 *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the reply to EHLO. `n` is an event's number.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
 """
 
 from typing import get_args
@@ -28,7 +31,8 @@ _LISTENERS_WITHOUT_VERBS = frozenset({"frontend", "delivery"})
 def shadow_inside_boundary(context: CheckContext) -> Finding:
     """Check that servers request, send and query shadow copies only within their boundary, never at themselves.
 
-    Sessions with a server of 2010 have no boundary: there the sender keeps the shadow.
+    Sessions that the harness opened are left out. Sessions with a server of 2010 have no boundary: there the sender
+    keeps the shadow.
     """
     finding = Finding("shadows only on other servers of the boundary")
     for session in context.trace.sessions.values():
@@ -85,7 +89,10 @@ def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
 
 
 def _check_refusals(finding: Finding, session: Session) -> None:
-    """Add a violation for each reply to a shadow verb in the session that is neither 5yz nor 421."""
+    """Add a violation for each reply to a shadow verb in the session that is neither 5yz nor 421.
+
+    To be called for a session in which no shadow verb was offered.
+    """
     for exchange in session.exchanges:
         operation, reply = exchange.command.operation, exchange.reply
         if operation is None or operation.name not in _SHADOW_OPERATIONS or reply is None:

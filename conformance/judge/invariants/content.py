@@ -1,7 +1,11 @@
 """Judges that servers pass content and envelope on unchanged (SR-CRE-06, RL-CNT-01).
 
 Content is compared by a hash that leaves trace fields out (`Digest.stable_sha256`). What a server was given is the message as
-the harness made it, or what a fault on a link had made of it. `n` is an event's number.
+the harness made it, or what a fault on a link had made of it. `original` is the message as made, `transmissions` are
+all transactions with its content. `n` is an event's number.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
 """
 
 from conformance.history.events import Delivered, MessageMade

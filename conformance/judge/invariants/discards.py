@@ -2,6 +2,9 @@
 
 With a *discard notification* the primary tells the holder of a shadow copy that it may discard the copy. `n` is an event's
 number.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
 """
 
 from conformance.judge.checks import invariant_check
@@ -14,8 +17,9 @@ from conformance.judge.trace import Discard, ShadowCopy
 def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
-    It is done when a next hop has acknowledged the message or a mailbox has it already, or when a report about a failure
-    was passed on. A message that the primary refused in the end needs no copy, so its notifications are no occasions.
+    The notification names the copy by its shadow id. The primary is done when a next hop has acknowledged the message
+    or a mailbox has it already, or when a report about a failure was passed on. A message that the primary refused in
+    the end needs no copy, so its notifications are no occasions.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, message in context.trace.messages.items():

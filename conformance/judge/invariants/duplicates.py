@@ -1,6 +1,10 @@
 """Judges duplicates: none in a mailbox with duplicate detection (SR-DUP-01), none anywhere without a cause (RL-ACK-04).
 
 Duplicate detection goes by Message-ID and Date. `n` is an event's number, `t` its time; times are documented seconds.
+A delivery's `giver` is the server that handed the message to the sink.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
 """
 
 from collections import defaultdict
@@ -31,6 +35,7 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
 
     Only for candidates that claim `duplicate-detection`. Left out are deliveries of which the server cannot know.
+    A later delivery is one violation, however many earlier ones it repeats.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")
     if "duplicate-detection" not in context.claims:
@@ -88,7 +93,10 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
 
 @invariant_check("no-duplicate-without-cause", "RL-ACK-04")
 def no_duplicate_without_cause(context: CheckContext) -> Finding:
-    """Check that no recipient gets more copies of a message than were acknowledged; no occasion where there is a cause."""
+    """Check that no recipient gets more copies of a message than were acknowledged; no occasion where there is a cause.
+
+    `Attempt.accepted` are the recipients whose RCPT was accepted.
+    """
     finding = Finding("no recipient gets a message twice where nothing was broken")
     if _has_cause(context):
         return finding

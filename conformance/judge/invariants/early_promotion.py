@@ -16,7 +16,11 @@ Once a promotion was right, the message is the holder's own: what it transmits o
 included, whether or not the primary is back. A copy that the holder may have stored without the reply being seen counts as
 well as the stored ones. Servers of 2010 have a rule of their own, by the number of failed heartbeats, judged elsewhere.
 
-`n` is an event's number, `t` its time; times are documented seconds.
+`n` is an event's number, `t` its time; times are documented seconds. `sent` is the transmission that is judged, `name`
+the scenario's name of its message. Rulings are those of docs/rulings.md.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
 """
 
 from collections.abc import Iterator
@@ -162,6 +166,7 @@ def _has_seen_other_database(context: CheckContext, sent: Transaction, copy: Hel
     Where no name of that database was seen, a wipe of the primary's queue and a later session between the two will do.
     """
     seen = [(n, database) for n, database in _database_names(context, copy) if n < sent.n]
+    # the last name before the copy is that of the database from which the copy came
     first = next((database for n, database in reversed(seen) if n < copy.n), None)
     if first is not None:
         return any(database != first for n, database in seen if n > copy.n)
@@ -176,7 +181,10 @@ def _has_seen_other_database(context: CheckContext, sent: Transaction, copy: Hel
 
 
 def _database_names(context: CheckContext, copy: HeldCopy) -> list[tuple[int, str]]:
-    """Return the names of its database that the primary gave the holder, each with its event's number, in order."""
+    """Return the names of its database that the primary gave the holder, each with its event's number, in order.
+
+    The primary names it in its requests for shadow copies, and in its discard lists.
+    """
     names = []
     for session in context.trace.sessions.values():
         if (session.client, session.server) == (copy.primary, copy.holder):

@@ -14,6 +14,10 @@ at its bound while the transport may still have been working for the recipient, 
 
 A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an
 event's number; times are documented seconds.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+Rulings are those of docs/rulings.md.
 """
 
 from conformance.history.events import (
@@ -69,7 +73,8 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
 def _check_restarts(context: CheckContext, finding: Finding) -> None:
     """Add a violation for each failed start of a node that had acknowledged mail since its queue was last wiped.
 
-    Starts with a broken disk, from when a disk fault was armed until it was healed, are left out.
+    `FaultArmed.links` has `NODE disk` for a fault of a disk. Starts with a broken disk, from when a disk fault was
+    armed until it was healed, are left out.
     """
     first_mail: dict[str, tuple[int, str]] = {}
     broken_disks: set[str] = set()

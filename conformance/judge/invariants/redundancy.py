@@ -16,7 +16,10 @@ Silence is the difficult case, since a fault may hold back what the primary send
 therefore asks whether a session that was in use owed the primary an answer; `_is_stored_later` and `_was_not_waiting` take back
 that judgement where the answer came after all, or the primary's next command shows that it had an answer.
 
-`n` is an event's number, `t` its time in documented seconds.
+`n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md.
+
+`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
+violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
 """
 
 from conformance.faults import ENDING_FAULTS
@@ -71,6 +74,7 @@ def _check_acknowledgement(
     """Count an occasion where a copy had to be stored, and add a violation where none was."""
     primary = transaction.server
     holders = _possible_holders(context, primary)
+    # `transaction.n` is the number of the sender's MAIL
     if not holders or not parameter_at(context, primary, "ShadowRedundancyEnabled", acknowledgement.n):
         return
     assert transaction.message is not None
