@@ -26,7 +26,7 @@ from conformance.history.events import (
     Reply,
 )
 
-_NODE_LISTENERS = ("frontend", "transport", "delivery")
+_NODE_LISTENERS = ("frontend", "transport", "delivery")  # the others are those of sinks, which are no servers
 
 
 class _Item(BaseModel):
@@ -68,7 +68,7 @@ def inspection_problem(state: object) -> str:
 def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> tuple[Sequence[AnyEvent], str]:
     """Return the events before the first that cannot be right, and in words why that one cannot, '' where all can.
 
-    `servers` are the names of the topology's servers.
+    `servers` are the names of the topology's servers. Events must be numbered from 0.
     """
     sessions: set[str] = set()
     messages: set[str] = set()

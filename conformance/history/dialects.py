@@ -3,7 +3,8 @@
 A dialect parses lines into *operations* (`Operation`), so that checks, faults and scenarios need not know the spelling. Its
 patterns are data. `PROFILE_1` is the built-in dialect, that of docs/wire-profile.md: EX2010 and EX2013 name the verbs, their
 arguments are this project's. A candidate that spells them differently describes a dialect of its own. A link has the dialect
-of its server, combined with that of its client where they differ.
+of its server, combined with that of its client where they differ. A link calls `parse_command` and `parse_reply`, and
+records the operation with the event.
 """
 
 import re
@@ -26,7 +27,7 @@ _CACHE_SIZE = 256
 
 
 def _check_pattern(pattern: str) -> str:
-    """Return the pattern. Raises ValueError when it is not a regular expression or has a group of another name."""
+    """Return the pattern. Raises ValueError when it is no regular expression or has a group not in `_GROUPS`."""
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -47,6 +48,7 @@ OPERATIONS_BY_VERB: dict[ShadowVerb, OperationName] = {
 }
 """The verbs under which commands are recorded, and by which scenarios and faults name them, in any dialect."""
 
+# reversed: of two verbs for one operation the first is set last, and stays
 _VERB_BY_OPERATION = {operation: verb for verb, operation in reversed(OPERATIONS_BY_VERB.items())}
 """The verb under which an operation is recorded unless its dialect declares one: the first of those above."""
 
@@ -116,6 +118,7 @@ class Dialect(BaseModel):
 
         `first_word` (in capitals) is the command's. That is the verb which the dialect declares for the first word, if it
         fits the operation; else the operation's first verb in `OPERATIONS_BY_VERB`; else the first word itself.
+        `operation` is what the command line means, None for a command that no pattern matches.
         """
         declared = self.verbs.get(first_word)
         if operation is None or (declared is not None and OPERATIONS_BY_VERB[declared] == operation.name):
@@ -146,7 +149,9 @@ class Dialect(BaseModel):
     ) -> Operation | None:
         """Return the operation that a reply means, None for a reply that is not positive or not to an operation.
 
-        `asked` is the operation of the command, or of MAIL when the reply is to the message's `content`.
+        `asked` is the operation of the command, None for ordinary SMTP; or that of MAIL when the reply is to the
+        message's `content`. The reply to a shadow message's content means `shadow-stored`; that to its MAIL means
+        nothing.
         """
         if asked is None or code // 100 != 2:
             return None
@@ -203,7 +208,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _operation_from_groups(name: OperationName, matches: list[dict[str, str | None]]) -> Operation:
     """Return an operation with the values that the named groups of its patterns matched, one dict for each match.
 
-    Of several matches of a group the last counts; a discard list has the shadow ids of all matches.
+    Of several matches of a group the last counts, but the first shadow id; a discard list has the shadow ids of all
+    matches. A group that took no part in a match is None in its dict.
     """
     ids = tuple(group["shadow_id"] for group in matches if group.get("shadow_id"))
     values = {key: value for group in matches for key, value in group.items() if value is not None}

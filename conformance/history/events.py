@@ -6,6 +6,7 @@ have the same time, but never the same number: whether an event came *before* an
 
 A *party* is named as in the topology: a server, a sink, or one of the harness's senders. A *session* is one recorded
 connection over a link, named `s1`, `s2`, ... in the order in which they were opened. A *node* is a running server under test.
+`operation` is what a line means for shadow redundancy, None for ordinary SMTP. `detail` and `reason` are for people.
 """
 
 from typing import Annotated, Any, Literal
@@ -105,7 +106,10 @@ class Closed(Event):
 
 @recorded
 class FaultFired(Event):
-    """A fault acted once on a session, or a moment came for which a step on nodes waited."""
+    """A fault acted once on a session, or a moment came for which a step on nodes waited.
+
+    `fault` is the fault's name, or names the step and its moment; `action` says what was done.
+    """
 
     kind: Literal["fault-fired"] = "fault-fired"
     fault: str
@@ -159,6 +163,8 @@ class Attempt(Event):
 
     `outcome` is `answered` (a final reply was read), `lost` (the session ended first, or no session could be had) or
     `abandoned` (the scenario gave up on purpose). `code` is that of the final reply, or of the refusing one.
+    `attempt` counts from 1. `accepted` and `refused` are recipients by the replies to RCPT; `dot_sent`: the content was
+    sent.
     """
 
     kind: Literal["attempt"] = "attempt"
@@ -283,4 +289,4 @@ AnyEvent = Annotated[
 ]  # fmt: skip
 
 EVENT_ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
-"""Reads one event from its JSON object: `EVENT.validate_json(line)`."""
+"""Reads one event from its JSON object: `EVENT_ADAPTER.validate_json(line)`."""

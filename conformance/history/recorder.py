@@ -34,7 +34,7 @@ class Recorder:
         self._last_elapsed = self._last_stamp = 0.0  # a time, and the same rounded
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Add a listener; return a function that removes it again."""
+        """Add a listener, which is called with events from now on; return a function that removes it again."""
         self._listeners = (*self._listeners, listener)
         return lambda: self._unsubscribe(listener)
 
@@ -44,7 +44,7 @@ class Recorder:
     def record(self, event_type: type[E], /, **fields: Any) -> E:
         """Make the event `event_type(**fields)` with its number and time, add it, call the listeners, and return it.
 
-        Raises TypeError when the fields are not those of the event type.
+        Secrets in the fields are replaced first. Raises TypeError when the fields are not those of the event type.
         """
         elapsed = self._clock.elapsed()
         if elapsed != self._last_elapsed:  # many events have the same virtual time, and rounding is slow

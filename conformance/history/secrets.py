@@ -37,7 +37,11 @@ _HARNESS_FIELDS = frozenset(
 
 
 class Secrets:
-    """The secrets known so far; false when there are none."""
+    """The secrets known so far; false when there are none.
+
+    `_values` are the secrets and their encodings other than Base64, `_encoded` their inner Base64 characters,
+    `_pattern` matches any of these. `_responses` counts the AUTH responses of each session.
+    """
 
     def __init__(self) -> None:
         self._values: set[bytes] = set()
@@ -64,6 +68,7 @@ class Secrets:
         """Add the secrets of one line that a client sent in AUTH: the command with its initial response, or a later response.
 
         `session` is the name of the session: the responses of each are counted, since the first of LOGIN is no secret.
+        The caller passes only lines of AUTH. Base64 that contains NUL is of PLAIN, and its last part the password.
         """
         command = _AUTH.fullmatch(line)
         if command is not None:
@@ -122,5 +127,6 @@ class Secrets:
 
 def _inner_base64(value: bytes, offset: int) -> bytes:
     """Return the Base64 characters that depend on `value` alone, where it begins `offset` octets into a group of three."""
+    # a Base64 character has 6 bits: the first counted begins in `value` (-(-x // 6) rounds up), the last ends in it
     encoded = base64.b64encode(b"\0" * offset + value)
     return encoded[-(-offset * 8 // 6) : (offset + len(value)) * 8 // 6]

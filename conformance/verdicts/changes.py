@@ -1,6 +1,7 @@
 """Compares the outcomes of one cell in two or more runs: the kind of a change, its possible causes, and flakiness.
 
-A *cell* is one scenario with one value of each of its axes, run against one candidate.
+A *cell* is one scenario with one value of each of its axes, run against one candidate. A *remark* on a passed cell says
+that a row (requirement) of the level `should` is violated.
 """
 
 from collections.abc import Iterable
@@ -59,7 +60,7 @@ TRANSITIONS: tuple[tuple[frozenset[CellState], frozenset[CellState], ChangeKind]
 def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> CellState:
     """Return the state of a cell with this outcome; `absent` for None, a run without the cell.
 
-    With `should="fail"` a pass with a remark is a failure.
+    `remark` matters for a pass alone; with `should="fail"` a pass with a remark is a failure.
     """
     if outcome is None:
         return CellState.ABSENT

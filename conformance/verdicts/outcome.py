@@ -132,8 +132,9 @@ class Verdict(BaseModel):
 def outcome_for_row(outcome: Outcome, rank: int, cell: Outcome) -> Outcome:
     """Return what a verdict's outcome means for one of its rows: the row's outcome in this cell.
 
-    `rank` is the row's place in the verdict, from 0; `cell` is the outcome of the whole cell. A failure is blamed on the
-    first row; the others may be the reason of it, so they are inconclusive. A cell with an error proves nothing.
+    `rank` is the row's place in the verdict's `requirements`, from 0; `cell` is the outcome of the whole cell. A
+    failure is blamed on the first row; the others may be the reason of it, so they are inconclusive. A cell with an
+    error proves nothing.
     """
     if cell is Outcome.ERROR:
         return Outcome.ERROR

@@ -1,7 +1,8 @@
 """The rules of this package as SQL text for Spark, generated from the same tables.
 
 Each function returns SQL made of constants of this package and of its arguments: names of columns or relations, or
-expressions, that the caller writes in its source. None of them may come from data.
+expressions, that the caller writes in its source. None of them may come from data. Outcomes and states are columns of
+text, with the values of `Outcome` and `CellState`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,10 @@ COUNT_COLUMNS = "cells whole, " + ", ".join(f"{name} whole" for name in _COUNTER
 
 
 def count_outcomes_sql(column: str) -> str:
-    """Return a select list that counts each outcome in a group; `column` has the outcomes."""
+    """Return a select list that counts each outcome in a group; `column` has the outcomes.
+
+    The counts are named `passed`, `failed`, `inconclusive`, `not_applicable` and `errors`.
+    """
     return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
 
 
@@ -34,7 +38,8 @@ def sum_counts_sql(relation: str) -> str:
 def worst_outcome_sql(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
     """Return an aggregate expression for the outcome in a group that comes first in `order`.
 
-    NULL counts as `NOT_JUDGED`. The expression is the minimum of the outcomes' places in `order`.
+    NULL, a cell without a verdict, counts as `NOT_JUDGED`. The expression is the minimum of the outcomes' places in
+    `order`, turned into the outcome at that place (`element_at` counts from 1).
     """
     places = " ".join(f"WHEN '{outcome}' THEN {place}" for place, outcome in enumerate(order))
     names = ", ".join(f"'{outcome}'" for outcome in order)
@@ -74,7 +79,10 @@ COMPARED_COLUMNS = tuple(field for fields in CAUSES.values() for field in fields
 
 
 def outcome_for_row_sql(outcome: str, rank: str, cell: str) -> str:
-    """Return an expression for `outcome.outcome_for_row`; the arguments are expressions for its arguments."""
+    """Return an expression for `outcome.outcome_for_row`; the arguments are expressions for its arguments.
+
+    `outcome` is the verdict's, `rank` the row's place in it from 0, `cell` the outcome of the cell.
+    """
     return (
         f"CASE WHEN {cell} = '{Outcome.ERROR}' THEN '{Outcome.ERROR}' "
         f"WHEN {outcome} = '{Outcome.FAIL}' AND {rank} > 0 THEN '{Outcome.INCONCLUSIVE}' ELSE {outcome} END"
