@@ -10,7 +10,7 @@ How a cell is compared with its candidate's baseline (`compare_with_baseline`):
 - A failure in a cell that did not exist when the baseline was written is reported as known, under "new since VERSION".
 
 A draft (`--baseline write`) has an entry for every failure of a run, with the comment of the earlier baseline or one that has
-to be written by hand, and the list of the run's cells.
+to be written by hand, and the list of the run's cells. *Known* failures are those that an entry of a baseline matches.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ _RENUMBERED = {
     ("invariant.one-final-reply", "SR-CRE-05"): "RL-RPL-01",
     ("invariant.replies-well-formed", "SR-WIR-03"): "RL-RPL-02",
 }
-"""Check and requirement of version 0.1.0 -> the requirement that the check blames now; keeps baselines of 0.1.0 valid."""
+"""Check and requirement of version 0.1.0, and the requirement blamed now; keeps baselines of 0.1.0 valid."""
 
 NEW_CELL = "new since "
 """How the text begins for a failure in a cell that the baseline does not list."""
@@ -177,7 +177,8 @@ def compare_with_baseline(
 ) -> BaselineResult:
     """Return the outcome to report for a cell, by the rules at the top of this module.
 
-    With `new_cells_fail` a failure in a cell that the baseline does not list is not reported as known.
+    `outcome` is the judge's, `verdicts` are all of the cell's. With `new_cells_fail` a failure in a cell that the
+    baseline does not list is not reported as known.
     """
     if not baseline.lists(cell):
         if outcome is not Outcome.FAIL or new_cells_fail:
@@ -188,6 +189,7 @@ def compare_with_baseline(
     entries = [entry for entry in baseline.known if entry.covers(cell)]
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     inconclusive = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
+    # a waived invariant has no verdict, so an entry about it is not missing
     unmatched = [entry for entry in entries if not any(entry.matches(verdict) for verdict in failed)]
     missing = [entry for entry in unmatched if entry.check.removeprefix("invariant.") not in cell.waive]
     unjudged = [entry for entry in missing if any(entry.matches(verdict) for verdict in inconclusive)]
@@ -249,7 +251,7 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
                     "candidate": candidate,
                     "known": drafts.get(candidate, []),
                     "harness": harness_version(),
-                    "cells": sorted(cell_ids | (before or frozenset())),
+                    "cells": sorted(cell_ids | (before or frozenset())),  # ids in the earlier baseline's list stay
                 },
                 file,
             )
@@ -261,6 +263,8 @@ def draft_entries(
     cells: Iterable[DraftCell], baselines: Mapping[str, Baseline] | None = None
 ) -> dict[str, list[dict[str, object]]]:
     """Return the drafted entries of each candidate that has any: one for each failing cell, check and requirement.
+
+    An entry has the fields of `KnownFailure`.
 
     One entry stands for all cells of a scenario that failed for the same reason, if these were all known with one comment or
     all not known. Entries of the earlier baselines are added if their scenario was not run, or if they are about a race.
@@ -288,7 +292,7 @@ def draft_entries(
 
 
 def _failing_cells(group: Iterable[DraftCell]) -> dict[tuple[str, str], list[tuple[DraftCell, Verdict]]]:
-    """Return the failing cells of a scenario with the verdict, by check and first requirement."""
+    """Return the failing cells of a scenario with the verdict, by check and first requirement, the blamed one."""
     reasons: dict[tuple[str, str], list[tuple[DraftCell, Verdict]]] = defaultdict(list)
     for cell in group:
         for reason, verdict in _failures(cell).items():
@@ -307,7 +311,11 @@ def _explanation(cell: DraftCell, verdict: Verdict, known: Iterable[KnownFailure
 def _carried_over(
     baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCell]], entries: Iterable[Mapping[str, object]]
 ) -> Iterator[dict[str, object]]:
-    """Yield the earlier entries whose cells were not run, and those about a race that have not failed this time."""
+    """Yield the earlier entries whose cells were not run, and those about a race that have not failed this time.
+
+    `ran` has the cells that were run by candidate and scenario, `entries` are those drafted already for the candidate.
+    Without `sometimes` an entry is not about a race.
+    """
     drafted = {(entry["scenario"], entry["check"], entry["requirement"]) for entry in entries}
     for known in baseline.known:
         cells = [cell for cell in ran.get((baseline.candidate, known.scenario), ()) if known.covers(cell)]
@@ -320,4 +328,5 @@ def _failures(cell: DraftCell) -> dict[tuple[str, str], Verdict]:
     if cell.outcome is not Outcome.FAIL:
         return {}
     failed = [verdict for verdict in cell.verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
+    # reversed: of several with the same key the first stays
     return {(v.check, v.requirements[0]): v for v in reversed(failed)}

@@ -1,4 +1,7 @@
-"""Collects scenario files as pytest items, one for each cell and candidate, and applies `--only` and `--requirement`."""
+"""Collects scenario files as pytest items, one for each cell and candidate, and applies `--only` and `--requirement`.
+
+The plugin's hooks call the functions of this module. `config.args` are the paths that pytest will collect.
+"""
 
 import os
 import shlex
@@ -17,7 +20,7 @@ from conformance.suite.item import CellItem
 from conformance.suite.options import Options
 from conformance.suite.selection import SelectionError, as_keywords, covers_corpus, find_scenarios, is_id, select
 
-OPTIONS = pytest.StashKey[Options]()
+OPTIONS = pytest.StashKey[Options]()  # stored by the plugin when pytest is configured
 
 
 class ScenarioFile(pytest.File):
@@ -37,9 +40,10 @@ class ScenarioCollector(pytest.Collector):
         self._scenario = scenario
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each cell and candidate, in a stable order."""
+        """Yield an item for each cell and candidate, in a stable order. Raises InvalidFile if there are errors."""
         options = self.config.stash[OPTIONS]
         grid = options.settings.grid
+        # number and order of the cells are the same for all candidates; times may depend on a candidate's own timers
         for number, one in enumerate(self._scenario.cells(grid)):
             for assignment in options.assignments:
                 cell = self._scenario.cells(grid, assignment.own_timers(one.topology.by_name))[number]
@@ -51,7 +55,7 @@ class ScenarioCollector(pytest.Collector):
                 )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the scenario's errors by line, without a traceback."""
+        """Return the scenario's errors by line, without a traceback; that of any other exception is pytest's."""
         if isinstance(excinfo.value, InvalidFile):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
@@ -78,12 +82,13 @@ def _node_id(file: Path, root: Path) -> str | None:
 NO_CELL_FOUND = "no cell was found"
 """How the message of a run without any cell begins."""
 UNFILTERED = pytest.StashKey[bool]()
-"""Whether no item was deselected, apart from those of other shards."""
+"""Whether no item was deselected, apart from those of other shards; the plugin sets it after the collection."""
 
 
 def move_ids_to_only(config: pytest.Config) -> None:
     """Move the path arguments that are ids of cells to `--only`, and rewrite `-k` so that pytest accepts `axis=value`."""
     ids = [word for word in config.args if is_id(word)]
+    # `args` may also come from the ini file or be the current directory: those are paths
     if ids and config.args_source is config.ArgsSource.ARGS:
         config.option.only = [*(config.option.only or ()), *ids]
         config.args[:] = [word for word in config.args if word not in ids] or [str(paths.corpus())]
@@ -91,7 +96,10 @@ def move_ids_to_only(config: pytest.Config) -> None:
 
 
 def narrow_paths(config: pytest.Config, options: Options) -> None:
-    """Replace pytest's path arguments by the scenarios that `--only` names, if it is given. Raises pytest.UsageError."""
+    """Replace pytest's path arguments by the scenarios that `--only` names, if it is given.
+
+    Raises pytest.UsageError. The paths that were given say where the scenarios are looked for.
+    """
     if not options.only:
         return
     start = config.invocation_params.dir
@@ -117,7 +125,10 @@ def deselect_cells(config: pytest.Config, options: Options, items: list[pytest.I
 
 
 def is_filtered(config: pytest.Config, files: Sequence[Path]) -> bool:
-    """Whether not all of the corpus is run: items were deselected, or `files`, those that were collected, are not all."""
+    """Whether not all of the corpus is run: items were deselected, or `files`, those that were collected, are not all.
+
+    A path argument `FILE::SCENARIO` selects a part of a file.
+    """
     parts = any("::" in word for word in config.args)
     return parts or not config.stash.get(UNFILTERED, False) or not covers_corpus(files)
 

@@ -47,7 +47,11 @@ def raise_for(outcome: Outcome, text: str) -> None:
 
 
 class CellItem(pytest.Item):
-    """One cell of a scenario's matrix with one assignment of candidates; `report` is set between run and report."""
+    """One cell of a scenario's matrix with one assignment of candidates; `report` is set between run and report.
+
+    `_compared` and `_text` are the cell's outcome and text after it was run; `_compared` is None before. The marks and
+    keywords are for pytest's `-m` and `-k`.
+    """
 
     def __init__(self, *, cell: Cell, assignment: Assignment, **rest: Any) -> None:
         super().__init__(**rest)
@@ -75,7 +79,9 @@ class CellItem(pytest.Item):
         """Run and judge the cell, and end with its outcome.
 
         A cell is run once: if a plugin runs the item again (pytest-rerunfailures), it ends as the first time.
-        Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips a cell that is not applicable, xfails a known failure.
+        Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips a cell that is not applicable, xfails a failure
+        that is known from the baseline. The `user_properties` go into JUnit's file and to the reports of xdist's
+        controller.
         """
         if self._compared is None:
             try:
@@ -108,7 +114,10 @@ class CellItem(pytest.Item):
 
 
 def outcome_of(report: pytest.TestReport) -> Outcome | None:
-    """Return a cell's outcome from a report; None if the report is not of a cell's call phase, or of a known failure."""
+    """Return a cell's outcome from a report; None if the report is not of a cell's call phase, or of a known failure.
+
+    `CellItem.runtest` stores the outcome in the item's `user_properties`; pytest sets `wasxfail` for a known failure.
+    """
     outcome = (
         dict(report.user_properties).get("outcome")
         if report.when == "call" and not hasattr(report, "wasxfail")

@@ -80,7 +80,10 @@ class JobPool(Generic[T]):
             raise
 
     async def _wait(self, name: str) -> list[T]:
-        """Begin the jobs that are due now, and return the result of the named one, in a list."""
+        """Begin the jobs that are due now, and return the result of the named one, in a list.
+
+        The task is forgotten then: a job that is asked for again is run again.
+        """
         if name not in self._tasks:
             for due in self._take_due(name):
                 self._unfinished += 1
@@ -101,7 +104,8 @@ class JobPool(Generic[T]):
     async def _run(self, name: str) -> list[T]:
         """Run a job, and once more if needed; return its result in a list.
 
-        `result` empties the list: asyncio formats the result of a task that has ended, which takes seconds for a history.
+        `_unfinished` counts the begun jobs whose first run has not ended. `result` empties the list:
+        asyncio formats the result of a task that has ended, which takes seconds for a history.
         """
         try:
             async with self._slots:

@@ -1,4 +1,7 @@
-"""Adds to pytest's JUnit file: names and properties of the cells, by which runs can be compared, and the run's violations."""
+"""Adds to pytest's JUnit file: names and properties of the cells, by which runs can be compared, and the run's violations.
+
+A cell's node id is `FILE::SCENARIO::ITEM`.
+"""
 
 import hashlib
 from pathlib import Path, PurePosixPath
@@ -63,7 +66,10 @@ class JUnitCompletion:
 
 
 def _attributes(properties: dict[str, str]) -> dict[str, str]:
-    """Return the attributes `name`, `classname`, `file` and `line` from a test case's properties; {} for another test."""
+    """Return the attributes `name`, `classname`, `file` and `line` from a test case's properties; {} for another test.
+
+    The properties are those of `cell_properties`.
+    """
     if _SCENARIO not in properties:
         return {}
     file, _, line = properties[_FILE].rpartition(":")

@@ -146,7 +146,12 @@ def declare_options(group: _Group) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options, checked. `words` are the values of `--candidate`, one for each of `assignments`."""
+    """The options, checked. `words` are the values of `--candidate`, one for each of `assignments`.
+
+    `settings` has the options on which the result of a cell depends. `baselines` are the values of `--baseline`,
+    `hosts` those of `--allow-hosts`, one by one. `run_dir` None: a new directory is chosen. Empty `only` or
+    `requirements`: all cells.
+    """
 
     assignments: tuple[Assignment, ...]
     words: tuple[str, ...]
@@ -164,7 +169,11 @@ class Options:
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Check the options and return them. Raises pytest.UsageError."""
+    """Check the options and return them. Raises pytest.UsageError.
+
+    Without `--clock` the candidates' features decide. A clock may need a feature (`needs`) of every candidate;
+    `with_feature` changes a candidate to a kind that has it, where one exists.
+    """
     words = config.getoption("--candidate") or ["reference"]
     hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))
     try:

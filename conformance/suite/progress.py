@@ -1,7 +1,8 @@
 """Shows the progress of a run: at a terminal a status line below pytest's lines, in a log a line every 25 seconds.
 
 The status line is erased before pytest writes and drawn again afterwards: every hook in which pytest's reporter writes is
-wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock.
+wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock. Cells run one after another,
+or several at a time in a pool; pytest comes to the latter when they have run for a while, or have ended.
 """
 
 import os
@@ -28,7 +29,10 @@ from conformance.verdicts.outcome import OUTCOME_DISPLAY, OVER_CELLS
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """The progress of a run. `running` has the name of each cell that runs, and for how many seconds of real time it has."""
+    """The progress of a run: `planned` cells, and how many `ended` with each outcome.
+
+    `running` has the name of each cell that runs, and for how many seconds of real time it has.
+    """
 
     planned: int
     ended: Mapping[Outcome, int]
@@ -63,7 +67,9 @@ _LOG_WIDTH = 240
 class Progress:
     """A pytest plugin that shows the status line; writes to a duplicate of stdout, which pytest does not capture.
 
-    `running_cells` returns the node ids of cells that run concurrently, which pytest has not come to yet.
+    `running_cells` returns the node ids of cells that run concurrently, which pytest need not have come to yet.
+    `_since` has the real time at which each running cell began, `_reached` the cells that pytest has come to, `_ended`
+    the outcomes so far.
     """
 
     interval = _TICK
@@ -157,6 +163,7 @@ class Progress:
     def _clear(self) -> None:
         """Erase the status line if it is drawn, and return the cursor to pytest's line."""
         if self._drawn:
+            # one line down, to its beginning, erase it, one line up
             self._write(f"\x1b[1B\r\x1b[2K\x1b[1A{self._back()}")
             self._drawn = False
 
@@ -198,6 +205,8 @@ class ProgressLog(Progress):
 
     pytest reports cells in their order, which hides those that ended after one that still runs; so the cells that have begun
     are counted by their files in the run's directory.
+
+    `_column` is that of pytest's line when the last line was written.
     """
 
     def __init__(

@@ -1,4 +1,9 @@
-"""The run: one invocation of pytest with cells. Writes its header and footer, executes its cells, and prints its summary."""
+"""The run: one invocation of pytest with cells. Writes its header and footer, executes its cells, and prints its summary.
+
+A cell's result is compared with the *baseline* of its candidate, the list of its known failures. `compared.known` says
+that all its failures are in there, or that the cell is newer than the baseline; `compared.text` is then the baseline's
+comment, else its complaint or ''.
+"""
 
 import os
 import shlex
@@ -84,7 +89,10 @@ class _ExecutedCell:
 
 
 class PytestRun:
-    """One invocation in one process: the only one, or a worker of xdist."""
+    """One invocation in one process: the only one, or a worker of xdist.
+
+    `_pool` is None if cells run one by one; `_header` is that of the run, `_baselines` are by candidate.
+    """
 
     def __init__(self, directory: Path, options: Options, header: RunHeader, *, worker: bool) -> None:
         self.directory = directory
@@ -101,7 +109,8 @@ class PytestRun:
     ) -> "PytestRun":
         """Write the run's header, unless another worker has, and return the run.
 
-        `filtered`: the cells are not all of the corpus. Raises pytest.UsageError; exits pytest if the header cannot be written.
+        `filtered`: the cells are not all of the corpus. `begin_run` returns the header that was written first, by any
+        worker. Raises pytest.UsageError; exits pytest if the header cannot be written.
         """
         directory = config.stash[DIRECTORY]
         header = RunHeader(
@@ -165,7 +174,7 @@ class PytestRun:
         return CellReport(result, compared, view)
 
     async def _run(self, collected: CollectedCell, cell_loop: CellLoop) -> _ExecutedCell:
-        """Run, judge and compare a cell."""
+        """Run, judge and compare a cell. `execute` asks for the comparison once, before it writes the cell's footer."""
         compared: list[BaselineResult] = []
 
         def find_known_failure(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
@@ -196,7 +205,7 @@ class PytestRun:
         return rerun
 
     def _compare(self, collected: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> BaselineResult:
-        """Return a cell's outcome, compared with the baseline of its candidate if there is collected."""
+        """Return a cell's outcome, compared with the baseline of its candidate if there is one."""
         baseline = self._baselines.get(collected.assignment.identity)
         if baseline is None:
             return BaselineResult(outcome=outcome)

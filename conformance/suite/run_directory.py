@@ -1,4 +1,7 @@
-"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers."""
+"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers.
+
+The process that was started is the only one, or xdist's controller.
+"""
 
 import errno
 import fcntl
@@ -25,7 +28,7 @@ ALLURE_KEY = "conformance_allure_results"
 
 LOCKED = pytest.StashKey[int]()
 """The descriptor of the directory, which holds the lock."""
-DIRECTORY = pytest.StashKey[Path]()
+DIRECTORY = pytest.StashKey[Path]()  # in every process; absent after another run was found in the directory
 ALLURE_BY_DEFAULT = pytest.StashKey[bool]()
 """Set by `conformance run`: without `--alluredir`, Allure's results go into the run's directory."""
 
@@ -45,8 +48,8 @@ def runs_nothing(config: pytest.Config) -> bool:
 def prepare_run_directory(config: pytest.Config, options: Options) -> None:
     """Choose, create, lock and empty the run's directory; a worker takes the one that the controller has passed to it.
 
-    Only chosen if nothing is run. Raises pytest.UsageError if it is locked, or holds a run (without --fresh) or other files;
-    exits pytest if it cannot be written.
+    If pytest runs nothing, the directory is only chosen. Raises pytest.UsageError if it is locked, or holds a run
+    (without --fresh) or other files; exits pytest if it cannot be written.
     """
     if is_worker(config):
         passed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it
@@ -119,7 +122,7 @@ def _unwritable_reason(directory: Path) -> str:
 
 
 def choose_run_directory(start: Path, options: Options) -> Path:
-    """Return --run-dir, else a new `reports/<UTC time>-<seed>` (see `timestamped_run_directory`); does not create it."""
+    """Return --run-dir, else a new `reports/<UTC time>-<seed>`, both below `start`; does not create it."""
     if options.run_dir is not None:
         return (start / options.run_dir).absolute()
     return timestamped_run_directory(start, options.settings.seed)
@@ -144,7 +147,10 @@ def allure_results(config: pytest.Config) -> Path | None:
 
 
 def release_run_directory(config: pytest.Config) -> None:
-    """Release the lock, and remove the empty folders that were created for a run that never began."""
+    """Release the lock, and remove the empty folders that were created for a run that never began.
+
+    A run has begun when its header is written. xdist's workers leave the directory to the controller.
+    """
     if (handle := config.stash.get(LOCKED, None)) is not None:
         os.close(handle)
         del config.stash[LOCKED]

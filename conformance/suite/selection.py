@@ -1,4 +1,8 @@
-"""Selects cells by id (`--only`) and by requirement or group (`--requirement`), and reads ids of cells."""
+"""Selects cells by id (`--only`) and by requirement or group (`--requirement`), and reads ids of cells.
+
+A cell has a value on each axis of its scenario's matrix. Its id is `SCENARIO[AXIS=VALUE,...]`; values that the scenario
+declares as `implied` are not part of it.
+"""
 
 import hashlib
 import re
@@ -24,7 +28,7 @@ class SelectionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CellSelector:
-    """One value of `--only`: a scenario, and the values that its cells must have on some axes."""
+    """One value of `--only`, which is `word`: a scenario, and the values that its cells must have on some axes."""
 
     word: str
     scenario: str
@@ -76,7 +80,10 @@ def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) 
 
 
 def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: GridSize) -> None:
-    """Raise SelectionError if no cell has the selector's values; scenarios with errors are left for the run to report."""
+    """Raise SelectionError if no cell has the selector's values; scenarios with errors are left for the run to report.
+
+    The error says whether a larger grid has such a cell, else which axis or value is unknown.
+    """
     if not selector.axes or any(scenario.problems for scenario in scenarios):
         return
     cells = [cell for scenario in scenarios for cell in scenario.cells(size)]
@@ -108,7 +115,8 @@ def check_requirements(words: Iterable[str]) -> None:
 def select(cells: Sequence[Cell], only: Sequence[str], requirements: Sequence[str]) -> tuple[bool, ...]:
     """Return for each cell whether it is selected: by any value of `only` and by any of `requirements`, if these are given.
 
-    A value that is the complete id of a cell selects this cell alone. Raises SelectionError.
+    A value that is the complete id of a cell selects this cell alone, and not others with further axes. A cell is of a
+    requirement that the scenario or one of its expectations names. Raises SelectionError for a value that is no id.
     """
     ids = {cell.id for cell in cells}
     selectors = [read_id(word) for word in only]
