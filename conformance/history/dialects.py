@@ -3,8 +3,7 @@
 A dialect parses lines into *operations* (`Operation`), so that checks, faults and scenarios need not know the spelling. Its
 patterns are data. `PROFILE_1` is the built-in dialect, that of docs/wire-profile.md: EX2010 and EX2013 name the verbs, their
 arguments are this project's. A candidate that spells them differently describes a dialect of its own. A link has the dialect
-of its server, combined with that of its client where they differ. A link calls `parse_command` and `parse_reply`, and
-records the operation with the event.
+of its server, combined with that of its client where they differ.
 """
 
 import re
@@ -150,8 +149,7 @@ class Dialect(BaseModel):
         """Return the operation that a reply means, None for a reply that is not positive or not to an operation.
 
         `asked` is the operation of the command, None for ordinary SMTP; or that of MAIL when the reply is to the
-        message's `content`. The reply to a shadow message's content means `shadow-stored`; that to its MAIL means
-        nothing.
+        message's `content`. The positive reply to a shadow message's content means `shadow-stored`.
         """
         if asked is None or code // 100 != 2:
             return None

@@ -6,7 +6,7 @@ have the same time, but never the same number: whether an event came *before* an
 
 A *party* is named as in the topology: a server, a sink, or one of the harness's senders. A *session* is one recorded
 connection over a link, named `s1`, `s2`, ... in the order in which they were opened. A *node* is a running server under test.
-`operation` is what a line means for shadow redundancy, None for ordinary SMTP. `detail` and `reason` are for people.
+`operation` is what a line means for shadow redundancy, None for ordinary SMTP.
 """
 
 from typing import Annotated, Any, Literal

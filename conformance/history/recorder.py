@@ -34,7 +34,7 @@ class Recorder:
         self._last_elapsed = self._last_stamp = 0.0  # a time, and the same rounded
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Add a listener, which is called with events from now on; return a function that removes it again."""
+        """Add a listener; return a function that removes it again."""
         self._listeners = (*self._listeners, listener)
         return lambda: self._unsubscribe(listener)
 

@@ -103,8 +103,7 @@ def excuse_late_bound(
 
 def _worst_lag(events: Sequence[AnyEvent]) -> float:
     """Return the largest lag since the first step began, 0 without any: before that no time was measured."""
-    # without a step, a number above that of every event: no lag counts
-    first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))
+    first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))  # none: no lag counts
     return max((lag.seconds for lag in _lags(events) if lag.n > first), default=0.0)
 
 
@@ -147,7 +146,7 @@ def excuse_unacknowledged(verdict: Verdict, trace: Trace) -> Verdict:
 def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:
     """Yield the verdicts; with `warn`, a failure that is blamed on a `should` row becomes a pass with a remark.
 
-    A failure is blamed on the first of its `requirements`. With `fail` nothing changes.
+    A failure is blamed on its first requirement. With `fail` nothing changes.
     """
     for verdict in verdicts:
         row = catalogue().get(verdict.requirements[0]) if verdict.requirements else None

@@ -81,8 +81,7 @@ def find_so_far(
     """Return what the check of an expectation finds on the events so far, and the context that it was given.
 
     None when the scenario has not reached the step yet. The bounds `after` and `within` are not compared. They count
-    from the step labelled `since`; without a label, or before that step has begun, from when the expectation was
-    reached.
+    from the step labelled `since`; without a label, or before that step began, from when the expectation was reached.
     """
     action = step.action
     assert isinstance(action, Expect)
@@ -123,7 +122,7 @@ def _judge_expectations(
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
     verdicts: dict[str, list[tuple[Verdict, bool]]] = {path: [] for path in expected}
-    for event in events:  # the trace has only the events up to the end of a step when the step is judged
+    for event in events:
         trace.add(event)
         if isinstance(event, StepEvent) and event.phase == "ended" and event.path in expected:
             verdicts[event.path].append(_judge_expectation(cell, expected[event.path], trace, settings))

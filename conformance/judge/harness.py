@@ -66,10 +66,7 @@ def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
 
 
 def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
-    """Yield a verdict for each node that exited by itself or could not be started, and for each command that failed.
-
-    `CommandRun.failed` is the error message of a failed command. A node that `refused` its configuration did not start.
-    """
+    """Yield a verdict for each node that exited by itself or could not be started, and for each command that failed."""
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     for event in trace.events_of(NodeEvent):
         if event.action == "exited":
@@ -79,7 +76,7 @@ def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
             sentence = f"{event.node} could not be started: {event.detail}; see its log"
             yield inconclusive_verdict("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
     for command in trace.events_of(CommandRun):
-        if command.failed is not None:
+        if command.failed is not None:  # its error message
             words = " ".join((command.command, *command.arguments))
             sentence = f"{command.node} did not do {words}: {command.failed}"
             yield inconclusive_verdict("harness.node-did", Reason.NODE, rows, sentence, evidence=(command.n,))

@@ -95,8 +95,7 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
     """Return whether the client of a transmission was handed the message in `given` before.
 
     A refused message was not handed over. One without a reply was; on the `delivery` listener only while the session is
-    open, where a mailbox server passes on what it is given before it replies. `dot_n` is None where the content was not
-    sent.
+    open, where a mailbox server passes on what it is given before it replies.
     """
     if given.server != transmission.client or given.kind == "shadow":
         return False

@@ -2,8 +2,7 @@
 
 `Trace` gives a `Session` the events of one recorded connection in order; the session pairs each reply with its command and
 cuts the commands into mail transactions (RFC 5321 4.1.4). `n` is an event's number in the history, `t` its time in
-documented seconds since the cell began. `operation` is what a command or reply means for shadow redundancy, None for
-others.
+documented seconds since the cell began. `operation` is what an event means for shadow redundancy.
 """
 
 from dataclasses import dataclass, field

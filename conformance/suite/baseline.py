@@ -10,7 +10,7 @@ How a cell is compared with its candidate's baseline (`compare_with_baseline`):
 - A failure in a cell that did not exist when the baseline was written is reported as known, under "new since VERSION".
 
 A draft (`--baseline write`) has an entry for every failure of a run, with the comment of the earlier baseline or one that has
-to be written by hand, and the list of the run's cells. *Known* failures are those that an entry of a baseline matches.
+to be written by hand, and the list of the run's cells.
 """
 
 from collections import defaultdict
@@ -313,8 +313,7 @@ def _carried_over(
 ) -> Iterator[dict[str, object]]:
     """Yield the earlier entries whose cells were not run, and those about a race that have not failed this time.
 
-    `ran` has the cells that were run by candidate and scenario, `entries` are those drafted already for the candidate.
-    Without `sometimes` an entry is not about a race.
+    `ran` has the cells that were run, by candidate and scenario; `entries` are those drafted for the candidate.
     """
     drafted = {(entry["scenario"], entry["check"], entry["requirement"]) for entry in entries}
     for known in baseline.known:

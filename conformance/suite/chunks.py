@@ -12,8 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
     """xdist's scheduling by scope; a scope is a chunk of `cells` consecutive items of the collection.
 
-    xdist calls `_split_scope` and gives all items of one scope to one worker; `collection` has the node ids of all
-    items.
+    xdist calls `_split_scope` and gives all items of one scope to one worker; `collection` has their node ids.
     """
 
     def __init__(self, config: pytest.Config, log: Any, cells: int) -> None:

@@ -55,7 +55,7 @@ class ScenarioCollector(pytest.Collector):
                 )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the scenario's errors by line, without a traceback; that of any other exception is pytest's."""
+        """Return the scenario's errors by line, without a traceback."""
         if isinstance(excinfo.value, InvalidFile):
             return str(excinfo.value)
         return super().repr_failure(excinfo)

@@ -49,8 +49,7 @@ def raise_for(outcome: Outcome, text: str) -> None:
 class CellItem(pytest.Item):
     """One cell of a scenario's matrix with one assignment of candidates; `report` is set between run and report.
 
-    `_compared` and `_text` are the cell's outcome and text after it was run; `_compared` is None before. The marks and
-    keywords are for pytest's `-m` and `-k`.
+    `_compared` and `_text` are the cell's outcome and text after it was run; `_compared` is None before.
     """
 
     def __init__(self, *, cell: Cell, assignment: Assignment, **rest: Any) -> None:
@@ -80,8 +79,7 @@ class CellItem(pytest.Item):
 
         A cell is run once: if a plugin runs the item again (pytest-rerunfailures), it ends as the first time.
         Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips a cell that is not applicable, xfails a failure
-        that is known from the baseline. The `user_properties` go into JUnit's file and to the reports of xdist's
-        controller.
+        that is known from the baseline. The `user_properties` go into the report, also in xdist's controller.
         """
         if self._compared is None:
             try:

@@ -1,8 +1,7 @@
 """Shows the progress of a run: at a terminal a status line below pytest's lines, in a log a line every 25 seconds.
 
 The status line is erased before pytest writes and drawn again afterwards: every hook in which pytest's reporter writes is
-wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock. Cells run one after another,
-or several at a time in a pool; pytest comes to the latter when they have run for a while, or have ended.
+wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers.
-
-The process that was started is the only one, or xdist's controller.
-"""
+"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers."""
 
 import errno
 import fcntl
@@ -149,7 +146,7 @@ def allure_results(config: pytest.Config) -> Path | None:
 def release_run_directory(config: pytest.Config) -> None:
     """Release the lock, and remove the empty folders that were created for a run that never began.
 
-    A run has begun when its header is written. xdist's workers leave the directory to the controller.
+    A run has begun when its header is written. Workers leave the directory to xdist's controller.
     """
     if (handle := config.stash.get(LOCKED, None)) is not None:
         os.close(handle)

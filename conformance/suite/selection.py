@@ -80,10 +80,7 @@ def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) 
 
 
 def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: GridSize) -> None:
-    """Raise SelectionError if no cell has the selector's values; scenarios with errors are left for the run to report.
-
-    The error says whether a larger grid has such a cell, else which axis or value is unknown.
-    """
+    """Raise SelectionError if no cell has the selector's values; scenarios with errors are left for the run to report."""
     if not selector.axes or any(scenario.problems for scenario in scenarios):
         return
     cells = [cell for scenario in scenarios for cell in scenario.cells(size)]

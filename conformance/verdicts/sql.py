@@ -23,10 +23,7 @@ COUNT_COLUMNS = "cells whole, " + ", ".join(f"{name} whole" for name in _COUNTER
 
 
 def count_outcomes_sql(column: str) -> str:
-    """Return a select list that counts each outcome in a group; `column` has the outcomes.
-
-    The counts are named `passed`, `failed`, `inconclusive`, `not_applicable` and `errors`.
-    """
+    """Return a select list that counts each outcome in a group; `column` has the outcomes."""
     return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
 
 

@@ -3,8 +3,7 @@
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A `Delivered` event is a message that a
 sink took for one recipient: a server's mailbox store or a server outside, both of the harness. `n` is an event's number.
 
-`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
-The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
+`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
 """
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
@@ -35,7 +34,7 @@ def _compare_count(
 ) -> None:
     """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer.
 
-    With `wanted` 0 one delivery confirms too, and is a violation. `noun` is for the sentence.
+    With `wanted` 0 one delivery confirms too, and is a violation.
     """
     finding.occasions += 1
     for event in deliveries[: max(wanted.min, 1)]:
@@ -223,7 +222,7 @@ def journaled(expected: JournaledExpected, context: ExpectationContext) -> Findi
 def _reports_about(context: ExpectationContext, message: MessageMade, kind: str, recipient: str) -> list[Delivered]:
     """Return the deliveries of reports of a kind about a message to a recipient; [] for a message without Message-ID.
 
-    A report names the Message-ID of the message that it is `about`.
+    A report names the Message-ID that it is `about`.
     """
     address = context.normalize_address(recipient)
     return [

@@ -5,8 +5,7 @@
 as its own has promoted its copy (`conformance.judge.promotions`). Rulings are those of docs/rulings.md. `n` is an
 event's number, `t` its time in seconds.
 
-`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
-The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
+`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
 """
 
 import itertools

@@ -4,8 +4,7 @@
 message by the harness, with the final reply to it. A conversation is a step `talk`, one SMTP session line by line; its
 `Talked` event has the replies. `n` is an event's number, `t` its time in documented seconds.
 
-`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
-The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
+`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
 """
 
 from collections.abc import Sequence
@@ -77,7 +76,7 @@ def _promises_enhanced(context: ExpectationContext, attempt: Attempt) -> bool:
 def _is_expected_reply(expected: ReplyExpected, attempt: Attempt, *, compare_enhanced: bool) -> bool:
     """Return whether an attempt's reply has the expected code, class, enhanced code and text, as far as they are given.
 
-    `code: lost` is fulfilled by an attempt without a reply. The enhanced code is compared if `compare_enhanced`.
+    `code: lost` is fulfilled by an attempt without a reply.
     """
     lost = attempt.outcome == "lost"
     is_code = lost if expected.code == "lost" else not lost and attempt.code == expected.code

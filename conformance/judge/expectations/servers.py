@@ -3,7 +3,7 @@
 `expected` is what the scenario's author wrote under the verb. A *node* is a running server under test. Of several
 configurations or inspections the last one counts. `n` is an event's number.
 
-`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
+`occasions` counts how often a check could have failed.
 """
 
 import re
@@ -131,10 +131,7 @@ def _count_delivered_to(event: Inspected) -> int:
 
 
 def _count_queued(expected: QueueExpected, context: ExpectationContext, event: Inspected) -> tuple[int, int]:
-    """Return the number of expected items in the queues of the kind, and the number of queues that have one.
-
-    Without `of` every item counts; `next_hop` selects queues where given.
-    """
+    """Return the number of expected items in the queues of the kind, and the number of queues that have one."""
     message_ids = {message.message_id for message in context.messages(expected.of)} if expected.of else None
     queues = [
         [

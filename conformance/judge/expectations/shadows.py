@@ -5,8 +5,7 @@ copies, `on` the *holders* that store them. A message is *acknowledged* when the
 reply; the primary sends the copy to the holder while that sender waits. Rulings are those of docs/rulings.md. `n` is an
 event's number.
 
-`finding.occasions` counts how often a check could have failed; a confirmation is an event that shows what was expected.
-The `kind` of a violation selects the rows (requirements) that are blamed for it (`rows_by_kind`).
+`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
 """
 
 from collections.abc import Sequence
@@ -60,10 +59,7 @@ _FALLBACK_ROW = {False: "SR-CRE-01", True: "SR-E10-03"}
     fallback_rows={"missing": _FALLBACK_ROW, "late": _FALLBACK_ROW},
 )
 def shadow(expected: ShadowExpected, context: ExpectationContext) -> Finding:
-    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread.
-
-    With `by` only copies for that primary count.
-    """
+    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread."""
     where = f" on {' or '.join(expected.on)}" if expected.on else ""
     finding = Finding(f"a shadow copy of each message of {expected.of}{where}, {expected.stored.replace('-', ' ')}")
     holders: set[str] = set()
@@ -194,10 +190,7 @@ def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Findin
     explaining_kinds=("elsewhere", "near", "far"),
 )
 def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContext) -> Finding:
-    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers.
-
-    With `distinct` no server is tried again before the others of its site.
-    """
+    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers."""
     words = (
         ", ".join(expected.sites)
         if expected.sites

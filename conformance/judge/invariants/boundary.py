@@ -4,8 +4,7 @@ where they were offered (SR-WIR-01, SR-WIR-02).
 The *boundary* of a server is the set of servers that may hold its shadow copies: its DAG, or its Active Directory site.
 *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the reply to EHLO. `n` is an event's number.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from typing import get_args

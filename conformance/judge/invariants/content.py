@@ -4,8 +4,7 @@ Content is compared by a hash that leaves trace fields out (`Digest.stable_sha25
 the harness made it, or what a fault on a link had made of it. `original` is the message as made, `transmissions` are
 all transactions with its content. `n` is an event's number.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from conformance.history.events import Delivered, MessageMade

@@ -3,8 +3,7 @@
 With a *discard notification* the primary tells the holder of a shadow copy that it may discard the copy. `n` is an event's
 number.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from conformance.judge.checks import invariant_check

@@ -3,8 +3,7 @@
 Duplicate detection goes by Message-ID and Date. `n` is an event's number, `t` its time; times are documented seconds.
 A delivery's `giver` is the server that handed the message to the sink.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from collections import defaultdict

@@ -19,8 +19,7 @@ well as the stored ones. Servers of 2010 have a rule of their own, by the number
 `n` is an event's number, `t` its time; times are documented seconds. `sent` is the transmission that is judged, `name`
 the scenario's name of its message. Rulings are those of docs/rulings.md.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from collections.abc import Iterator

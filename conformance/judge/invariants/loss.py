@@ -15,8 +15,7 @@ at its bound while the transport may still have been working for the recipient, 
 A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an
 event's number; times are documented seconds.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 Rulings are those of docs/rulings.md.
 """
 

@@ -18,8 +18,7 @@ that judgement where the answer came after all, or the primary's next command sh
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from conformance.faults import ENDING_FAULTS
@@ -74,7 +73,6 @@ def _check_acknowledgement(
     """Count an occasion where a copy had to be stored, and add a violation where none was."""
     primary = transaction.server
     holders = _possible_holders(context, primary)
-    # `transaction.n` is the number of the sender's MAIL
     if not holders or not parameter_at(context, primary, "ShadowRedundancyEnabled", acknowledgement.n):
         return
     assert transaction.message is not None

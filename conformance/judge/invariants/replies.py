@@ -3,8 +3,7 @@
 The content of a message is answered by its *final reply*; LMTP gives one for each accepted recipient. `Reply.to` is the verb
 that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n` is an event's number.
 
-`finding.occasions` counts how often a check could have failed; an invariant without an occasion is not applicable. A
-violation is blamed on its `row`, a requirement of the catalogue, or else on the first requirement of the decorator.
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
 from conformance.history.dialects import OPERATIONS_BY_VERB
@@ -121,7 +120,7 @@ def replies_well_formed(context: CheckContext) -> Finding:
 def _form_problem(reply: Reply) -> str:
     """Return in words what is wrong with the form or code of a reply, '' for a well-formed one.
 
-    `Reply.malformed` says it of the form, in words; the link that recorded the reply has checked that.
+    The link that recorded the reply has checked the form: `malformed` says what is wrong.
     """
     return reply.malformed or ("" if 200 <= reply.code <= 599 else f"{reply.code} is not a valid reply code")
 
