@@ -68,7 +68,7 @@ def inspection_problem(state: object) -> str:
 def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> tuple[Sequence[AnyEvent], str]:
     """Return the events before the first that cannot be right, and in words why that one cannot, '' where all can.
 
-    `servers` are the names of the topology's servers. Events must be numbered from 0.
+    `servers` are the names of the topology's servers.
     """
     sessions: set[str] = set()
     messages: set[str] = set()

@@ -70,6 +70,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) 
     verdicts = [verdict for verdict, _ in judged]
     context = CheckContext(cell, trace, settings.tolerance, settings.claims)
     verdicts += find_obstacles(context, steps, complete=settings.complete)
+    # `waive` has the invariants that the scenario switches off
     verdicts += [_judge_invariant(name, context, settings) for name in INVARIANTS if name not in cell.waive]
     adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms(steps)), events)
     return _move_consequences_back(tuple(apply_should_level(adjusted, settings.should)), explaining_steps)

@@ -30,8 +30,7 @@ def find_obstacles(context: CheckContext, steps: Sequence[Step], *, complete: bo
 def _find_missed_occasions(context: CheckContext, steps: Sequence[Step]) -> Iterator[Verdict]:
     """Yield a verdict for each fault that never fired, and for each moment of a step on nodes (`at`) that never came.
 
-    The history has both as `FaultFired`, with the name of the fault or the step's `occasion`. Faults with
-    `may_not_fire` and moments with `may_not_come` are left out.
+    `FaultFired` events have both, by the fault's name or the step's `occasion`. What need not happen is left out.
     """
     rows = applicable_rows(context.cell.requirements, context.claims)
     fired = {event.fault for event in context.trace.events_of(FaultFired)}

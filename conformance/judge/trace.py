@@ -137,7 +137,7 @@ class Trace:
         self._messages_by_base: dict[str, list[MessageMade]] = defaultdict(list)
         self._name_by_body: dict[str, str] = {}
         self._names_by_id: dict[str, list[str]] = defaultdict(list)
-        # the next four by the message's name, the fifth by primary and shadow id, then by path and phase, and by label
+        # the next four by message; discards by primary and shadow id, steps by path and phase
         self._transactions: dict[str, list[Transaction]] = defaultdict(list)
         self._copies: dict[str, list[ShadowCopy]] = defaultdict(list)
         self._deliveries: dict[str, list[Delivered]] = defaultdict(list)
@@ -149,7 +149,7 @@ class Trace:
             self.add(event)
 
     def add(self, event: AnyEvent) -> None:
-        """Add the next event to the history and to every index."""
+        """Add the next event to the history and to every index; its session must have been opened, its message made."""
         self.events.append(event)
         self._by_type[type(event)].append(event)
         match event:
@@ -293,10 +293,7 @@ class Trace:
             self._transactions[name].append(sent)
 
     def _add_reply(self, event: Reply, session: Session) -> None:
-        """Add a reply to its session, and the discard notifications or the stored copy that it brings to the trace.
-
-        Of several final replies (LMTP) only the first positive one means a stored copy.
-        """
+        """Add a reply to its session, and the discard notifications or the stored copy that it brings to the trace."""
         sent = session.add_reply(event)
         operation = event.operation
         if operation is not None and operation.name == "discard-list":
@@ -304,7 +301,7 @@ class Trace:
                 discard = Discard(session.server, session.client, shadow_id, session.name, event.n, event.t)
                 self.discards.append(discard)
                 self._discards_by_copy[session.server, shadow_id].append(discard)
-        elif sent is not None and sent.kind != "plain" and sent.acceptance is event:
+        elif sent is not None and sent.kind != "plain" and sent.acceptance is event:  # not a later one of LMTP
             # 2010 (`tracked`): the client keeps the copy, and the server delivers
             primary, holder = (sent.client, sent.server) if sent.kind == "shadow" else (sent.server, sent.client)
             copy = ShadowCopy(primary, holder, sent, event)

@@ -20,7 +20,7 @@ def build_verdict(
 
     A violation fails, however the history ends. Without an occasion an expectation is inconclusive, and an invariant not
     applicable. An invariant that found nothing wrong is inconclusive where the history is not `complete`. A row that
-    the first observation names is put in front of `requirements`.
+    the first observation names is put in front.
     """
     if finding.inapplicable:
         return make_verdict(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)

@@ -177,7 +177,7 @@ def compare_with_baseline(
 ) -> BaselineResult:
     """Return the outcome to report for a cell, by the rules at the top of this module.
 
-    `outcome` is the judge's, `verdicts` are all of the cell's. With `new_cells_fail` a failure in a cell that the
+    With `new_cells_fail` a failure in a cell that the
     baseline does not list is not reported as known.
     """
     if not baseline.lists(cell):
@@ -231,8 +231,8 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
         DraftCell(
             cell.header.candidate, cell.header.scenario, dict(cell.header.axes), cell.footer.outcome, cell.verdicts
         )
-        for cell in read_run(run_dir).cells([])
-        if cell.footer is not None
+        for cell in read_run(run_dir).cells([])  # []: unreadable ones are skipped
+        if cell.footer is not None  # else the cell was cut short
     ]
     written = []
     yaml = YAML()
@@ -263,8 +263,6 @@ def draft_entries(
     cells: Iterable[DraftCell], baselines: Mapping[str, Baseline] | None = None
 ) -> dict[str, list[dict[str, object]]]:
     """Return the drafted entries of each candidate that has any: one for each failing cell, check and requirement.
-
-    An entry has the fields of `KnownFailure`.
 
     One entry stands for all cells of a scenario that failed for the same reason, if these were all known with one comment or
     all not known. Entries of the earlier baselines are added if their scenario was not run, or if they are about a race.

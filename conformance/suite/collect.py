@@ -1,6 +1,6 @@
 """Collects scenario files as pytest items, one for each cell and candidate, and applies `--only` and `--requirement`.
 
-The plugin's hooks call the functions of this module. `config.args` are the paths that pytest will collect.
+`config.args` are the paths that pytest will collect.
 """
 
 import os
@@ -125,11 +125,8 @@ def deselect_cells(config: pytest.Config, options: Options, items: list[pytest.I
 
 
 def is_filtered(config: pytest.Config, files: Sequence[Path]) -> bool:
-    """Whether not all of the corpus is run: items were deselected, or `files`, those that were collected, are not all.
-
-    A path argument `FILE::SCENARIO` selects a part of a file.
-    """
-    parts = any("::" in word for word in config.args)
+    """Whether not all of the corpus is run: items were deselected, or `files`, those that were collected, are not all."""
+    parts = any("::" in word for word in config.args)  # `FILE::SCENARIO`
     return parts or not config.stash.get(UNFILTERED, False) or not covers_corpus(files)
 
 

@@ -30,7 +30,7 @@ Job = Callable[[], Awaitable[T]]
 class JobPool(Generic[T]):
     """Runs named jobs, at most `limit` of them at a time; with `chunks` only those of the chunk that is asked for.
 
-    A job whose result `needs_rerun` is run once more, alone; the second result counts. `running` are the names of the jobs
+    Of a job that is run twice the second result counts. `running` are the names of the jobs
     that have begun and not ended.
     """
 

@@ -54,7 +54,7 @@ class JUnitCompletion:
         xml: LogXML | None = session.config.stash.get(xml_key, None)
         directory: Path | None = session.config.stash.get(DIRECTORY, None)
         if xml is None or directory is None or not (directory / RUN_FILE).exists():
-            return
+            return  # no file is asked for, or no run has begun
         for reporter in xml.node_reporters_ordered:
             case = reporter.to_xml()  # for a test that has ended this returns the same element each time
             properties_of_case = {str(item.get("name")): str(item.get("value")) for item in case.iter("property")}

@@ -237,7 +237,7 @@ class PytestRun:
             words += ["--disk", settings.disk]
         for host in self._options.hosts:
             words += ["--allow-hosts", host]
-        if "fault=" in nodeid:
+        if "fault=" in nodeid:  # a cell of a fault grid, which may be in one size of grid only
             words += ["--grid", settings.grid]
         if settings.should != "warn":
             words += ["--should", settings.should]
@@ -258,7 +258,7 @@ def print_summary(
 
     `results` is the directory of Allure's results, None without Allure. `baselines` are the values of `--baseline`.
     """
-    for report in terminal.getreports("inconclusive"):
+    for report in terminal.getreports("inconclusive"):  # the category that the plugin gives such a cell
         terminal.write_sep("_", "inconclusive")
         terminal.write_line(report.longreprtext)
     terminal.write_sep("=", "conformance")

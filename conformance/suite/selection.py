@@ -1,6 +1,6 @@
 """Selects cells by id (`--only`) and by requirement or group (`--requirement`), and reads ids of cells.
 
-A cell has a value on each axis of its scenario's matrix. Its id is `SCENARIO[AXIS=VALUE,...]`; values that the scenario
+A cell's id is `SCENARIO[AXIS=VALUE,...]`; values that the scenario
 declares as `implied` are not part of it.
 """
 

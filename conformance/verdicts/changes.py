@@ -60,7 +60,7 @@ TRANSITIONS: tuple[tuple[frozenset[CellState], frozenset[CellState], ChangeKind]
 def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> CellState:
     """Return the state of a cell with this outcome; `absent` for None, a run without the cell.
 
-    `remark` matters for a pass alone; with `should="fail"` a pass with a remark is a failure.
+    With `should="fail"` a pass with a remark is a failure.
     """
     if outcome is None:
         return CellState.ABSENT

@@ -1,8 +1,8 @@
 """The rules of this package as SQL text for Spark, generated from the same tables.
 
 Each function returns SQL made of constants of this package and of its arguments: names of columns or relations, or
-expressions, that the caller writes in its source. None of them may come from data. Outcomes and states are columns of
-text, with the values of `Outcome` and `CellState`.
+expressions, that the caller writes in its source. None of them may come from data. Outcomes and states are
+text.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ COMPARED_COLUMNS = tuple(field for fields in CAUSES.values() for field in fields
 def outcome_for_row_sql(outcome: str, rank: str, cell: str) -> str:
     """Return an expression for `outcome.outcome_for_row`; the arguments are expressions for its arguments.
 
-    `outcome` is the verdict's, `rank` the row's place in it from 0, `cell` the outcome of the cell.
+    `outcome` is the verdict's, `rank` the row's place in it, `cell` the cell's outcome.
     """
     return (
         f"CASE WHEN {cell} = '{Outcome.ERROR}' THEN '{Outcome.ERROR}' "

@@ -312,7 +312,7 @@ def same_content(expected: SameContentExpected, context: ExpectationContext) -> 
             finding.evidence.append(sent.n)
             assert sent.digest is not None
             differences = []
-            if sent.digest.stable_sha256 != message.digest.stable_sha256:
+            if sent.digest.stable_sha256 != message.digest.stable_sha256:  # hashes without trace fields
                 differences.append("has other content")
             if context.normalize_address(sent.sender) != context.normalize_address(message.sender):
                 differences.append(f"is from <{sent.sender}>, not <{message.sender}>")

@@ -40,7 +40,7 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     if "duplicate-detection" not in context.claims:
         return finding
     for (store, recipient, message_id, _), deliveries in _group_duplicates(context).items():
-        server = store.removesuffix("-store")
+        server = store.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
         finding.occasions += len(deliveries)
         for number, second in enumerate(deliveries):
             window = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)

@@ -125,7 +125,8 @@ def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bo
 
 
 def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> tuple[float, str]:
-    """Return the earliest time from which the holder may count the primary's absence, and in words what happened then.
+    """Return the earliest time from which the holder may count the primary's absence, and in words what happened then,
+    which follow the primary's name in a sentence.
 
     That is the primary's last answer in a session that the holder opened. Where that was before the holder got the copy, it
     still counts if a session between the two failed, or if it was at most one heartbeat earlier. Else time counts from one heartbeat

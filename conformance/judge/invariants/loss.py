@@ -75,7 +75,7 @@ def _check_restarts(context: CheckContext, finding: Finding) -> None:
     `FaultArmed.links` has `NODE disk` for a fault of a disk. Starts with a broken disk, from when a disk fault was
     armed until it was healed, are left out.
     """
-    first_mail: dict[str, tuple[int, str]] = {}
+    first_mail: dict[str, tuple[int, str]] = {}  # server: event and message of its first acknowledgement
     broken_disks: set[str] = set()
     for event in context.trace.events:
         match event:

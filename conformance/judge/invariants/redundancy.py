@@ -122,7 +122,7 @@ def _has_tried_in_vain(
     primary = transaction.server
     failed = sum(
         attempt.client == primary and attempt.server in holders and transaction.n < attempt.n < acknowledgement.n
-        and attempt.message in (None, transaction.message)
+        and attempt.message in (None, transaction.message)  # None: it ended before MAIL
         for attempt in context.trace.shadow_attempts
     )  # fmt: skip
     sessions = [

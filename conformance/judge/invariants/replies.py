@@ -46,7 +46,7 @@ def _check_final_replies(finding: Finding, session: Session) -> bool:
     for t in session.transactions:
         if t.dot_n is None or not t.replies:
             continue
-        allowed = len(t.recipients) if session.listener in ("delivery", "lmtp") else 1
+        allowed = len(t.recipients) if session.listener in ("delivery", "lmtp") else 1  # both listeners are of LMTP
         surplus = [*t.replies[allowed:], *_unsolicited_after(session, t)]
         if surplus:
             finding.add_violation(
