@@ -30,8 +30,8 @@ Job = Callable[[], Awaitable[T]]
 class JobPool(Generic[T]):
     """Runs named jobs, at most `limit` of them at a time; with `chunks` only those of the chunk that is asked for.
 
-    Of a job that is run twice the second result counts. `running` are the names of the jobs
-    that have begun and not ended.
+    Of a job that is run twice the second result counts. `running` are the names of the jobs that have begun and not
+    ended.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class JobPool(Generic[T]):
     async def _run(self, name: str) -> list[T]:
         """Run a job, and once more if needed; return its result in a list.
 
-        `_unfinished` counts the begun jobs whose first run has not ended. `result` empties the list:
-        asyncio formats the result of a task that has ended, which takes seconds for a history.
+        `_unfinished` counts the begun jobs whose first run has not ended. `result` empties the list: asyncio formats
+        the result of a task that has ended, which takes seconds for a history.
         """
         try:
             async with self._slots:

@@ -119,7 +119,7 @@ def _unwritable_reason(directory: Path) -> str:
 
 
 def choose_run_directory(start: Path, options: Options) -> Path:
-    """Return --run-dir, else a new `reports/<UTC time>-<seed>`, both below `start`; does not create it."""
+    """Return --run-dir, or a new `reports/<UTC time>-<seed>` below `start`; does not create it."""
     if options.run_dir is not None:
         return (start / options.run_dir).absolute()
     return timestamped_run_directory(start, options.settings.seed)

@@ -1,7 +1,6 @@
 """Selects cells by id (`--only`) and by requirement or group (`--requirement`), and reads ids of cells.
 
-A cell's id is `SCENARIO[AXIS=VALUE,...]`; values that the scenario
-declares as `implied` are not part of it.
+A cell's id is `SCENARIO[AXIS=VALUE,...]`; values that the scenario declares as `implied` are not part of it.
 """
 
 import hashlib

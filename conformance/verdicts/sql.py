@@ -1,8 +1,7 @@
 """The rules of this package as SQL text for Spark, generated from the same tables.
 
 Each function returns SQL made of constants of this package and of its arguments: names of columns or relations, or
-expressions, that the caller writes in its source. None of them may come from data. Outcomes and states are
-text.
+expressions, that the caller writes in its source. None of them may come from data. Outcomes and states are text.
 """
 
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ def _compare_count(
 ) -> None:
     """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer.
 
-    With `wanted` 0 one delivery confirms too, and is a violation.
+    With a minimum of 0 the first delivery confirms too.
     """
     finding.occasions += 1
     for event in deliveries[: max(wanted.min, 1)]:
