@@ -61,8 +61,9 @@ WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Calla
 class AggregationResult:
     """What an aggregation found.
 
-    `found` counts regressions and disagreements of the named runs, and all flaky cells. `page` is what `write_page` returned,
-    None without one.
+    `added` is the number of runs that were new or had changed; the other numbers are of everything in the warehouse.
+    `found` counts regressions and disagreements of the runs that were passed in, and all flaky cells; `fail_on` are the
+    kinds that make the exit code 1. `page` is what `write_page` returned, None without one.
     """
 
     runs: int
@@ -107,10 +108,10 @@ def aggregate(
 ) -> AggregationResult:
     """Add runs to the warehouse in `out`, write the tables of everything in it, and a page with `write_page`. Blocks.
 
-    `runs` are run directories, or folders with some. A run that the warehouse has with the same content is skipped; one whose
-    content changed is replaced. On a cluster `runs` and `out` must be paths that every node sees. With `make_jvm_cache` an AOT
-    cache is made for later aggregations. Waits while another aggregation writes to `out`. Raises RunDirectoryError,
-    SchemaTooNew, JavaMissing.
+    `runs` are run directories, or folders with some. A run that the warehouse has with the same content is skipped; one
+    whose content changed is replaced. On a cluster `runs` and `out` must be paths that every node sees. With
+    `make_jvm_cache` an AOT cache is made for later aggregations. `fail_on` decides the result's exit code only. Waits
+    while another aggregation writes to `out`. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
     """
     progress = progress or Progress()
     warehouse = Warehouse(out.resolve() / "warehouse")
@@ -160,7 +161,10 @@ def aggregate(
 
 @contextmanager
 def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]:
-    """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file."""
+    """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file.
+
+    After such an error all tables are read to find that file; where none is damaged, the error is raised as it is.
+    """
     try:
         yield
     except Exception as error:
@@ -202,7 +206,8 @@ def _add_runs(
 ) -> tuple[Catalog, dict[str, pa.Table]]:
     """Move the runs' files into the warehouse, merge their rows into its summaries, and write the catalog last.
 
-    Waits for `layer_files`. Returns the new catalog, and the summaries of all runs by table.
+    Waits for `layer_files`, the files of the runs to add, which may be none. Returns the new catalog, and the summaries
+    of all runs by table.
     """
     with progress.stage("reading the runs, following their messages"):
         written = layer_files.result()
@@ -241,7 +246,7 @@ def _add_runs(
 def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
     """Return the tables that compare all runs; `outcomes` is how many outcomes of cells the warehouse has.
 
-    Changes settings of the session where these are many.
+    Changes settings of the session where these are more than `_FEW_OUTCOMES`.
     """
     rows = session.read.parquet(escape_glob(warehouse.summary_file(verdicts.OUTCOMES)))
     if outcomes <= _FEW_OUTCOMES:
@@ -259,7 +264,10 @@ def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) 
 
 
 def _export_tables(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles) -> dict[str, list[dict[str, Any]]]:
-    """Write tables as files below `out`, and return their rows by table; internal tables are left out."""
+    """Write tables as files below `out`, and return their rows by table; internal tables are left out.
+
+    The files appear when the block of `files` ends.
+    """
     names = [table.name for table in TABLES if table.name in tables]
     return {name: export_table(tables[name], out / "tables", name, files.write) for name in names}
 
@@ -267,7 +275,10 @@ def _export_tables(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles
 def _query_tables(
     session: "SparkSession", tables: Sequence[Table], views: "Mapping[str, Task[DataFrame]]" = MappingProxyType({})
 ) -> dict[str, pa.Table]:
-    """Run the tables' queries, each after the tasks of the views that it names, and return their rows by table."""
+    """Run the tables' queries, each after the tasks of the views that it names, and return their rows by table.
+
+    `views` are tasks that define views, by the view's name; a table may have the name of one, hence the prefix `table`.
+    """
     queries: dict[str, Task[pa.Table]] = {
         f"table {table.name}": Task(partial(_query, session, table), names_in_query(table.query, views.keys()))
         for table in tables
@@ -281,7 +292,10 @@ def _query(session: "SparkSession", table: Table) -> pa.Table:
 
 
 def _count_failures(tables: Mapping[str, pa.Table], named: frozenset[str]) -> dict[FailureKind, int]:
-    """Return how many standing regressions and disagreements the named runs have, and how many flaky cells there are."""
+    """Return how many standing regressions and disagreements the named runs have, and how many flaky cells there are.
+
+    A change is standing when it is its cell's latest.
+    """
     changes = Counter(row["change"] for row in tables["changes"].to_pylist() if row["standing"] and row["run"] in named)
     disagreements = sum(run in named for run in tables["disagreements"].column("run").to_pylist())
     return {"regression": changes["regression"], "flaky": tables["flaky"].num_rows, "disagreement": disagreements}

@@ -25,7 +25,7 @@ def bucket_numbers(cell_ids: Integers, buckets: int) -> Integers:
     state = np.full(len(cell_ids), _SEED, np.uint32)
     for word in (octets & np.uint64(0xFFFFFFFF), octets >> np.uint64(32)):
         state = _mix_word(state, word.astype(np.uint32))
-    state ^= np.uint32(8)
+    state ^= np.uint32(8)  # the length of the key in octets; what follows is Murmur3's last mixing
     state ^= state >> np.uint32(16)
     state *= np.uint32(0x85EBCA6B)
     state ^= state >> np.uint32(13)

@@ -32,6 +32,7 @@ VERDICT_COLUMNS = (
 )  # fmt: skip
 """The columns of verdicts that the layers are built from."""
 LAYERS = ("cells", "transactions", "recorded_verdicts")
+"""The layers that become files; `build_layers` returns the topologies besides."""
 
 
 def code_hash() -> str:
@@ -42,7 +43,10 @@ def code_hash() -> str:
 
 
 def cell_id(run: str, cell: str) -> int:
-    """Return a hash of 64 bits that stands for a run's cell: joins compare one number instead of two texts."""
+    """Return a hash of 64 bits that stands for a run's cell: joins compare one number instead of two texts.
+
+    `cell` is the name of the cell's file without its suffix.
+    """
     digest = hashlib.blake2b(f"{run}\0{cell}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -87,7 +91,7 @@ def _column_or_nulls(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Ar
 
 
 def _cell_ids(run: str, rows: pa.Table, ids: dict[str, int]) -> Integers:
-    """Return the id of each row's cell; ids that `ids` lacks are added to it."""
+    """Return the id of each row's cell; `ids` maps names of cells to ids, and those that it lacks are added."""
     column = DictionaryColumn.encode(rows["cell"])
     for cell in column.values:
         if cell not in ids:
@@ -96,7 +100,10 @@ def _cell_ids(run: str, rows: pa.Table, ids: dict[str, int]) -> Integers:
 
 
 def _recorded_verdicts(verdicts: pa.Table, cell_ids: Integers) -> pa.Table:
-    """Return the layer of recorded verdicts; the column `failure` is null but for failures and remarks."""
+    """Return the layer of recorded verdicts; the column `failure` is null but for failures and remarks.
+
+    `failure.event` is the first of the verdict's `evidence`, which are numbers of events.
+    """
     remark = pc.fill_null(verdicts["remark"], False).combine_chunks()
     has_failure = pc.or_(pc.fill_null(pc.equal(verdicts["outcome"], "fail"), False), remark).combine_chunks()
     evidence = verdicts["evidence"].combine_chunks()

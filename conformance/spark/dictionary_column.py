@@ -14,7 +14,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class DictionaryColumn:
-    """A text column: for each row the index of its value in `values`, -1 for null."""
+    """A text column: for each row the index of its value in `values`, -1 for null.
+
+    A list that is indexed by codes ends with the result for null, since -1 is the index of its last item.
+    """
 
     codes: Integers
     values: tuple[str, ...]

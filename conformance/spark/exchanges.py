@@ -12,7 +12,8 @@ come after all the commands, and transactions follow each other in one session. 
 3. `_exchange_columns` takes one row for each key that has an opening command, and gathers its columns from the events of that
    key.
 
-In all of them -1 stands for "none" in an array of indices.
+In all of them -1 stands for "none" in an array of indices. Of the columns of events, `verb` is that of a command, `to`
+the verb that a reply answers, `operation` what either means for shadow redundancy, and `digest` describes a content.
 """
 
 import re
@@ -43,6 +44,7 @@ _PATH = re.compile(r"(?:FROM|TO):\s*<([^>]*)>", re.IGNORECASE)
 def exchange_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
     """Return a row for each mail transaction and discard exchange; `cell_ids` has the cell of each event."""
     selected = _select_session_events(events, cell_ids)
+    # An exchange without its opening command, as of a damaged history, gets no row.
     opening = np.flatnonzero(np.isin(selected.roles, (MAIL, DISCARD_QUERY)))
     return _exchange_columns(selected, opening[np.argsort(selected.keys[opening], kind="stable")])
 
@@ -76,6 +78,7 @@ def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEven
     session = DictionaryColumn.encode(events["session"])
     operation = DictionaryColumn.encode(pc.struct_field(events["operation"], "name"))
     is_command, is_reply = kind.is_in(["command"]), kind.is_in(["reply"])
+    # A reply to XQDISCARD or XQUERYDISCARD counts also where it is no list.
     is_discard_reply = operation.is_in(["discard-list"]) | answered_verb.matches(lambda verb: verb.startswith("XQ"))
     is_handshake = is_reply & operation.is_in(_HANDSHAKES)
     belongs = (
@@ -100,6 +103,7 @@ def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEven
         HANDSHAKE,
     )
     rows = np.flatnonzero(belongs)
+    # Names of sessions are unique within a cell only.
     sessions = np.unique(cell_ids[rows], return_inverse=True)[1] * (len(session.values) + 1) + session.codes[rows]
     order = np.lexsort((events["n"].to_numpy()[rows], sessions))
     rows, sessions = rows[order], sessions[order]
@@ -129,7 +133,8 @@ def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEven
 def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
     """Return which exchange of its kind in its session each event belongs to, from 1; 0 before the first.
 
-    `starts` has the index of the first event of each event's session.
+    Replies about mail belong to the latest reply to MAIL, commands and content to the latest MAIL. `starts` has the
+    index of the first event of each event's session.
     """
 
     def count(role: int) -> Integers:
@@ -156,6 +161,7 @@ def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryC
     recipients = take_or_null(events["recipient"].combine_chunks(), np.where(is_reply, rows, -1))
     named = DictionaryColumn.encode(recipients)
     codes = np.where(named.codes >= 0, named.codes + len(paths.values), paths.codes)
+    # An address that is in both lists gets one code by `map_values`.
     return DictionaryColumn(codes, (*paths.values, *named.values)).map_values(str).with_sorted_values()
 
 
@@ -193,6 +199,7 @@ def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
     answer = np.where(is_discard, discard_reply, last_final)
     shadow_id = take_or_null(pc.struct_field(operation, "shadow_id"), first)
     handshake = selected.handshakes.take(opening)
+    # A MAIL with XSHADOW= is one of a shadow copy or of a tracked message, by what its session agreed on before.
     mode = np.select(
         [
             shadow_id.is_null().to_numpy(zero_copy_only=False),
@@ -273,7 +280,7 @@ def _recipient_columns(
     refused = np.concatenate(
         [pairs[code >= 500], final_pairs[is_named & (final_code >= 500)], recipients[all_refused[recipients // width]]]
     )
-    refused = refused[np.sort(np.unique(refused, return_index=True)[1])]
+    refused = refused[np.sort(np.unique(refused, return_index=True)[1])]  # each once, in the order of the first replies
     refused = refused[np.argsort(refused // width, kind="stable")]
     return {
         name: lists_by_owner(packed // width, packed % width, selected.addresses.values, count)

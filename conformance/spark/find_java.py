@@ -97,10 +97,12 @@ def _write_launcher(java: Path, cache: Path) -> Path:
     """Return a folder that serves as JAVA_HOME, after writing the launcher script into it unless it is there."""
     home = cache / f"java-{java_version(java)}"
     launcher = home / "bin" / "java"
+    # One more pattern of the script's `case`.
     dropped = "|--add-opens=java.base/sun.security.action=ALL-UNNAMED" if (java_version(java) or 0) >= 24 else ""
     content = _LAUNCHER.format(java=quote(str(java)), also_dropped=dropped)
     if not launcher.is_file() or launcher.read_text("utf-8") != content:
         launcher.parent.mkdir(parents=True, exist_ok=True)
+        # Other processes may use the launcher or write it: each writes a file of its own, and renames it.
         scratch = launcher.with_name(f".java.{os.getpid()}")
         scratch.write_text(content, "utf-8")
         scratch.chmod(0o755)
@@ -124,7 +126,11 @@ def _output(java: Path, argument: str) -> str:
 
 @lru_cache
 def _run_java(java: Path, argument: str, _modified: int) -> str:
-    """Start a Java and return what it prints; cached until the program's file changes."""
+    """Start a Java and return what it prints; '' where it cannot be started.
+
+    Cached until the program's file changes: `_modified`, the time of its last change, is only a part of the cache's
+    key.
+    """
     try:
         process = subprocess.run([java, argument], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except OSError:

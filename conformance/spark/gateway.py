@@ -24,6 +24,7 @@ _UNSUPPORTED_OPTIONS = (
 )  # fmt: skip
 """Options of Spark's launcher for a module or package that this Java lacks, so that it would warn at each start."""
 _UNUSED_JAR = "spark-mllib_"
+"""How the name of the jar with Spark's machine learning begins."""
 _FIRST_JARS = (
     "spark-catalyst_",
     "spark-core_",
@@ -37,11 +38,13 @@ _FIRST_JARS = (
     "parquet",
 )
 """The jars with nearly all classes: Java searches for a class in one jar of the class path after the other."""
+# Prefixes of environment variables and settings that only Spark's scripts read.
 _SCRIPT_VARIABLES = ("SPARK_", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _OTHER_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_DIRS")
 """Variables that begin like those of the scripts, but are read by Spark itself."""
 _SCRIPT_SETTINGS = ("spark.driver.", "spark.jars", "spark.submit.", "spark.archives", "spark.files", "spark.pyspark.")
 _MEMORY = "spark.driver.memory"
+"""The one setting of the scripts that callers of `start_java` can pass on, as `-Xmx`."""
 _POLL_S = 0.02
 """Interval at which the file with Java's port is looked for: there is no other notification."""
 
@@ -142,7 +145,7 @@ def module_options(home: Path) -> list[str]:
     jar = _launcher_jar(home)
     if jar is None:
         return []
-    with zipfile.ZipFile(jar) as packed:
+    with zipfile.ZipFile(jar) as packed:  # a text in a class file is octet 1, two octets of length, and its characters
         texts = re.findall(rb"\x01..(-[\x21-\x7e]+)", packed.read(_OPTIONS_CLASS), re.DOTALL)
     return [option for text in texts if (option := text.decode()) not in _UNSUPPORTED_OPTIONS]
 
@@ -153,9 +156,11 @@ def _jar_rank(name: str) -> int:
 
 
 def _spark_home() -> Path | None:
+    """Return the folder of the installed pyspark; None without one."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def _launcher_jar(home: Path) -> Path | None:
+    """Return the jar with `_OPTIONS_CLASS` of an installed Spark; None where it has none."""
     return next((home / "jars").glob("spark-launcher_*.jar"), None)

@@ -57,7 +57,7 @@ def update_page(page: str) -> str:
 
 
 def _describe_column(column: Column) -> str:
-    """Return a column as "`name` type"; of a struct, its fields in parentheses."""
+    """Return a column as "`name` type"; the type of a struct is the tuple of its fields, given in parentheses."""
     if isinstance(column.type, tuple):
         return f"`{column.name}` ({', '.join(map(_describe_column, column.type))})"
     return f"`{column.name}` {column.type}"

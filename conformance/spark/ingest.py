@@ -1,7 +1,8 @@
 """Find run directories and read them as Arrow tables: the cells, verdicts and events of each.
 
-A run's own Parquet tables are read where they are as its manifest says; else the lines of its cells' files. Lines and files that
-cannot be read are counted, reported and left out.
+A run's own Parquet tables are read where they are as its manifest says; else the lines of its cells' files. The
+manifest has the sizes of the cells' files that the tables were made of, a hash of the run's content, and hash and rows
+of each table. Lines and files that cannot be read are counted, reported and left out.
 """
 
 import os
@@ -45,7 +46,7 @@ class IngestedRun(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ReadableRuns:
-    """The runs whose headers could be read, by name, and a message for each other one."""
+    """The runs whose headers could be read, by name, and a message for each other run directory."""
 
     runs: Mapping[str, IngestedRun]
     unreadable: tuple[str, ...]
@@ -133,14 +134,17 @@ def _inspect(path: Path, header: RunHeader) -> IngestedRun:
 
 
 def _damaged_tables(path: Path, manifest: Manifest) -> tuple[str, ...]:
-    """Return a message for each of a run's Parquet tables that is not as its manifest says."""
+    """Return a message for each of a run's Parquet tables that is not as its manifest says.
+
+    A hash or number of rows that the manifest lacks is not compared.
+    """
     messages = []
     for name in TABLES:
         try:
             digest = sha256_of_file(_table_file(path, name))  # before pyarrow opens it: this refuses a pipe
             rows = pq.read_metadata(_table_file(path, name)).num_rows
         except (OSError, pa.ArrowInvalid) as error:
-            messages.append(f"{PARQUET_FOLDER}/{name}.parquet: {ascii(str(error))[1:120]}")
+            messages.append(f"{PARQUET_FOLDER}/{name}.parquet: {ascii(str(error))[1:120]}")  # without the quote
             continue
         if digest != manifest.tables.get(name, digest):
             messages.append(f"{PARQUET_FOLDER}/{name}.parquet: not the file that was written")
@@ -173,8 +177,8 @@ def _table_file(run: Path, name: str) -> Path:
 def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple[IngestedRun, dict[str, pa.Table]]:
     """Return the run, with any damaged lines that were found, and its tables `cells`, `verdicts` and `events`.
 
-    `columns` limits the columns that are read from a Parquet table; a table that it does not name is read whole. Raises
-    SchemaTooNew when a cell's file is of a newer schema.
+    `columns` has, by table, the columns to read from a Parquet table; a table that it does not name is read whole.
+    Tables made of the cells' lines have all columns. Raises SchemaTooNew when a cell's file is of a newer schema.
     """
     path = Path(run.path)
     if run.parquet:

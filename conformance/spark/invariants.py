@@ -37,7 +37,11 @@ machine ran out of a resource that a server needed.
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """An invariant by its name in verdicts (`invariant.<name>`), the requirements that it judges, and its query."""
+    """An invariant by its name in verdicts (`invariant.<name>`), the requirements that it judges, and its query.
+
+    The query gives a row for each occasion on which it could fail: `cell_id`, the event's number `n`, and `bad`, null
+    where this cannot be decided.
+    """
 
     name: str
     requirements: tuple[str, ...]
@@ -71,7 +75,10 @@ def recheck_queries() -> dict[str, str]:
 
 
 def _aggregated_by_cell(invariant: Invariant) -> str:
-    """Return the query that turns an invariant's occasions into one row for each cell, with its outcome."""
+    """Return the query that turns an invariant's occasions into one row for each cell, with its outcome.
+
+    `evidence` is the number of the first event that violates it.
+    """
     return f"""
     SELECT o.cell_id, 'invariant.{invariant.name}' AS check, o.occasions, o.violations, o.undecided, o.evidence,
            CASE WHEN o.violations > 0 AND NOT c.starved THEN 'fail'

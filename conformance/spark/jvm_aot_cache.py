@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MIN_JAVA = 25
 """The oldest Java whose cache holds all that Spark needs."""
 
+# Prefixes of the options by which a session uses or records a cache: Java is given others to make one.
 _CACHE_OPTIONS = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
 _NO_LOG = "-Xlog:disable"
 _WARNINGS = "-Xlog:aot*=warning,cds*=warning"
@@ -32,7 +33,10 @@ _BUILD_TIMEOUT_S = 900.0
 
 @dataclass(frozen=True, slots=True)
 class AotCache:
-    """The cache file for one Java and one Spark, and the file in which a session records what goes into it."""
+    """The cache file for one Java and one Spark, and the file in which a session records what goes into it.
+
+    Java writes its warnings and errors about a cache that it uses to `_log`.
+    """
 
     file: Path
     record: Path
@@ -47,12 +51,14 @@ class AotCache:
             return "it was made of another Java or Spark" if any(self.file.parent.glob("*.aot")) else ""
         lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.is_file() else []
         rejected = any("[error" in line for line in lines)  # Java warns too, of parts that it goes on without
+        # A line of Java's log begins with `[time][level][tags]`.
         return lines[0].rpartition("]")[2].strip() if rejected else ""
 
     def options(self, *, brief: bool, record: bool) -> tuple[str, ...]:
         """Return Java's options to record what it loads, or else to use the cache; none where there is no cache.
 
-        A session that is not `brief` takes the classes from the cache and profiles its methods itself.
+        `record`: record. `brief`: the session lasts half a minute at most; a longer one takes the classes from the
+        cache and profiles its methods itself.
         """
         if record:
             return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _NO_LOG)

@@ -10,7 +10,10 @@ from conformance.spark.topologies import PARAMETERS
 
 
 def _normalized(address: str) -> str:
-    """Return the SQL expression of an address in the form in which addresses are compared; `tp` must be its topology."""
+    """Return SQL for the form in which addresses are compared, from SQL for an address.
+
+    In the query where it is used, `tp` must be a row of `topologies`, that of the address's cell.
+    """
     domain = f"regexp_extract({address}, '[^@]*$', 0)"
     foreign = f"concat(left({address}, length({address}) - length({domain})), lower({domain}))"
     lower = f"lower({address})"  # nearly every address is in lower case already: that case is tested first
@@ -18,7 +21,7 @@ def _normalized(address: str) -> str:
 
 
 def _normalized_list(addresses: str) -> str:
-    """Return the SQL expression of a sorted list of distinct normalized addresses."""
+    """Return SQL for the sorted list of distinct normalized addresses, from SQL for a list of addresses."""
     return f"array_sort(array_distinct(transform({addresses}, address -> {_normalized('address')})))"
 
 

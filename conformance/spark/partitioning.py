@@ -67,7 +67,7 @@ class Partitioning:
         return rows.hint("shuffle_hash")
 
     def register_bucketed_table(self, session: "SparkSession", table: str, columns: str, folder: Path) -> None:
-        """Create a Spark table over Parquet files, one bucket a partition, so that Spark does not shuffle what it reads.
+        """Create a Spark table of this name over Parquet files, one bucket a partition, which Spark does not shuffle.
 
         The files must be there as `buckets.write_buckets` writes them; `columns` is their schema in Spark's DDL.
         """
@@ -79,7 +79,7 @@ class Partitioning:
         )
 
     def broadcast(self, rows: "DataFrame") -> "DataFrame":
-        """Make a few rows available to every partition's joins."""
+        """Hint that a join copies these few rows to every partition; with one partition, that it hashes them."""
         return rows.hint("broadcast") if self.several else self.hash_join_hint(rows.coalesce(1))
 
 

@@ -124,8 +124,8 @@ def prepare_session(
 ) -> Iterator[PreparedSession]:
     """Start Java for a session that will read about `octets` of history; yield before it listens, and end it afterwards.
 
-    `conf` has Spark settings that override the defaults. With `record_classes` Java records what it loads, for the AOT cache. Raises
-    JavaMissing.
+    `session.connect_session` opens the session on what is yielded. `conf` has Spark settings that override the
+    defaults. With `record_classes` Java records what it loads, for the AOT cache. Raises JavaMissing.
     """
     conf = conf or {}
     settings = {**DEFAULTS, **settings_for_size(octets), **conf}
@@ -161,7 +161,11 @@ def _is_active() -> bool:
 def _java_options(
     java: Path, folder: Path, cache: AotCache, heap: Sequence[str], *, brief: bool, record: bool
 ) -> tuple[list[str], list[str]]:
-    """Return Java's options for the driver and for executors; writes the driver's log configuration into `folder`."""
+    """Return Java's options for the driver and for executors; writes the driver's log configuration into `folder`.
+
+    `brief`: the session lasts half a minute at most. `record`: it records classes for `cache`, and does not use it.
+    `heap` are options of the driver only.
+    """
     version = java_version(java) or 0
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")

@@ -23,12 +23,16 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._started = 0
+        """How many stages have begun."""
         self.stages = 0
         """How many stages there will be; 0: not known, stages are not numbered."""
 
     @contextmanager
     def stage(self, title: str, spark: "SparkContext | None" = None) -> Iterator[None]:
-        """Show a stage while the block runs, with the share of Spark's tasks that ended; then print how long it took."""
+        """Show a stage while the block runs; then print how long it took, unless the block raises.
+
+        With `spark` the bar shows the share of Spark's tasks that ended.
+        """
         self._started += 1
         number = f"[{self._started}/{self.stages}] " if self.stages else ""
         began = time.monotonic()
@@ -69,7 +73,7 @@ class Progress:
 
 
 def count_tasks(spark: "SparkContext | None") -> tuple[int, int]:
-    """Return how many tasks of Spark's active stages have ended, and how many there are."""
+    """Return how many tasks of Spark's active stages have ended, and how many there are; (0, 0) without Spark."""
     if spark is None:
         return 0, 0
     tracker = spark.statusTracker()

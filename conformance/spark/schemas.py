@@ -21,7 +21,7 @@ _SPARK_TYPES = {
 
 
 def spark_type(column: Column) -> str:
-    """Return the type of a run's column in Spark's DDL."""
+    """Return the type of a run's column in Spark's DDL; the type of a struct is the tuple of its columns."""
     if isinstance(column.type, tuple):
         return "STRUCT<" + ", ".join(f"`{inner.name}`: {spark_type(inner)}" for inner in column.type) + ">"
     return _SPARK_TYPES[column.type]

@@ -44,7 +44,9 @@ def open_session(
 ) -> Iterator[SparkSession]:
     """Start Java, yield a Spark session, and end both after the block: `prepare_session` and `connect_session` in one.
 
-    Raises JavaMissing; SparkFailed for what Spark raised within the block.
+    A session that is active already is yielded instead, and left open. `octets` is the size of the history to be read,
+    roughly; `record_classes` makes Java's AOT cache; `notify` gets lines about that cache. Raises JavaMissing;
+    SparkFailed for what Spark raised within the block.
     """
     with (
         prepare_session(master, conf, octets=octets, record_classes=record_classes) as prepared,
@@ -84,6 +86,7 @@ def connect_session(
             arguments = launch_arguments(session)
         except PySparkException as error:
             text = str(error)  # read now: the text is in the JVM, which is about to end
+            # Where Spark's text quotes a full disk or the like, callers find that as the cause.
             raise SparkFailed(_without_plan(text)) from system_error_in(text)
         finally:
             _end_session(session)
@@ -114,7 +117,7 @@ def _temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> I
 
 
 def _without_plan(text: str) -> str:
-    """Return an error's text without the plan of the query that Spark appends, at most 2,000 characters."""
+    """Return an error's text up to the plan of the query (`;` and a line `'Project`), at most 2,000 characters."""
     return text.partition(";\n'")[0][:2000]
 
 

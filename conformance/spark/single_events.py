@@ -26,11 +26,13 @@ _DIGEST_FIELDS = ("message_id", "date", "stable_sha256", "report", "about", "siz
 def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
     """Return a row for each event that is a session, delivery, message, attempt or incident.
 
-    `cell_ids` has the cell of each event. Incidents are the kinds in `_INCIDENTS`, replies of 400 and above, stray replies,
-    and sessions that were reset or went on in TLS.
+    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. `cell_ids` has the cell of each event.
+    Incidents are the kinds in `_INCIDENTS`, replies of 400 and above, stray replies, and sessions that were reset or
+    went on in TLS.
     """
     kind, how, verb = (DictionaryColumn.encode(events[name]) for name in ("kind", "how", "to"))
     code = pc.fill_null(events["code"], 0).to_numpy()
+    # `verb` is the verb that a reply answers, '' without a command.
     is_reply, no_verb, not_quit = kind.is_in(["reply"]), verb.is_in([""]), verb.matches(lambda text: text != "QUIT")
     wanted = (
         kind.is_in((*_INCIDENTS, *_KINDS))
@@ -50,6 +52,7 @@ def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
         name: pc.struct_field(column["digest"], name) for name in (*_DIGEST_FIELDS, "body_sha256", "action", "failed")
     }
     action = _choose(is_kind["attempt"], column["outcome"], _choose(is_kind["closed"], column["how"], column["action"]))
+    # `refused` says why a node refused a configuration; null: it took it.
     was_configured = is_kind["configured"] & column["refused"].is_null().to_numpy(zero_copy_only=False)
     return pa.table(
         {
@@ -77,7 +80,7 @@ def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
 
 
 def _choose(flags: Flags, if_true: pa.Array | pa.Scalar | None, if_false: pa.Array | None) -> pa.Array:
-    """Return for each row the text of one column or of the other; None stands for a column of nulls."""
+    """Return for each row the text of `if_true` where its flag is set, else of `if_false`; None: a column of nulls."""
     null = pa.scalar(None, pa.string())
     return pc.if_else(pa.array(flags), null if if_true is None else if_true, null if if_false is None else if_false)
 

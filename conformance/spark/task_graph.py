@@ -18,7 +18,7 @@ MAX_RUNNING = 3
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[T]):
-    """A function to call once the tasks of these names have ended."""
+    """A function to call once the tasks named in `after` have ended."""
 
     run: Callable[[], T]
     after: frozenset[str] = frozenset()

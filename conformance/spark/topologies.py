@@ -25,7 +25,7 @@ PARAMETERS = {
     "retry": "MessageRetryInterval",
     "tracked": "DuplicateTrackingWindow",
 }
-"""Column -> transport parameter, of the parameters that queries use; the values are texts."""
+"""Field of a server in `TOPOLOGY_SCHEMA` -> transport parameter, of those that queries use; the values are texts."""
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 _SERVER_FIELDS = ("generation", "role", "site", "boundary", *PARAMETERS)
@@ -84,12 +84,17 @@ _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
 def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return cells with the columns of `CELL_COLUMNS_DDL` in place of `JSON_COLUMNS`, and the table of their topologies."""
+    """Return cells with the columns of `CELL_COLUMNS_DDL` in place of `JSON_COLUMNS`, and the table of their
+    topologies.
+
+    `waived` has the names of the invariants that a cell waives, without the reasons.
+    """
     topology, parameters = (DictionaryColumn.encode(cells[name]) for name in ("topology", "parameters"))
+    # The distinct pairs of a topology and parameters, and for each cell the index of its pair.
     pairs, rows = np.unique(np.stack([topology.codes, parameters.codes], axis=1), axis=0, return_inverse=True)
     topology_texts, parameter_texts = (*topology.values, None), (*parameters.values, None)  # -1, null, is the last
     topologies = [_topology_row(topology_texts[first], parameter_texts[second]) for first, second in pairs]
-    ids = [int(sha256_of_json(row)[:15], 16) for row in topologies]
+    ids = [int(sha256_of_json(row)[:15], 16) for row in topologies]  # 60 bits: equal in all runs for equal rows
     columns = {
         "topology_id": pa.array(ids, pa.int64()).take(pa.array(rows.reshape(-1))),
         "waived": pa.array(

@@ -74,7 +74,8 @@ def layer_tasks(
 ) -> Iterator["dict[str, Task[DataFrame]]"]:
     """Yield the tasks that define the views of the layers from the folders of a batch; drop the tables of the batch after the block.
 
-    The files stay. Each task returns the data frame that its view is made of.
+    `folders` are by layer; `batch` makes the tables' names unique. The files stay. Each task returns the data frame
+    that its view is made of.
     """
     tables = {name: f"conformance_{name}_{batch}" for name in LAYERS_DDL} if partitioning.several else {}
     tasks: dict[str, Task[DataFrame]] = {
@@ -106,7 +107,7 @@ def _define_stored(
 
 
 def _define_layer(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
-    """Define the view of a layer, and return its rows without the join hint."""
+    """Define a view of `LAYER_VIEWS`, some with the hint that joins hash them; return its rows without the hint."""
     # The queries of a small history name the smaller side of a join themselves: Spark would take all mails for fewer than cells.
     hinted = ("cells", "exchanges", "single_events") if partitioning.several else ("cells",)
     rows = session.sql(query)
@@ -124,8 +125,9 @@ def view_tasks(
 ) -> "dict[str, Task[DataFrame]]":
     """Return the tasks of the layers, and those that define the views over them and over the headers of runs.
 
-    Each task returns the data frame that its view is made of. Callers must hold these until their queries have ended: Spark's
-    cleaner drops a cached data frame without references while tasks still use its accumulators.
+    `layers` are the tasks that `layer_tasks` yielded. Each task returns the data frame that its view is made of.
+    Callers must hold these until their queries have ended: Spark's cleaner drops a cached data frame without references
+    while tasks still use its accumulators.
     """
     runs = layer_files.runs
     headers = {"topologies": layer_files.topologies, "candidates": candidate_rows(runs), "runs": run_rows(runs)}
@@ -141,14 +143,17 @@ def view_tasks(
 
 
 def _define_header(session: "SparkSession", partitioning: Partitioning, name: str, rows: pa.Table) -> "DataFrame":
-    """Define a view of a small Arrow table, for a broadcast join, and return its rows."""
+    """Define a view of a small Arrow table, for a broadcast join, and return its rows without the hint."""
     frame = session.createDataFrame(rows)
     partitioning.broadcast(frame).createOrReplaceTempView(name)
     return frame
 
 
 def _define_view(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
-    """Define a view by its query, cached where several queries use it, and return its rows before caching."""
+    """Define a view by its query, cached where several queries use it, and return its rows before caching.
+
+    Callers hold what is returned until their queries have ended.
+    """
     uncached = rows = session.sql(query)
     if name == "rechecks":  # Spark does not see that the rows of a union of eight queries still lie by cell
         rows = partitioning.repartition_by_cell(rows)

@@ -59,7 +59,7 @@ class _CatalogHead(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """The warehouse in a folder."""
+    """The warehouse in a folder. A table's rows have a column `run`, the name of their run."""
 
     path: Path
 
@@ -70,7 +70,8 @@ class Warehouse:
     def load_catalog(self, layout: str) -> Catalog:
         """Return the catalog; an empty one where there is none.
 
-        A warehouse of an older version or another layout hash is deleted first. Raises SchemaTooNew for one of a later version,
+        `layout` is the hash of the program's present schemas and queries, which an empty catalog gets. A warehouse of
+        an older version or another hash is deleted first. Raises SchemaTooNew for one of a later version,
         RunDirectoryError for a damaged catalog.
         """
         if self.catalog_file.is_file():
@@ -128,7 +129,7 @@ class Warehouse:
         write_atomically(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
 
     def remove_runs(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
-        """Remove runs, and batches that an interrupted aggregation left; return the new catalog, which is saved.
+        """Remove runs, by name, and batches that an interrupted aggregation left; save and return the new catalog.
 
         Only batches that hold rows of these runs are rewritten. Summaries are left to `merge_summary`.
         """
@@ -180,7 +181,8 @@ class Warehouse:
     def merge_summary(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Replace the rows of the runs `replaced` in a table's summary by `rows`; return the summary's rows of all runs.
 
-        Rows of runs that are not `known` are dropped: an interrupted aggregation left them. An unchanged summary is not written.
+        `replaced` and `known` are names of runs. Rows of runs that are not `known` are dropped: an interrupted
+        aggregation left them. An unchanged summary is not written.
         """
         before, rows = self._read_summary(table), table.conform(rows)
         stay = before.filter(

@@ -30,7 +30,10 @@ _COLUMNS_TO_READ = {"events": EVENT_COLUMNS, "verdicts": VERDICT_COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class LayerFiles:
-    """The layers of runs as bucketed Parquet files, in a folder for each layer below `folder`."""
+    """The layers of runs as bucketed Parquet files, in a folder for each layer below `folder`.
+
+    `runs` are the runs by name. `buckets` is into how many buckets cells are distributed, 1 for a small history.
+    """
 
     runs: Mapping[str, IngestedRun]
     folder: Path
@@ -42,8 +45,8 @@ class LayerFiles:
 def write_layers(planned: LayerFiles) -> LayerFiles:
     """Write the files of all layers, in place of what the folder held; block until all are written.
 
-    Returns them with their topologies, and with what could not be read of each run. Raises SchemaTooNew; RunDirectoryError
-    for the rare case that two cells have the same id.
+    Returns `planned` with the topologies of the cells, and with what could not be read of each run. Raises
+    SchemaTooNew; RunDirectoryError for the rare case that two cells have the same id.
     """
     if planned.buckets == 1:  # Arrow's own pool returns memory that is taken again at once: half the CPU of a short use
         pa.set_memory_pool(pa.system_memory_pool())
@@ -62,7 +65,7 @@ def write_layers(planned: LayerFiles) -> LayerFiles:
 
 
 def _groups(runs: Mapping[str, IngestedRun]) -> Iterator[dict[str, IngestedRun]]:
-    """Yield the runs in groups that reach `OCTETS_PER_GROUP`, but for the last."""
+    """Yield the runs in groups, each closed as soon as its octets reach `OCTETS_PER_GROUP`."""
     group: dict[str, IngestedRun] = {}
     for name, run in runs.items():
         group[name] = run
@@ -76,7 +79,7 @@ def _groups(runs: Mapping[str, IngestedRun]) -> Iterator[dict[str, IngestedRun]]
 def _write_group(
     runs: Mapping[str, IngestedRun], number: int, planned: LayerFiles
 ) -> tuple[dict[str, IngestedRun], pa.Table, pa.Table]:
-    """Build and write the layers of a group of runs; `number` tells its files from those of other groups.
+    """Build the layers of a group of runs, and write them where `planned` says; `number` is part of its files' names.
 
     Returns the runs with what could not be read of them, the names and ids of their cells, and the cells' topologies.
     """
@@ -88,7 +91,7 @@ def _write_group(
             built[layer].append(rows)
     layers = {layer: pa.concat_tables(tables) for layer, tables in built.items()}
     topologies = layers.pop("topologies")
-    if len(runs) > 1:
+    if len(runs) > 1:  # each run's rows are sorted by kind, as `write_buckets` needs them
         layers["transactions"] = layers["transactions"].sort_by("kind")
     for layer, rows in layers.items():
         write_buckets(rows, planned.folder / layer, number, planned.buckets)

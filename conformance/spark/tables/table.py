@@ -67,7 +67,7 @@ def columns(text: str, **own: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A published table.
+    """A published table, computed by `query`, SQL over the views of `conformance.spark.views`.
 
     `order`: the columns by which its rows are sorted; none: they are not. `across`: it compares all runs and is computed by each
     aggregation; the others have rows for each run on its own, computed once when the run is added. `internal`: it is not
@@ -89,6 +89,9 @@ class Table:
         return pa.schema([pa.field(column.name, ARROW[column.kind]) for column in self.columns])
 
     def conform(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly this table's columns and types, sorted by its order. Raises pa.ArrowInvalid, KeyError."""
+        """Return rows with exactly this table's columns and types, sorted by its order.
+
+        Raises KeyError for a missing column, pa.ArrowInvalid for a value of another type.
+        """
         table = rows.select([column.name for column in self.columns]).cast(self.schema)
         return table.sort_by([(name, "ascending") for name in self.order]) if self.order else table
