@@ -20,7 +20,9 @@ def aggregate_runs(
 ) -> int:
     """Aggregate runs into tables and a page in `out`, and print a summary. Blocks until Spark is done.
 
-    Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, or without Spark or Java.
+    `master` is Spark's master URL, `conf` has settings as `key=value`, `fail_on` is a list such as `regression,flaky`.
+    Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, or without Spark
+    or Java.
     """
     try:
         from conformance.spark.aggregation import aggregate, parse_fail_on
@@ -57,7 +59,7 @@ def aggregate_runs(
 
 
 def _report_missing(name: str | None) -> int:
-    """Print how to install a missing package, and return the exit code."""
+    """Print how to install a missing package, and return the exit code 2."""
     typer.echo(f"{name} is missing: pip install 'smtp-conformance[spark]'", err=True)
     return 2
 
@@ -65,9 +67,9 @@ def _report_missing(name: str | None) -> int:
 def write_page(
     out: Path, tables: Sequence["Table"], rows: Mapping[str, "TableRows"], write: Callable[[Path, bytes], None]
 ) -> Path:
-    """Write the page that shows the tables of an aggregation, and return its path. Raises OSError.
+    """Write the page with the tables of an aggregation into the folder `out`, and return its path. Raises OSError.
 
-    `rows` are those of each table by its name; `write` writes one file of the page.
+    `rows` are those of each table by its name; `write` writes one file of the page: (path, content).
     """
     from conformance.report.tables_page import TableOnPage, write_tables_page
 

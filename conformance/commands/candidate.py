@@ -82,8 +82,9 @@ def install(names: Sequence[str]) -> int:
 def print_check(word: str, hosts: Sequence[str]) -> int:
     """Start the candidate that a word names, try each of its claims, and print the results as they come.
 
-    `hosts` are the hosts other than this one that it may be on. Returns 1 when something is missing, 2 for a description with errors,
-    3 when a claim could not be judged.
+    The word is what `--candidate` takes: a name, or the path of a description. `hosts` are the hosts other than this
+    one that it may be on. Returns 1 when something is missing, 2 for a description with errors, 3 when a claim could
+    not be judged.
     """
     try:
         candidate = find_candidate(word, paths.fixtures() / "candidates")
@@ -117,11 +118,12 @@ def check(candidate: Candidate) -> Iterator[CheckLine]:
         yield CheckLine("version", "missing", f"the command 'version' failed: {error.reason}")
     probes = read_probes()
     trials = [_ClaimTrial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
-    if trials and trials[0].claim == "relay":  # no other claim can be tried without it
+    if trials and trials[0].claim == "relay":  # `relay` is the first probe, and no other claim can be tried without it
         line = run_without_loop(trials.pop(0).run(OWN_LOOP))
         yield line
         if line.state == "missing":
             return
+    # Several at a time where the kind starts a server of its own for each: such servers mostly wait.
     yield from _run_all(trials, candidate.kind_definition.parallel_claims)
     for claim in probes:
         if claim not in candidate.claims:
@@ -129,7 +131,7 @@ def check(candidate: Candidate) -> Iterator[CheckLine]:
 
 
 def read_probes() -> dict[str, Cell]:
-    """Return the cell that tries each claim, by the claim; `relay` comes first."""
+    """Return the cell that tries each claim, by the claim, in the order of the probes; `relay` comes first."""
     scenarios = read_corpus([paths.fixtures() / "probes"], paths.fixtures())
     return {scenario.id.removeprefix(_PROBE_PREFIX): scenario.cells("smoke")[0] for scenario in scenarios}
 
@@ -142,10 +144,14 @@ class _ClaimTrial:
         clock = default_clock([candidate.features])
         self._settings = Settings(clock=clock, scale=default_scale(clock))
         self._assignment = Assignment(candidate)
+        # A claim may belong to some generations of servers only: the cell's servers become such.
         self._cell = with_probed_generations(cell, candidate, claim)
 
     async def run(self, cell_loop: CellLoop) -> CheckLine:
-        """Run the cell in a temporary directory, on its own loop or on one shared with other cells, and judge it."""
+        """Run the cell in a temporary directory and judge it; with `OWN_LOOP` this blocks and never suspends.
+
+        A cell that does not apply to the candidate gives "not judged".
+        """
         if reason := inapplicable_reason(self._cell, self._assignment, self._settings):
             return CheckLine(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
@@ -154,7 +160,11 @@ class _ClaimTrial:
             return await cell_loop.call(self._judge, recorded)
 
     def _judge(self, recorded: RecordedRun) -> CheckLine:
-        """Return the result of the claim from the verdicts on what was recorded. A run with a problem counts as missing."""
+        """Return the result of the claim from the verdicts on what was recorded.
+
+        A cell that could not be run to its end has a `problem` and counts as missing, as does any outcome but pass and
+        inconclusive.
+        """
         verdicts = judge(self._cell, self._assignment, self._settings, recorded.events, complete=recorded.complete)
         outcome = Outcome.ERROR if recorded.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, CheckState] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}

@@ -26,7 +26,8 @@ from conformance.suite.selection import SelectionError, check_requirements, find
 def print_list(paths_given: list[Path], grid: str, only: Sequence[str] = (), requirements: Sequence[str] = ()) -> int:
     """Print the id and the title of each selected cell.
 
-    `only` (ids) and `requirements` restrict the selection. Returns 2 when a scenario is invalid or a name is unknown.
+    `grid` is the size of fault grids. `only` (ids of scenarios or cells) and `requirements` (rows or groups of the
+    catalogue) restrict the selection. Returns 2 when a scenario is invalid or a name is unknown.
     """
     if grid not in GRID_SIZES:
         return _report_error(f"--grid {grid}: one of {', '.join(GRID_SIZES)}")
@@ -36,7 +37,7 @@ def print_list(paths_given: list[Path], grid: str, only: Sequence[str] = (), req
     cells: list[Cell] = []
     try:
         check_requirements(requirements)
-        find_scenarios(only, files or [paths.corpus()], GRID_SIZES[grid])
+        find_scenarios(only, files or [paths.corpus()], GRID_SIZES[grid])  # only for its error about an unknown id
         scenarios = _read_scenarios(files)
     except (OSError, SelectionError) as error:
         return _report_error(str(error))
@@ -63,7 +64,10 @@ def print_problems(paths_given: list[Path]) -> int:
 
 
 def print_requirements(*, uncovered: bool, as_json: bool) -> int:
-    """Print each requirement with the scenarios and the defects of the reference that cover it, and return 0."""
+    """Print each requirement with the scenarios and the defects of the reference that cover it, and return 0.
+
+    `uncovered` restricts them to those that no scenario judges.
+    """
     scenarios = {s.id: s.document.requirements for s in _read_scenarios([]) if s.document is not None}
     rows = coverage(catalogue(), scenarios, {name: (defect.breaks,) for name, defect in reference_defects().items()})
     if uncovered:
@@ -110,6 +114,6 @@ def _read_scenarios(files: list[Path]) -> tuple[Scenario, ...]:
 
 
 def _report_error(text: str) -> int:
-    """Print an error, and return the exit code for wrong input."""
+    """Print an error, and return 2, the exit code for wrong input."""
     typer.echo(text, err=True)
     return 2

@@ -42,9 +42,11 @@ def print_defects(
 ) -> int:
     """Run trials of the named defects, or of all and of the reference without one, and print what caught each defect.
 
-    With `run_dir` the trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table as a
-    page, `check` a page to compare it with. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect,
-    an invalid scenario or a run directory that cannot be used, else 0.
+    A trial is one cell, run on the reference with one defect. `jobs` run at a time, None: one for each core. With
+    `run_dir` the trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table
+    as a page, `check` a page to compare it with. A gap is what the project's build refuses, such as a defect that is
+    not caught. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario
+    or a run directory that cannot be used, else 0.
     """
     known = active_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
@@ -61,7 +63,7 @@ def print_defects(
         typer.echo(error, err=True)
         return 2
     trials = plan_trials(defects, cells)
-    if names:
+    if names:  # without names the sound reference is run as well
         trials = tuple(trial for trial in trials if trial.defect is not None)
     began = time.monotonic()
     if fresh and run_dir is not None:
@@ -118,7 +120,7 @@ def _command_line(names: Sequence[str], run_dir: Path) -> tuple[str, ...]:
 def _run_with_progress(
     trials: Sequence[PlannedTrial], seed: int, jobs: int, stored: TrialRunDirectory | None
 ) -> list[Trial]:
-    """Run the trials, `jobs` at a time, with a progress bar on a terminal, and store them where `stored` is given."""
+    """Run the trials, `jobs` at a time, with a progress bar on a terminal; keep them in the run `stored`, if any."""
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -143,7 +145,10 @@ def _json(table: DefectTable) -> list[dict[str, object]]:
 
 
 def _print_table(table: DefectTable) -> None:
-    """Print each defect with the checks that caught it, the requirements they blamed, and up to three errors of its trials."""
+    """Print each defect with the checks that caught it, the requirements they blamed, and up to three errors of trials.
+
+    Only a defect that some check blames on the requirement that it breaks counts as caught.
+    """
     for row in table.rows:
         mark = "caught" if row.caught else "MISSED"
         typer.echo(f"{row.defect.name}  breaks {row.defect.breaks}  {mark} in {row.caught_in} of {row.trials} cells")

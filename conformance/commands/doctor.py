@@ -17,7 +17,7 @@ from conformance.candidates.lookup import installable_candidates
 
 @dataclass(frozen=True, slots=True)
 class OptionalProgram:
-    """A program or package that something needs. `found` says where it is, None when it is missing."""
+    """A program or package that something needs. `found` says where it is, or `installed`; None when it is missing."""
 
     name: str
     found: str | None

@@ -41,7 +41,10 @@ def export_cell(run_dir: Path, cell: str, export_format: Format, out: Path) -> i
 
 
 def _find_cell_file(run_dir: Path, cell: str) -> Path:
-    """Return the file of the cell with this name, or whose name begins so. Raises LookupError for none, and for several."""
+    """Return the file of the cell with this name, else of the only one whose name begins so.
+
+    Raises LookupError where none or several do.
+    """
     if (exact := cell_file(run_dir, cell)) is not None:
         return exact
     found = [path for path in cell_files(run_dir) if slug_of(path).startswith(cell)]

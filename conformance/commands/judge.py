@@ -33,9 +33,9 @@ _HARNESS_CHECKS = (*_CUT_SHORT_CHECKS, "harness.steps", "harness.capabilities")
 def judge_run(run_dir: Path, scenario_paths: list[Path]) -> int:
     """Judge every stored cell of a run again, and print where the verdicts differ from the recorded ones.
 
-    Scenarios are read from files and folders, by default from the corpus. A cell that was cut short is judged up to its last
-    event. Returns 1 when a cell fails, 3 when one cannot be judged or is damaged, else 0; 2 when the run or the scenarios
-    cannot be read.
+    Scenarios are read from files and folders, by default from the corpus. A cell that was cut short is judged up to its
+    last event; the recorded outcome of a cell that no scenario has any more stands. Returns 1 when a cell fails, 3 when
+    one cannot be judged or is damaged, else 0; 2 when the run or the scenarios cannot be read.
     """
     damage: list[Damage] = []
     try:
@@ -56,6 +56,7 @@ def judge_run(run_dir: Path, scenario_paths: list[Path]) -> int:
     differing = 0
     for stored in stored_cells:
         try:
+            # A size of fault grid that this version does not know: the full grid has every cell.
             cell = find_cell(scenarios, stored.header, GRID_SIZES.get(run.header.grid, "full"))
         except (ValidationError, InvalidFile) as error:
             typer.echo(f"{stored.path.name}:1: the cell's header cannot be used: {visible(str(error), 200)}")
@@ -82,7 +83,10 @@ def judge_run(run_dir: Path, scenario_paths: list[Path]) -> int:
 
 
 def _judge_with_warnings(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
-    """Return today's verdicts on a stored cell, and print a line when its scenario or its history is not as it was."""
+    """Return today's verdicts on a stored cell; print a line where its scenario has changed or its history has gaps.
+
+    The history is judged up to the first event that cannot be right.
+    """
     label = visible(stored.header.nodeid)
     if cell.sha256 != stored.header.scenario_sha256:
         typer.echo(f"! {label}: the scenario is not the one that was run")
@@ -101,7 +105,7 @@ def judge_stored_cell(cell: Cell, stored: StoredCell, *, all_events: bool = True
     """
     header = stored.header
     recorded = tuple(verdict for verdict in stored.verdicts if verdict.check in _HARNESS_CHECKS)
-    if any(verdict.check == "harness.capabilities" for verdict in recorded):
+    if any(verdict.check == "harness.capabilities" for verdict in recorded):  # the cell was not applicable
         return recorded
     ended = not stored.cut_short and all(verdict.check not in _CUT_SHORT_CHECKS for verdict in recorded)
     complete = all_events and ended and not stored.damage
@@ -122,7 +126,7 @@ def differences(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> list
 
 
 def _by_check(verdicts: tuple[Verdict, ...]) -> Mapping[tuple[str, str], tuple[Outcome, str]]:
-    """Return outcome and sentence by check and step."""
+    """Return outcome and sentence by check and step, which is '' for a check that is not of one step."""
     return {(one.check, one.step or ""): (one.outcome, one.sentence) for one in verdicts}
 
 

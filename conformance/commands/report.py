@@ -29,9 +29,10 @@ def build_report(
 ) -> int:
     """Build the pages of a run in `out`. Returns 2 when the run cannot be read, 3 when the machine ran out of a resource.
 
-    `earlier` is the folder of earlier runs, by default the one that contains the run. `install_allure` and `with_allure` install
-    the pinned Allure where it is missing; a failure returns 2 with the first, and prints a line with the second. `history` is
-    the file with Allure's trend, `selection` says which cells get a page.
+    `earlier` is the folder of earlier runs, by default the one that contains the run. `install_allure` and
+    `with_allure` install the pinned Allure where it is missing; a failure returns 2 with the first, and prints a line
+    with the second. Without them Allure's site is built where Allure is installed. `history` is the file with Allure's
+    trend, `selection` says which cells get a page, by default those with a finding.
     """
     allure = AllureOptions(paths.allure(), paths.cache(), install=with_allure, history=history)
     try:

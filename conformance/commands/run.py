@@ -48,7 +48,11 @@ _WITHOUT_SLOW_PLUGINS = ("-p", "no:hypothesispytest")
 
 
 class _ExitCodePlugin:
-    """A pytest plugin that sets the command's defaults, and counts the failures that decide its exit code."""
+    """A pytest plugin that sets the command's defaults, and counts the failures that decide its exit code.
+
+    `violations` counts cells that failed, and failed tests of other kinds; `unjudged` cells that could not be judged;
+    `invalid` documents and files that cannot be collected. `empty_reason` says after the run why no cell was collected.
+    """
 
     def __init__(self) -> None:
         self.violations = 0
@@ -58,7 +62,10 @@ class _ExitCodePlugin:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run with failures: 1 for any violation, else 2 for any invalid document, else 3."""
+        """The exit code of a run with failures: 1 for any violation, else 2 for any invalid document, else 3.
+
+        Failures of which none was counted here give 1.
+        """
         if self.violations:
             return VIOLATED
         if self.invalid:
@@ -75,7 +82,7 @@ class _ExitCodePlugin:
             config.args[:] = [str(paths.corpus())]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Remember why no cell was collected."""
+        """Remember the message for the case that no cell was collected."""
         self.empty_reason = explain_empty(session.config)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -83,7 +90,10 @@ class _ExitCodePlugin:
         self.invalid += report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a failed cell, as a violation or as not judged. A failed test without a cell counts as a violation."""
+        """Count a failed cell, as a violation or as not judged. A failed test without a cell counts as a violation.
+
+        A failure outside the call phase (setup, teardown) is not judged.
+        """
         if report.failed:
             outcome = outcome_of(report)
             violated = outcome is Outcome.FAIL or (outcome is None and report.when == "call")

@@ -55,7 +55,10 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """How one shard ended: its exit code, the folder of its run, and the end of its output. `index` counts from 0."""
+    """How one shard ended: its exit code, the folder of its run, and the end of its output. `index` counts from 0.
+
+    A shard that got no cell writes no run, prints so, and exits with 2.
+    """
 
     index: int
     code: int
@@ -64,7 +67,7 @@ class Shard:
 
 
 def wants_cluster(words: Sequence[str]) -> bool:
-    """Whether the arguments of `conformance run` contain `--spark`."""
+    """Return whether the arguments of `conformance run` contain `--spark`."""
     return any(word == "--spark" or word.startswith("--spark=") for word in words)
 
 
@@ -72,7 +75,7 @@ def parse_options(words: Sequence[str], start: Path) -> ClusterOptions:
     """Parse the arguments of `conformance run --spark`.
 
     `start` is the folder that a relative `--run-dir`, or the run without one, is in. Raises ValueError for wrong arguments, and
-    for a clock that needs programs of this machine.
+    for a clock that needs programs of this machine, as all but `virtual` do.
     """
     parser = argparse.ArgumentParser(prog="conformance run", add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--spark", required=True)
@@ -122,7 +125,10 @@ def run_on_cluster(words: Sequence[str]) -> int:
 
 
 def combined_exit_code(codes: set[int]) -> int:
-    """Return the exit code of a run from those of its shards: 1 (violations) before 3 (not judged) before 0."""
+    """Return the exit code of a run from those of its shards: 1 (violations) before 3 (not judged) before 0.
+
+    2 is that of a shard without cells: `merge_shards` has refused any other.
+    """
     return next((code for code in (1, 3) if code in codes), 0)
 
 
@@ -212,8 +218,9 @@ def merge_shards(shards: Sequence[Shard], run_dir: Path) -> bool:
 def print_merge(runs: Sequence[Path], out: Path) -> int:
     """Merge runs into the run directory `out`, and print how many cells had which outcome.
 
-    Returns the exit code of the whole run, in which failures that a shard's baseline knew are expected; 2 when the runs are
-    not the shards of one run, or cannot be read or written.
+    Returns the exit code of the whole run: failures that a shard's baseline knew (`known` in the footer) are expected,
+    and a cell without a footer was not judged. Returns 2 when the runs are not the shards of one run, or cannot be read
+    or written.
     """
     try:
         footer = merge_runs(runs, out)
