@@ -26,7 +26,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrial:
-    """One trial to run: a cell, and the defect that the reference has in it (None: the sound reference)."""
+    """One trial to run: a cell, and the name of the defect that the reference has in it (None: the sound reference)."""
 
     defect: str | None
     cell: Cell
@@ -45,6 +45,7 @@ def retired_defects() -> tuple[Defect, ...]:
 def _catalogue() -> tuple[Defect, ...]:
     """Return all defects of the reference, without those that show only on failing disks, which need real time."""
     return tuple(
+        # `says` is the docstring of the defect's class.
         Defect(name, defect.breaks, " ".join(inspect.cleandoc(defect.says).split()), defect.retired or "")
         for name, defect in sorted(reference_defects().items())
         if not defect.on_disks
@@ -54,7 +55,8 @@ def _catalogue() -> tuple[Defect, ...]:
 def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[PlannedTrial, ...]:
     """Return all trials: the sound reference in every cell, then each defect in the cells that judge what it breaks.
 
-    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix.
+    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix. A cell
+    judges the requirements of its scenario and of its single expectations.
     """
     judged = [(cell, cell.judged_requirements) for cell in cells]
     sound = [PlannedTrial(None, cell) for cell in cells]

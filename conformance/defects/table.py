@@ -1,6 +1,7 @@
 """The table of what each check catches, the gaps in it for which the build fails, and its page, docs/defects.md.
 
-A defect is caught when at least one check blames, first of all, the requirement that the defect breaks. It is caught in a
+A trial is one cell, run on the reference with one defect or without. A failed verdict blames the requirement that it
+names first. A defect is caught when at least one check blames the requirement that the defect breaks. It is caught in a
 cell when any verdict of the cell fails.
 """
 
@@ -60,7 +61,7 @@ class DefectTable:
     checks: dict[str, tuple[str, ...]]
     """Check -> the defects that it catches; only checks that catch any."""
     unsound: tuple[Trial, ...]
-    """The trials in which the sound reference did not do well."""
+    """The trials in which the sound reference neither passed nor was not applicable."""
 
     @property
     def proven(self) -> dict[str, tuple[str, ...]]:
@@ -87,7 +88,10 @@ class DefectTable:
 
 
 def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> DefectTable:
-    """Return the table of these trials, with a row for each defect and an entry for each scenario."""
+    """Return the table of these trials, with a row for each defect and an entry for each scenario that was tried.
+
+    `scenarios` are the names of all of them. `trials` are in the corpus's order for each defect.
+    """
     by_defect: defaultdict[str | None, list[Trial]] = defaultdict(list)
     for trial in trials:
         by_defect[trial.defect].append(trial)
@@ -110,7 +114,7 @@ def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Seq
 
 
 def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence for each gap for which the build must fail; `checks` are all that there are.
+    """Return a sentence for each gap for which the build must fail; `checks` are the names of all declared checks.
 
     Gaps are a sound reference that does badly, a defect that is not caught or blamed on the wrong requirement, a scenario
     or check that catches nothing, and a requirement that no caught defect breaks.
@@ -204,7 +208,7 @@ def _groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
 
 
 def _first_blames(table: DefectTable) -> Iterator[str]:
-    """Yield the lines on which requirement is blamed first, with a table of the wrong ones."""
+    """Yield the lines that say which requirement is blamed first, with a table of the defects blamed wrongly."""
     caught, wrong = sum(bool(row.caught_in) for row in table.rows), table.first_blamed_wrongly
     yield "## What is blamed first\n"
     yield (
@@ -267,7 +271,7 @@ def _scenarios(table: DefectTable) -> Iterator[str]:
 
 
 def _requirements(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
-    """Yield the lines on which caught defects prove that a requirement is judged."""
+    """Yield the lines that say which caught defects break each requirement: these prove that it is judged."""
     yield "## What proves that a requirement is judged\n"
     yield "| requirement | level | seen on | defects |"
     yield "|---|---|---|---|"

@@ -53,7 +53,10 @@ class TrialRunDirectory:
     def create(
         cls, directory: Path, trials: Iterable[PlannedTrial], seed: int, command: tuple[str, ...]
     ) -> "TrialRunDirectory":
-        """Write the header of a run of these trials. Raises RunDirectoryError when the directory holds a run already."""
+        """Write the header of a run of these trials. Raises RunDirectoryError when the directory holds a run already.
+
+        Each defect is a candidate of its own there.
+        """
         planned = tuple(trials)
         defects = dict.fromkeys(trial.defect for trial in planned)
         environment = environment_sha256()
@@ -106,7 +109,10 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of one cell with one defect (None: without)."""
+    """The result of one cell with one defect (None: without).
+
+    `defect` and `scenario` are names, `cell` is the cell's id. `blames` are in the order of the verdicts.
+    """
 
     defect: str | None
     scenario: str
@@ -128,7 +134,10 @@ class FinishedTrial:
 
 
 def run_trial(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory | None = None) -> Trial:
-    """Run and judge one cell; with `run_directory` keep its history and verdicts there. Blocks."""
+    """Run and judge one cell; with `run_directory` keep its history and verdicts there. Blocks.
+
+    A trial that uses more than CPU_LIMIT_S of processor time has the outcome ERROR.
+    """
     if run_directory is not None:
         return _run_and_keep(planned, seed, run_directory)
     finished = run_planned(planned, seed)
@@ -167,7 +176,11 @@ def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
 
 
 def judge_finished(finished: FinishedTrial) -> Trial:
-    """Return the result of a cell that was run, by all checks that are registered now."""
+    """Return the result of a cell that was run, by all checks that are registered now.
+
+    A `problem` (the cell could not be run to its end) is an error. A `wrong_state` (a step found a node in another
+    state than it needs) makes a pass inconclusive. Both are sentences, or ''.
+    """
     planned, ran = finished.planned, finished.ran
     cell = planned.cell
     verdicts = judge(cell, finished.assignment, finished.settings, ran.events, complete=ran.complete)
@@ -179,7 +192,7 @@ def judge_finished(finished: FinishedTrial) -> Trial:
 
 
 def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]:
-    """Return who plays the servers in a trial, and the settings of its run."""
+    """Return who plays the servers in a trial, and the settings of its run, in which a broken `should` row fails."""
     return Assignment(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
@@ -198,7 +211,7 @@ def _trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict],
 
 @contextmanager
 def _limited_cpu_time() -> Iterator[None]:
-    """Raise CpuLimitExceeded in the main thread once this process has used CPU_LIMIT_S in the block.
+    """Raise CpuLimitExceeded in the main thread once this process has used CPU_LIMIT_S of processor time in the block.
 
     Other exceptions of the block are replaced by it then: an interrupted event loop may fail to clean up.
     """
@@ -228,7 +241,10 @@ def _limited_cpu_time() -> Iterator[None]:
 def run_trials(
     trials: Sequence[PlannedTrial], seed: int, jobs: int, run_directory: TrialRunDirectory | None = None
 ) -> Iterator[Trial]:
-    """Run all trials in `jobs` processes and yield their results in order; with `run_directory` keep them there."""
+    """Run all trials in `jobs` processes and yield their results in order; with `run_directory` keep them there.
+
+    Sets the module's list `_TRIALS`, so only one call can be active at a time.
+    """
     context = multiprocessing.get_context("fork")  # a forked process has the corpus without reading it again
     _TRIALS[:] = trials
     with (

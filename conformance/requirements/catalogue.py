@@ -26,7 +26,12 @@ else:
 
 
 class Requirement(_Closed):
-    """One row of the catalogue: a testable statement."""
+    """One row of the catalogue: a testable statement.
+
+    `seen_on` is what shows whether it holds: recorded traffic (`wire`), an action on a node or its inspector (`admin`),
+    or its configuration. The `profile` "relay" marks a row that binds any SMTP relay. A `source` is a key of
+    `Catalogue.sources` and a place in that document.
+    """
 
     id: str = Field(pattern=r"^(SR|RL)-[A-Z0-9]{3}-[0-9]{2}$")
     level: Literal["must", "should", "may"]
@@ -49,7 +54,7 @@ class Requirement(_Closed):
         return f"{self.id} ({self.level}, {'; '.join(self.source)}): {self.text}"
 
     def binds(self, generations: Iterable[str]) -> bool:
-        """Whether the row binds servers of at least one of these generations."""
+        """Return whether the row binds servers of at least one of these generations, such as `ex2016`."""
         return "any" in self.generations or not set(self.generations).isdisjoint(generations)
 
 
@@ -62,7 +67,7 @@ class Catalogue(_Closed):
 
     @model_validator(mode="after")
     def _check_references(self) -> "Catalogue":
-        """Raise ValueError for an id that is used twice or does not exist, and for a row that presupposes itself."""
+        """Raise ValueError for an id used twice, an unknown group, source or row, and a row that presupposes itself."""
         ids = [row.id for row in self.requirements]
         if duplicates := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
             raise ValueError(f"two requirements are called {duplicates[0]}")

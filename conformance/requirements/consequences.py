@@ -24,6 +24,7 @@ def root_violations(
     rows = known if known is not None else catalogue()
     order = {row.id: position for position, row in enumerate(rows.requirements)}
     causes = {row: rows.prerequisites(row).intersection(violated) for row in violated}
+    # An independent row becomes the cause of what it presupposes, which has no other causes then.
     presupposed = {row: causes[row] for row in independent if row in causes}
     for row in frozenset().union(*presupposed.values()):
         causes[row] = frozenset(lead for lead, below in presupposed.items() if row in below)
@@ -32,6 +33,7 @@ def root_violations(
     def root_of(row: str) -> str:
         if not causes[row]:
             return row
+        # After the turn a cause may have causes itself, which are followed.
         candidates = [cause for cause in causes[row] if not causes[cause]] or causes[row]
         return root_of(min(candidates, key=lambda cause: order[cause]))
 
@@ -53,8 +55,10 @@ def independently_violated(
     found: dict[tuple[str, str], frozenset[str]] = {}
     passed_anywhere: set[tuple[str, str]] = set()
     for verdicts in cells:
+        # Only verdicts of expectations have a step.
         single = [verdict for verdict in verdicts if verdict.step is not None and len(verdict.requirements) == 1]
         failed = {_check_and_row(verdict) for verdict in single if verdict.outcome is Outcome.FAIL}
+        # A pass with a remark has a violated `should` row.
         clean = (verdict for verdict in single if verdict.outcome is Outcome.PASS and not verdict.remark)
         passed = set(map(_check_and_row, clean)) - failed
         passed_anywhere |= passed

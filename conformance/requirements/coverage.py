@@ -43,7 +43,7 @@ def uncovered(rows: Iterable[Coverage]) -> tuple[Coverage, ...]:
 
 
 def _names_by_row(catalogue: Catalogue, rows_by_name: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    """Invert a mapping of names to ids of rows. Raises KeyError for an id that no row has."""
+    """Return the names by id of row, given the ids of rows by name. Raises KeyError for an id that no row has."""
     names: dict[str, set[str]] = {}
     for name, requirements in rows_by_name.items():
         for requirement in requirements:
