@@ -49,7 +49,8 @@ from conformance.topology import Topology
 class CellExpander:
     """Checks one scenario document, and expands it into cells.
 
-    `document` is None where its values are wrong: then its steps are checked, and there are no cells. `line` is that of its id.
+    `node` is the document as YAML. `document` is None where its values are wrong: then its steps are checked, and there
+    are no cells. `line` is that of its id. Every method that finds a problem adds it to `report`.
     """
 
     def __init__(
@@ -65,10 +66,15 @@ class CellExpander:
         self._messages = fixture_names(fixtures / "messages")
         self._steps = node.get("steps") or Node(node.mark, ())
         self._points: tuple[Point, ...] = ()
+        """The points of the matrix to expand, without the axis of a fault grid; set by `check`."""
         self._axes_of_step: dict[int, list[str]] = {}
+        """Number of a step -> the axes that it uses."""
         self._parsed: dict[tuple[int, tuple[str, ...]], ParsedStep | None] = {}
+        """(number of a step, values of the axes that it uses) -> the step; None: it does not exist there."""
         self._topologies: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
+        """Topology as JSON -> the topology and its names by kind; None: it has a problem."""
         self._placeholders: dict[str, Node] = {}
+        """The values of `${own-...}` in the cells that are being expanded."""
         self._cells_by_size: dict[tuple[GridSize, OwnTimers | None], tuple[Cell, ...]] = {}
 
     def check(self) -> None:
@@ -104,7 +110,7 @@ class CellExpander:
         return self._document is not None and self._document.timers == "own"
 
     def _expand(self, size: GridSize, timers: OwnTimers | None) -> tuple[Cell, ...]:
-        """Return the cells of all points that have no problem."""
+        """Check all points and faults, and return their cells; none is made once the report has a problem."""
         self._placeholders = placeholder_nodes(timers) if self._has_own_timers else {}
         faults = self._document.faults if self._document else None
         if faults is None:
@@ -117,7 +123,7 @@ class CellExpander:
         """Report unknown requirements, capabilities and invariants, and waived invariants without a reason."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
-            for item in (self._node.get(key) or self._node).items:
+            for item in (self._node.get(key) or self._node).items:  # a mapping, such as the document, has no items
                 if isinstance(item.value, str) and item.value not in names:
                     self._report.add(item.mark, unknown_name(kind, item.value, names))
         for name, entry in (waived.entries if (waived := self._node.get("waive")) else {}).items():
@@ -127,7 +133,10 @@ class CellExpander:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")
 
     def _check_axes(self, axes: Mapping[str, tuple[Node, ...]]) -> None:
-        """Report unused and unknown axes, wrong conditions in `when` and `implied`, and `${axis}` inside a longer text."""
+        """Report unused and unknown axes, wrong conditions in `when` and `implied`, and `${axis}` inside a longer text.
+
+        `OWN_NAMES` are those of the placeholders `${own-...}`, which are no axes.
+        """
         used: set[str] = set()
         for key in ("topology", "configure", "steps"):
             part = self._node.get(key)
@@ -286,6 +295,7 @@ class CellExpander:
         folder = self._fixtures / "messages"
         messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
         parts = [
+            # A document without the later key `implied` keeps the hash that it had before there was one.
             document.model_dump_json(exclude=None if document.implied else {"implied"}),
             topology.model_dump_json(),
             json.dumps(messages, sort_keys=True),

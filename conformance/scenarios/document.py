@@ -85,7 +85,10 @@ class Document(BaseModel):
 
 
 class Cell(BaseModel):
-    """One point of a scenario's matrix, with everything that is needed to run and to judge it."""
+    """One point of a scenario's matrix, with everything that is needed to run and to judge it.
+
+    Where the scenario has a fault grid, the fault is the value of the axis `fault` and the first of the steps.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 

@@ -44,7 +44,7 @@ class InvalidFile(Exception):
 
 
 class ProblemReport:
-    """Collects the problems of one file."""
+    """Collects the problems of one file; `path` names it in messages."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -50,7 +50,7 @@ _SMOKE_FAULTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GridFault:
-    """A fault of a grid: a place in the session, the position in the exchange there, and the kind of fault."""
+    """A fault of a grid: a place in the session, the position there, such as "before", and the kind of fault."""
 
     place: str
     position: str
@@ -62,7 +62,11 @@ class GridFault:
         return f"{self.place.lower()}-{self.position}-{self.kind}"
 
     def step(self, grid: FaultGrid, line: int) -> Step:
-        """Return a step, to precede those of the scenario, that arms the fault; `line` is that of `faults:` in the file."""
+        """Return a step, to precede those of the scenario, that arms the fault under the name `grid`.
+
+        `line` is that of `faults:` in the file.
+        """
+        # The field that this kind of fault cannot do without, if any.
         needs = FAULTS[self.kind].required_field
         fault = Fault.model_validate(
             {
@@ -87,7 +91,10 @@ class GridFault:
 
 
 def faults_of(grid: FaultGrid) -> tuple[GridFault, ...]:
-    """Return every fault of a grid, in the order of their places in a session."""
+    """Return every fault of a grid, in the order of their places in a session.
+
+    A kind declares in `grid` the positions at which grids try it, for each sort of place (`verb`: any SMTP verb).
+    """
     return tuple(
         GridFault(place, position, kind)
         for place in places_of(grid)
@@ -101,6 +108,7 @@ def places_of(grid: FaultGrid) -> tuple[str, ...]:
     """Return the places of a grid: those that it names, else those of every mail transaction."""
     if grid.places:
         return grid.places
+    # A listener for deliveries and the sink `<server>-store` of a server's mailboxes speak LMTP.
     hello = "LHLO" if grid.listener in ("delivery", "lmtp") or grid.to.endswith("-store") else "EHLO"
     return ("connect", "greeting", hello, "MAIL", "RCPT", "DATA", "body", "dot")
 
@@ -125,7 +133,8 @@ def points_with_faults(
 
 
 def _first_for_each_place(faults: Iterable[GridFault]) -> list[GridFault]:
-    """Return the first fault at each place that drops or refuses the session."""
+    """Return the first fault at each place that drops or refuses the session; a place without one is left out."""
+    # In reverse, since of several values for one key the last stays.
     return list({fault.place: fault for fault in reversed(tuple(faults)) if fault.kind in ("drop", "refuse")}.values())
 
 
@@ -152,6 +161,6 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
 
 
 def _value_pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
-    """Return the pairs of values, each with its index, that occur in a cell with this fault."""
+    """Return the pairs of values that occur in a cell with this fault; the index of a value tells its axis."""
     values = [fault.place, fault.position, fault.kind, *(axis_text(value.data()) for value in point.values())]
     return frozenset(itertools.combinations(enumerate(values), 2))

@@ -18,7 +18,11 @@ SUFFIX = ".scenario.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A document of a scenario file. Where `problems` is not empty it has no cells."""
+    """A document of a scenario file. Where `problems` is not empty it has no cells.
+
+    `line` is that of its id, or the document's first. `document` is None where its values are wrong, `matrix` where it
+    is no YAML or the file cannot be read.
+    """
 
     id: str
     path: Path
@@ -30,7 +34,7 @@ class Scenario:
     def cells(self, grid: GridSize = "smoke", timers: OwnTimers | None = None) -> tuple[Cell, ...]:
         """Return the cells in a stable order, with a fault grid of the given size where the scenario has one.
 
-        `timers` are the candidate's own, for a scenario with `timers: own`. Raises InvalidFile.
+        `timers` are the candidate's own, for a scenario with `timers: own`; None: example values. Raises InvalidFile.
         """
         if self.problems or self.matrix is None:
             raise InvalidFile(self.problems)
@@ -66,7 +70,10 @@ def scenario_files(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def read_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Scenario, ...]:
-    """Return all scenarios of files and folders; of two files with the same id the second gets a problem."""
+    """Return all scenarios of files and folders; of two files with the same id the second scenario gets a problem.
+
+    `fixtures` is the directory of topologies and messages.
+    """
     scenarios: list[Scenario] = []
     seen: dict[str, Scenario] = {}
     for scenario in (scenario for path in scenario_files(paths) for scenario in read_scenarios(path, fixtures)):
@@ -103,6 +110,7 @@ def _read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Sce
     if (own := node.get("id")) is not None and isinstance(own.value, str) and own.value:
         name, line = own.value, node.entries["id"].key.line
     document = validate(Document, node, report)
+    # Even without a document: its steps are checked all the same, and their problems go into `report`.
     matrix = CellExpander(path, fixtures, node, document, line, report)
     matrix.check()
     return Scenario(name, path, line, document, report.problems, matrix)

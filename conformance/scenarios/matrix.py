@@ -38,7 +38,7 @@ def axis_text(value: Any) -> str:
 def read_axes(node: Node | None, report: ProblemReport) -> dict[str, tuple[Node, ...]]:
     """Return the values of each axis, sorted by the axes' names, after reporting what is wrong with them.
 
-    Wrong values are included.
+    `node` is the value of `axes` in the document; None: there are none. Wrong values are returned as well.
     """
     axes: dict[str, tuple[Node, ...]] = {}
     for name, entry in sorted(node.entries.items() if node else ()):
@@ -96,7 +96,7 @@ def matrix_points(
 
 
 def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], report: ProblemReport) -> bool:
-    """Report unknown axes and values in a condition; return whether there are none."""
+    """Report unknown axes and values in a condition, or that it is no mapping; return whether it is valid."""
     valid = True
 
     def reject(node: Node, message: str) -> None:

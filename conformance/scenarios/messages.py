@@ -107,7 +107,7 @@ def build_message(
         _format_field(key, value) for key, value in _merge_headers(fields, form.headers, headers or {}).items()
     )
     body = (f"token {token}\r\n".encode() if form.token else b"") + form.content()
-    if whole is not None:
+    if whole is not None:  # less the header and the empty line
         size = whole - len(header) - 2
     return header + b"\r\n" + _pad(body, size, token)
 
@@ -139,7 +139,7 @@ def _format_field(name: str, value: str) -> bytes:
 def _pad(body: bytes, size: int | None, token: str) -> bytes:
     """Return a body padded to a size by lines made of a token; unchanged for None. Raises ValueError for a size out of reach."""
     missing = 0 if size is None else size - len(body)
-    if missing < 0 or missing == 1:
+    if missing < 0 or missing == 1:  # the shortest line is CRLF
         raise ValueError(f"a body of {len(body)} octets cannot be padded to {size}")
     line = (token * 3)[:_LINE_LENGTH].encode() + b"\r\n"
     count, remainder = divmod(missing, len(line))

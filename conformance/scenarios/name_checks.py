@@ -1,4 +1,7 @@
-"""Check the names in a cell's steps: servers and the like against its topology, others against what earlier steps defined."""
+"""Check the names in a cell's steps, servers and the like against its topology, others against those of earlier steps.
+
+Which field of a step refers to a name, and of which kind, is declared by the field's type (`name_types.RefersTo`).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +36,8 @@ PLACES = frozenset(
 class KnownNames:
     """The names that a step of a cell can refer to, by kind: those of its topology, and those that earlier steps defined.
 
-    For a defined name of messages the value is how many messages it stands for, else 1.
+    `of_topology` maps a kind to names, `defined` a kind to names with how many messages each stands for (1 for other
+    kinds).
     """
 
     of_topology: dict[str, frozenset[str]]
@@ -50,8 +54,12 @@ class KnownNames:
 def names_of_topology(
     topology: Topology, requirements: Iterable[str], messages: Iterable[str]
 ) -> dict[str, frozenset[str]]:
-    """Return the names that exist before any step, by kind: those of a topology, the harness's own, and those passed in."""
+    """Return the names that exist before any step, by kind: a topology's, the harness's own, and those passed in.
+
+    `requirements` are ids of catalogue rows, `messages` names of message templates.
+    """
     servers = frozenset(topology.by_name)
+    # Each server delivers to a sink of its own, its mailbox store.
     stores = frozenset(topology.store_name(server) for server in servers)
     sinks = stores | {sink.name for sink in topology.sinks}
     parties = servers | sinks | set(SENDERS)
@@ -102,9 +110,9 @@ def check_fault_grid(faults: Node | None, names: KnownNames, report: ProblemRepo
 
 
 def _check_step(parsed: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
-    """Report references of a step, without those inside it, to unknown names."""
+    """Report references to unknown names in a step, not in the steps inside it."""
     model = EXPECTATIONS[parsed.expectation] if parsed.expectation else ACTIONS.get(parsed.verb)
-    if model is None:
+    if model is None:  # a block
         return
     for key, kind in referenced_names(model).items():
         for node in _field_nodes(parsed, key):
@@ -115,7 +123,7 @@ def _check_step(parsed: ParsedStep, names: KnownNames, report: ProblemReport) ->
 
 
 def _problem(name: str, kind: str, names: KnownNames) -> str | None:
-    """Return why a name of a kind is unknown; None where it is known."""
+    """Return why a name of a kind is unknown; None where it is known. Kinds not named here are those of a topology."""
     match kind:
         case "message":
             return _message_problem(name, names.defined.get("message", {}))
@@ -148,7 +156,7 @@ def _message_problem(name: str, defined: Mapping[str, int]) -> str | None:
 
 
 def _define_names(parsed: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
-    """Add the label of a step and the name that it defines, without those of steps inside it."""
+    """Add to `names` a step's label and the name that it defines, not those of inner steps; report repeated ones."""
     if parsed.label is not None and isinstance(parsed.label.value, str):
         _define(names, "label", parsed.label.value, parsed.label.mark, report)
     definition = defined_name(ACTIONS[parsed.verb]) if parsed.verb in ACTIONS else None

@@ -60,7 +60,10 @@ FaultInForce = Annotated[str, RefersTo("fault")]
 
 @cache
 def referenced_names(model: type[BaseModel]) -> dict[str, str]:
-    """Return the fields of a model that refer to a name, with the kind of name; nested fields as `field.inner`."""
+    """Return the fields of a model that refer to a name, with the kind of name; nested fields as `field.inner`.
+
+    Fields have the names that they have in YAML, their aliases.
+    """
     return {key: mark.kind for key, mark in _text_fields(model) if isinstance(mark, RefersTo) and mark.kind is not None}
 
 
@@ -90,7 +93,10 @@ def _text_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str
 def _texts_in(
     annotation: Any, metadata: tuple[Any, ...], key: str
 ) -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
-    """Yield what `_text_fields` does for a field with this type annotation and metadata; nothing for a mapping."""
+    """Yield what `_text_fields` does for a field with this type annotation and metadata; nothing for a mapping.
+
+    Of a union or a tuple each member counts. `metadata` are the annotations around the type, the inner ones first.
+    """
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)

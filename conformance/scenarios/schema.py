@@ -85,7 +85,7 @@ def _definitions(models: list[type[BaseModel]], *, with_axes: bool) -> dict[str,
             continue
         for key, schema in definition.get("properties", {}).items():
             definition["properties"][key] = _field(schema, with_axes=with_axes)
-    if "Copies" in definitions:
+    if "Copies" in definitions:  # a range of numbers, which may be written as one number
         definitions["Copies"] = {"anyOf": [{"type": "integer", "minimum": 0}, definitions["Copies"]]}
     return definitions
 
@@ -114,7 +114,11 @@ def _or_axis(schema: Schema) -> Schema:
 
 
 def _with_short_form(model: Any, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of a verb: a mapping of its fields, and if it has a short form also the bare value of that field."""
+    """Return the schema of a verb: a mapping of its fields, and if it has a short form also the bare value of that
+    field.
+
+    `model.short` names the field. `definitions` are the schemas of models by class name.
+    """
     if model.short is None:
         return _ref(model)
     short = definitions[model.__name__]["properties"][model.short]

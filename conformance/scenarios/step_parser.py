@@ -1,4 +1,9 @@
-"""Parse the steps of a scenario: from nodes, in which every `${axis}` is substituted, to the models of their verbs."""
+"""Parse the steps of a scenario: from nodes, in which every `${axis}` is substituted, to the models of their verbs.
+
+A node is a value of the YAML file with its line and column. `point` has the value of each axis in the cell that is
+being made; `report` collects the problems. A model holds a verb's fields: those of actions are in `ACTIONS`, of
+expectations in `EXPECTATIONS`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -24,8 +29,8 @@ STEP_KEYS = ("label", "when")
 class ParsedStep:
     """A step with the nodes that it was parsed from, for the checks of names.
 
-    `step` is None where the step has a problem. `node` is the value of the verb; of an `expect`, the value of the expectation's
-    verb, which is `expectation`. `inner` are the steps of a block.
+    `step` is None where the step has a problem. `verb` is one of `STEP_VERBS`. `node` is the value of the verb; of an
+    `expect`, the value of the expectation's verb, which is `expectation`. `inner` are the steps of a block.
     """
 
     step: Step | None
@@ -118,6 +123,7 @@ def _parse_block(
         return None
     inner = parse_steps(steps, f"{path}.", point, report)
     model = Parallel if verb == "parallel" else Repeat
+    # The block's own fields are validated without its steps, which are parsed already.
     without_steps = {**entry.node.entries, "steps": Entry(steps.mark, Node(steps.mark, ()))}
     action = validate(model, Node(entry.node.mark, without_steps), report)
     valid = [parsed.step for parsed in inner if parsed.step]
@@ -135,7 +141,7 @@ def parse_steps(node: Node, prefix: str, point: Point, report: ProblemReport) ->
 
 
 def when_nodes(steps: Node) -> Iterator[Node]:
-    """Yield the `when` of each step, including those inside blocks."""
+    """Yield the `when` of each step in a list, including those inside blocks."""
     for step in steps.items:
         yield from when_nodes_of_step(step)
 

@@ -45,7 +45,9 @@ def validate(model: type[Model], node: Node, report: ProblemReport) -> Model | N
 def _messages(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Iterator[tuple[Mark, str]]:
     """Yield place and message of each error; errors of a union's members about one value become one message.
 
-    Where one member of a union fits the value except for something inside it, the errors of other members are left out.
+    `root` is the node that was validated. An error's location, `loc`, is pydantic's path of keys, indexes and union
+    members. Where one member of a union fits the value except for something inside it, the errors of other members are
+    left out.
     """
     paths = [_document_path(root, error) for error in errors]
     located = [
@@ -101,7 +103,7 @@ def _is_within(path: tuple[int | str, ...], value: tuple[int | str, ...]) -> boo
 
 
 def _expected(error: ErrorDetails) -> str | None:
-    """Return what was expected in place of a value; None for errors of other kinds."""
+    """Return what was expected in place of a value, for a message `expected ...`; None for errors of other kinds."""
     context = error.get("ctx", {})
     match error["type"]:
         case "literal_error" | "enum":
@@ -148,6 +150,7 @@ def _locate(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
     For an unknown or missing key that is its mapping. Parts of the location that are not in the document are skipped.
     """
     loc = error["loc"]
+    # pydantic adds "[key]" where a mapping's key is wrong, not its value.
     of_key = bool(loc) and loc[-1] == "[key]"
     node, key = root, root.mark
     for part in loc[:-1] if error["type"] in ("extra_forbidden", "missing") else loc:

@@ -84,7 +84,7 @@ def parse_parameter(value: object) -> object:
         if value in ("yes", "no"):
             return value == "yes"
         for read in (parse_duration, parse_size):
-            try:
+            try:  # bare digits stay a text: they have no unit
                 number = read(value) if value[:1].isdigit() and not value.isdigit() else None
             except ValueError:
                 continue

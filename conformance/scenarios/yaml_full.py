@@ -57,11 +57,15 @@ def _is_directives(chunk: Chunk) -> bool:
 
 
 class _FullComposer(Composer):
-    """Resolves aliases and merge keys, and checks values against their tags."""
+    """Resolves aliases and merge keys, and checks values against their tags.
+
+    `Composer` refuses these. `max_values` limits the number of values in the document.
+    """
 
     def __init__(self, chunk: Chunk, report: ProblemReport, max_values: int) -> None:
         super().__init__(chunk, report, max_values)
         self._by_anchor: dict[str, Node | None] = {}
+        """Anchor -> its node; None while that is being built."""
 
     def _build_node(self, event: Event, depth: int) -> Node:
         """Return the node that begins with an event, and remember it by its anchor."""
@@ -83,7 +87,7 @@ class _FullComposer(Composer):
         if node is None:
             self._report.refuse(mark, f"the alias {name} is used inside its own value")
             return Node(mark, None)
-        self._count_values(event, node.count())
+        self._count_values(event, node.count())  # nested aliases could stand for billions of values
         if depth + _depth(node) - 1 > MAX_DEPTH:
             raise self._unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
         return Node(mark, node.value)
@@ -100,7 +104,7 @@ class _FullComposer(Composer):
         return merged
 
     def _check_properties(self, event: Event, mark: Mark) -> None:
-        """Report a tag that is not one of the standard ones."""
+        """Report a tag that is not one of the standard ones; anchors are allowed."""
         tag = _tag(event)
         allowed = _SCALARS if isinstance(event, ScalarEvent) else _COLLECTIONS
         if tag is not None and tag not in allowed:

@@ -201,7 +201,10 @@ def _events(text: str) -> Iterator[Event]:
 
 
 class Composer:
-    """Builds the nodes of one document from the parser's events. Raises MarkedYAMLError and ReaderError."""
+    """Builds the nodes of one document from the parser's events. Raises MarkedYAMLError and ReaderError.
+
+    `_Unreadable` is raised after reporting a problem that ends the reading; after others only a value is left out.
+    """
 
     def __init__(self, chunk: Chunk, report: ProblemReport, max_values: int = MAX_NODES) -> None:
         self._max_values = max_values
@@ -209,6 +212,7 @@ class Composer:
         self._line = chunk.line
         self._report = report
         self._nodes = 0
+        """How many values there were so far."""
 
     def document(self) -> Node:
         """Return the root node. Raises _Unreadable."""
@@ -291,13 +295,14 @@ class Composer:
             return None
 
     def _check_properties(self, event: Event, mark: Mark) -> None:
-        """Report an anchor or a tag of a node."""
+        """Report an anchor or a tag of a node, since neither is allowed here."""
         if isinstance(event, NodeEvent) and event.anchor is not None:
             self._report.add(mark, f"anchors (&{short_repr(event.anchor)[1:-1]}) are not used here; take it away")
         if (tag := getattr(event, "tag", None)) is not None:
             self._report.add(mark, f"tags ({short_repr(str(tag))}) are not used here; take it away")
 
     def _mark(self, event: Event) -> Mark:
+        """Return the place of an event in the file; the parser counts from 0, and from the start of the chunk."""
         return Mark(self._line + event.start_mark.line, event.start_mark.column + 1)
 
     def _unreadable(self, event: Event, message: str) -> _Unreadable:
