@@ -1,8 +1,13 @@
 """Faults that change octets: garble, replace, answer."""
 
+from typing import cast
+
 import pytest
 
 from conformance.history.events import Command, Connected, Content, FaultFired, Reply
+from conformance.wire.faults import altering
+from conformance.wire.faults.handlers import FaultContext
+from conformance.wire.units import ContentPart
 from tests.wire.peers import BODY, World, run, send_message
 
 
@@ -50,6 +55,13 @@ def test_a_garbled_body_differs_in_one_octet_and_so_does_its_digest() -> None:
         assert one.body_sha256 != other.body_sha256
 
     run(test)
+
+
+@pytest.mark.parametrize("stuffed", [True, False])
+def test_a_garbled_part_of_a_chunk_is_still_one_without_added_dots(stuffed: bool) -> None:
+    part = altering._garble(cast(FaultContext, None), ContentPart(b"ab\r\n..c\r\n", stuffed), 0)
+    assert isinstance(part, ContentPart)
+    assert (part.raw, part.stuffed) == (bytes([ord("a") ^ 0x80]) + b"b\r\n..c\r\n", stuffed)
 
 
 @pytest.mark.parametrize("does", ["replace", "answer"])

@@ -23,7 +23,7 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
             if first is None:
                 return unit
             garbled = unit.raw[first] ^ 0x80
-            return ContentPart(unit.raw[:first] + bytes([garbled]) + unit.raw[first + 1 :])
+            return replace(unit, raw=unit.raw[:first] + bytes([garbled]) + unit.raw[first + 1 :])
         case CommandLine():
             raw = _garbled(unit.raw)
             # the line of AUTH stays redacted: who knows the mask can read a garbled secret
