@@ -17,7 +17,7 @@ from tests.nodes import images
 from tests.nodes.containers.node import candidate, of_run
 from tests.suite.helpers import command, conformance_command, environment
 
-pytestmark = [pytest.mark.docker, pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.integration, pytest.mark.slow, pytest.mark.timed]
 
 DESCRIPTION = paths.fixtures() / "containers" / "reference" / "reference.yaml"
 

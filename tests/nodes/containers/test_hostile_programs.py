@@ -11,7 +11,7 @@ from tests.hostile import programs
 from tests.nodes.test_hostile import STOPPED
 from tests.suite.helpers import conformance_command
 
-pytestmark = [pytest.mark.docker, pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.integration, pytest.mark.slow, pytest.mark.timed]
 
 TRIED = (
     "does nothing", "hops from process to process", "ignores every signal", "is a fork bomb", "eats memory",
