@@ -36,6 +36,21 @@ def test_each_server_gets_the_discards_of_its_own_shadows_only(tmp_path: Path):
     run(tmp_path, steps)
 
 
+def test_the_number_that_is_left_does_not_count_what_another_session_has_not_confirmed(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
+        for _ in range(6):
+            processed(host, "mbx2")
+        _, first = await host.discard_status.answer_query("mbx2", 2)
+        _, second = await host.discard_status.answer_query("mbx2", 3)
+        host.discard_status.release_unread(first)  # the first session was lost; the second has not confirmed its three
+        lines, again = await host.discard_status.answer_query("mbx2", 1)
+        assert [event.id for event in again] == [first[0].id]
+        assert lines[-1] == "250 2.0.0 end 2", "the other one of the first session, and the sixth"
+        assert len(second) == 3
+
+    run(tmp_path, steps)
+
+
 def test_a_message_without_a_shadow_queues_no_discard(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         processed(host)

@@ -1,5 +1,6 @@
 """The primary's side of shadow redundancy on disk: holders of shadows, and queued discard notifications (SR-MNT-05)."""
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -66,11 +67,12 @@ class Discards:
             "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?",
             (server, to_read),
         )
-        number = len(rows)
-        if number == to_read:  # there may be more
-            number = self._db.read("SELECT COUNT(*) FROM discard WHERE server = ?", (server,))[0][0]
         events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in excluded]
-        return events[:limit], number - (len(rows) - len(events))
+        total = len(events)
+        if len(rows) == to_read:  # there may be more, and some of them may be excluded
+            query = "SELECT COUNT(*) FROM discard WHERE server = ? AND id NOT IN (SELECT value FROM json_each(?))"
+            total = self._db.read(query, (server, json.dumps([*excluded])))[0][0]
+        return events[:limit], total
 
     def all_events(self) -> Iterator[DiscardEvent]:
         """Yield all queued notifications, oldest first."""
