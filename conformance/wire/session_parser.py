@@ -140,8 +140,10 @@ class SessionParser:
         return units
 
     def feed_server(self, data: bytes) -> list[ServerUnit]:
-        """Add octets from the server, and return the units that are complete now, with the substitute replies then due.
+        """Add octets from the server, and return the units that are complete now.
 
+        Among them are substitute replies whose turn comes then: replies that the harness sends in the server's place, whose
+        octets are not in `data`.
         Octets that are exactly one short reply, as most are, take the first way, with a cached result.
         """
         if self.secured and not self._server:

@@ -136,6 +136,9 @@ def _is_partial_copy_done(context: ExpectationContext, message: MessageMade, dis
 def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
     """Check how often server `by` queried server `at`, in what intervals (`every`), and before QUIT (`before`).
 
+    `every` is the longest time between two queries, also from `since` to the first and from the last to the end of the
+    history. With `before`, each session in which mail was sent is an occasion of its own.
+
     With `answered` only queries with a discard list as the reply count, or only those without one. That there was no
     query shows something only where there was a session between them, or `by` holds a copy for `at`: else there is no
     occasion.

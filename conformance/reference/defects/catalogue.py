@@ -19,7 +19,8 @@ for _package in (defects, readings):
 def apply_by_name(classes: ComponentSets, names: str) -> ComponentSets:
     """Return component classes with the defects and conforming readings in `names`: `NAME`, `NAME+NAME`, or EVERY.
 
-    Readings are applied last, in front of defects. Raises ValueError for an unknown name.
+    A defect replaces the class of its slot, so of two defects in one slot only the last acts. Readings are applied last, in
+    front of defects, and add up. Raises ValueError for an unknown name.
     """
     requested = names.split("+")
     if unknown := [name for name in requested if name not in DEFECTS and name not in READINGS and name != EVERY]:

@@ -80,7 +80,10 @@ class Delivery(Component):
             self._redundancy_tasks.pop(message.id, None)
 
     def _begin_delivery(self, message: Message) -> None:
-        """Send the journal report if due, and queue attempts for the pending recipients, or release the message."""
+        """Send the journal report if due, and queue attempts for the pending recipients, or release the message.
+
+        A shadow that is still to be made is made at the same time: delivery does not wait for it (ruling 24).
+        """
         self.host.journaling.send_report_if_due(message)
         if pending := self.host.messages.pending(message.id):
             self._queue_attempts(message, pending)

@@ -129,7 +129,10 @@ class TrackedTransport(asyncio.Transport):
             self._loop.watch_readable(self._descriptor, self._on_readable)
 
     def _on_readable(self) -> None:
-        """Read from the socket and pass the octets, the end of the stream or an error on to the protocol."""
+        """Read from the socket and pass the octets, the end of the stream or an error on to the protocol.
+
+        Where the peer has sent nothing yet, return without reading: the loop calls this again.
+        """
         if self._connection_lost:
             return
         protocol: Any = self._protocol

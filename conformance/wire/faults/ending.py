@@ -64,7 +64,11 @@ def _mute(context: FaultContext) -> None:
 
 @on_connection("mute")
 def _mute_connection(context: FaultContext, link: Link) -> None:
-    """Record the session as connected, and mute it without dialling the server."""
+    """Record the session as connected, and mute it without dialling the server.
+
+    What the client sends from then on is neither forwarded nor recorded; the lane is released for its FIN alone. Healing the
+    fault resets the session.
+    """
     link.record_session(context.relay)
     context.record_fired("at connect")
     context.relay.to_server.release("connecting")
