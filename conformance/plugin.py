@@ -143,7 +143,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     options = config.stash[OPTIONS]
     if options.cells == 1 or CLOCKS[options.settings.clock].jumps:
         return None
-    from conformance.suite.chunks import ChunkScheduling  # xdist need not be installed
+    from conformance.suite.chunks import ChunkScheduling  # importing xdist takes time
 
     return ChunkScheduling(config, log, options.cells)
 

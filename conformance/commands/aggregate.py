@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from conformance.commands.missing_package import report_missing_package
 from conformance.results.layout import RunDirectoryError
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def aggregate_runs(
         from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
     except ModuleNotFoundError as error:
-        return _report_missing(error.name)
+        return report_missing_package(error.name, "spark")
     if find_spec("pyspark") is None:  # importing it takes a second, and is done while Java starts
-        return _report_missing("pyspark")
+        return report_missing_package("pyspark", "spark")
     settings = dict(pair.partition("=")[::2] for pair in conf)
     if invalid := [pair for pair in conf if "=" not in pair]:
         typer.echo(f"--conf {invalid[0]}: write key=value", err=True)
@@ -56,12 +57,6 @@ def aggregate_runs(
     typer.echo(", ".join(f"{name}: {count}" for name, count in summary.found.items()))
     typer.echo(f"page       {summary.page}")
     return summary.exit_code
-
-
-def _report_missing(name: str | None) -> int:
-    """Print how to install a missing package, and return the exit code 2."""
-    typer.echo(f"{name} is missing: pip install 'smtp-conformance[spark]'", err=True)
-    return 2
 
 
 def write_page(

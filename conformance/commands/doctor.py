@@ -44,7 +44,6 @@ def optional_programs() -> Iterator[OptionalProgram]:
         "apt-get install docker.io and start it, or set DOCKER_HOST",
     )
     yield OptionalProgram("C compiler", shutil.which("cc"), "--clock shifted", "apt-get install gcc libc6-dev")
-    yield _module("xdist", "running cells on several cores (-n)", "pip install pytest-xdist")
     for candidate in installable_candidates(paths.fixtures() / "candidates"):
         present = candidate.check_availability()
         found = None if present.missing else str(present.installed or "on the system")

@@ -7,6 +7,7 @@ from typing import Literal
 import typer
 from pydantic import ValidationError
 
+from conformance.commands.missing_package import report_missing_package
 from conformance.report.escaping import visible
 from conformance.results.layout import RunDirectoryError, cell_file, cell_files, slug_of
 from conformance.results.reader import StoredCell, read_cell, read_header
@@ -29,8 +30,7 @@ def export_cell(run_dir: Path, cell: str, export_format: Format, out: Path) -> i
         octets = _exporter(export_format)(stored)
         out.write_bytes(octets)
     except ModuleNotFoundError as error:
-        typer.echo(f"{error.name} is missing: pip install 'smtp-conformance[traces]'", err=True)
-        return 2
+        return report_missing_package(error.name, "traces")
     except (RunDirectoryError, LookupError, OSError, ValidationError, ValueError) as error:
         typer.echo(visible(str(error.args[0] if isinstance(error, LookupError) else error), 300), err=True)
         return 2

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from conformance import paths
 from conformance.clocks import CLOCKS, IN_PROCESS
+from conformance.commands.missing_package import report_missing_package
 from conformance.report.escaping import visible
 from conformance.report.run_summary import read_run_summary
 from conformance.report.terminal import terminal_summary
@@ -103,8 +104,7 @@ def run_on_cluster(words: Sequence[str]) -> int:
         from conformance.spark.gateway import JavaEnded
         from conformance.spark.session import SparkFailed
     except ModuleNotFoundError as error:
-        typer.echo(f"{error.name} is missing: pip install 'smtp-conformance[spark]'", err=True)
-        return USAGE
+        return report_missing_package(error.name, "spark")
     try:
         options = parse_options(words, Path.cwd())
         _prepare_run_directory(options)

@@ -41,7 +41,9 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a run of one scenario of the corpus, made by the installed command."""
     folder = tmp_path_factory.mktemp("user")
-    done = command("run", "-k", "inbound-acknowledged", "--candidate", "reference", "--run-dir", "run", cwd=folder)
+    done = command(
+        "run", "-k", "inbound-acknowledged", "--candidate", "reference", "-n", "2", "--run-dir", "run", cwd=folder
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
     return folder
