@@ -1,6 +1,6 @@
 """The names of the invariants, which are judged in every cell that does not waive them, in the order of their verdicts.
 
-`conformance.judge.invariants` has a check for each. Spark's queries, a second and independent oracle, judge most of them
+`conformance.model` has a rule for each. Spark's queries, a second and independent oracle, judge most of them
 again; a test compares the names.
 """
 

@@ -2,7 +2,7 @@
 
 From these declarations come the configuration file of a node and its schema, the names that editors complete in scenarios and
 topologies, the table in docs/node-contract.md, and the parameters in a cell's header. The judge states the defaults that it
-needs a second time (`conformance.judge.parameters`), and a test compares them: a mistake here must not hide a violation.
+needs a second time (`conformance.trace.parameters`), and a test compares them: a mistake here must not hide a violation.
 """
 
 from collections.abc import Mapping

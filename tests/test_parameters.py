@@ -4,9 +4,9 @@ import ast
 from pathlib import Path
 
 import conformance.judge
-from conformance.judge.parameters import DEFAULTS as JUDGED
 from conformance.parameters import DEFAULTS, LISTENER_LIMITS, effective_parameters
 from conformance.reference.config import DEFAULT_LIMITS, EDGE_LIMITS, Transport
+from conformance.trace.parameters import DEFAULTS as JUDGED
 from tests.docs.pages import ROOT
 
 PACKAGE = ROOT / "conformance"
@@ -58,7 +58,7 @@ def test_defaults_stand_in_these_modules_only():
     # A defect of the reference overrides the range of one parameter of the reference's table.
     assert stated == {
         "parameters.py",
-        "judge/parameters.py",
+        "trace/parameters.py",
         "reference/config.py",
         "reference/defects/configuration.py",
     }

@@ -5,8 +5,8 @@ Theory of operation
 A failure must not be blamed on a server for what the harness or its machine did. Four causes are looked for:
 
 - Lateness. `Lag` events record by how much the harness, or a program on its machine, ran late. A check that depends on time
-  is inconclusive when the lag is above the limit: the clock's tolerance, at most `MAX_LAG`. Checks in `UNTIMED` compare no
-  times. An expectation may be so far from the time that it is about (its `room`) that a smaller lag cannot matter. An upper
+  is inconclusive when the lag is above the limit: the clock's tolerance, at most `MAX_LAG`. Rules of the model
+  that are not `timed` compare no times. An expectation may be so far from the time that it is about (its `room`) that a smaller lag cannot matter. An upper
   bound (`within`) is missed by many small delays as well, so lags are added up for it.
 - Shortage. When the machine ran out of something that a node needed, no failure can be blamed on a server.
 - Nothing acknowledged. A message that no server acknowledged cannot break the row about acknowledged messages.
@@ -21,26 +21,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.history.events import AnyEvent, Attempt, FaultFired, Lag, NodeEvent, StepEvent, Talked
 from conformance.history.values import TalkExchange
-from conformance.judge.trace import Trace
+from conformance.model import RULES
 from conformance.requirements.catalogue import catalogue
+from conformance.trace.trace import Trace
 from conformance.verdicts import Outcome, Reason, Verdict
 from conformance.verdicts.changes import Should
 
 MAX_LAG = 15.0
 """Seconds: half of MaxAcknowledgementDelay, the shortest documented time that a scenario waits for. A larger lag may have
 caused what was seen, whatever the clock tolerates."""
-
-UNTIMED = frozenset(
-    {
-        "invariant.shadow-inside-boundary",
-        "invariant.no-discard-before-delivery",
-        "invariant.one-final-reply",
-        "invariant.content-unchanged",
-        "invariant.shadow-verbs-only-where-offered",
-        "invariant.replies-well-formed",
-    }
-)
-"""Checks whose failures no lag excuses. The others compare what has happened by some time."""
 
 MAX_BOUND_SHARE = 0.02
 """Share of an upper bound that lags may add up to, where that is more than one lag may be."""
@@ -77,7 +66,7 @@ def excuse_lateness(
     refusals = {event.n for event in events if _is_permanent_refusal(event)}
     failed_starts = {event.n for event in events if isinstance(event, NodeEvent) and event.action == "failed"}
     for verdict in verdicts:
-        untimed = verdict.check in UNTIMED or failed_starts.intersection(verdict.evidence[:1])
+        untimed = _is_untimed(verdict.check) or failed_starts.intersection(verdict.evidence[:1])
         timed = not untimed and not (verdict.check in REPLY_CHECKS and refusals.intersection(verdict.evidence))
         has_room = rooms is not None and lag <= rooms.get(verdict.step or "", 0.0)
         if verdict.outcome is Outcome.INCONCLUSIVE or (verdict.outcome is Outcome.FAIL and timed and not has_room):
@@ -170,6 +159,12 @@ def _excused_verdict(verdict: Verdict, reason: Reason, cause: str) -> Verdict:
     """Return the verdict as inconclusive for this reason, with the cause in front of its sentence."""
     sentence = f"{cause}: {verdict.sentence}"
     return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason, "sentence": sentence})
+
+
+def _is_untimed(check: str) -> bool:
+    """Return whether a check is a rule of the model that compares no times."""
+    rule = RULES.get(check)
+    return rule is not None and not rule.timed
 
 
 def _lags(events: Iterable[AnyEvent]) -> list[Lag]:

@@ -8,20 +8,10 @@ scenario takes for granted, such as the shadow copy that its own steps need.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from conformance.requirements.catalogue import catalogue
-
-ViolationKind = Literal[
-    "", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other", "size"
-]
-"""What was wrong: `missing` altogether; there for some messages only (`partly`); more than expected (`surplus`); in another
-place (`elsewhere`); too few or too many attempts in the server's own site (`near`) or in other sites (`far`); too `early`;
-too `late`; another reply code of the same class (`other`); refused as too large though it was not (`size`, 552, RFC 1870);
-anything else ('')."""
-
-RELAY_CAPABILITIES = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
-"""Capabilities of a relay without shadow redundancy: a candidate that claims no other is bound by the relay rows alone."""
+from conformance.trace.context import is_relay_only
+from conformance.trace.finding import ViolationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +45,7 @@ def applicable_rows(requirements: tuple[str, ...], claims: frozenset[str]) -> tu
     an ordinary relay. Where no row is left, all are returned, since a verdict without a row would say nothing: such a
     scenario should not apply to a relay (a test of the corpus detects that).
     """
-    if not claims <= RELAY_CAPABILITIES:
+    if not is_relay_only(claims):
         return requirements
     rows = (catalogue().get(requirement) for requirement in requirements)
     return tuple(row.id for row in rows if row is not None and row.profile == "relay") or requirements

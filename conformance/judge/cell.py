@@ -1,11 +1,12 @@
-"""Judges a cell from its recorded history alone: every expectation of its scenario, every invariant, the harness itself.
+"""Judges a cell from its recorded history alone: every expectation of its scenario, every rule of the model,
+and the harness itself.
 
 Theory of operation
 -------------------
 A *cell* is one scenario with one value of each of its axes, run against one candidate. An expectation is judged on the
 history up to the event with which its step ended: what happened later neither fulfils nor violates it. Therefore
 `judge_cell` adds the events one by one to a `Trace`, and calls the check of an expectation whenever such an event comes.
-Invariants and the checks of the harness are judged once, on the whole history.
+The rules of the model and the checks of the harness are judged once, on the whole history.
 
 Each check returns a `Finding`; the bounds `after` and `within` of an expectation are compared with the times of its
 confirmations. The finding becomes a verdict, blamed on a *row* (a requirement of the catalogue) as `blame` says. A
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 
 from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent
-from conformance.invariants import INVARIANTS
 from conformance.judge.adjustments import (
     apply_should_level,
     excuse_late_bound,
@@ -28,17 +28,18 @@ from conformance.judge.adjustments import (
     excuse_unacknowledged,
 )
 from conformance.judge.blame import applicable_rows
-from conformance.judge.context import CheckContext, ExpectationContext, is_generation_2010
 from conformance.judge.expectations import EXPECTATION_CHECKS
-from conformance.judge.finding import Finding, format_seconds
 from conformance.judge.harness import find_obstacles
-from conformance.judge.invariants import INVARIANT_CHECKS
-from conformance.judge.trace import Trace
 from conformance.judge.verdict_builder import build_verdict, inconclusive_verdict, make_verdict
+from conformance.model import RULES
+from conformance.model.facts import Facts
 from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
 from conformance.scenarios.steps.action import Expect, Step
+from conformance.trace.context import CheckContext, ExpectationContext, is_generation_2010
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.trace import Trace
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 from conformance.verdicts.changes import Should
 
@@ -59,7 +60,7 @@ class JudgeSettings:
 
 
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) -> tuple[Verdict, ...]:
-    """Return the verdicts of all checks: expectations in their order, then the harness's own, then the invariants.
+    """Return the verdicts of all checks: expectations in their order, then the harness's own, then the model's rules.
 
     Failures that may follow from another one are moved behind all other verdicts.
     """
@@ -70,8 +71,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) 
     verdicts = [verdict for verdict, _ in judged]
     context = CheckContext(cell, trace, settings.tolerance, settings.claims)
     verdicts += find_obstacles(context, steps, complete=settings.complete)
-    # `waive` has the invariants that the scenario switches off
-    verdicts += [_judge_invariant(name, context, settings) for name in INVARIANTS if name not in cell.waive]
+    verdicts += judge_by_rules(context, settings)
     adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms(steps)), events)
     return _move_consequences_back(tuple(apply_should_level(adjusted, settings.should)), explaining_steps)
 
@@ -186,15 +186,26 @@ def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectat
             finding.add_message_violation(message, sentence, confirmation.n, kind="late")
 
 
-def _judge_invariant(name: str, context: CheckContext, settings: JudgeSettings) -> Verdict:
-    """Return an invariant's verdict, about those of its requirements that the scenario names, or all if it names none.
+def judge_by_rules(context: CheckContext, settings: JudgeSettings) -> list[Verdict]:
+    """Return the verdicts of the model's rules that the scenario does not waive, in the order of their registration.
 
-    Only rows that bind the candidate, by its claims, are kept.
+    A rule named after its row has no verdict where it had no occasion; a published invariant is not applicable then.
     """
-    registered = INVARIANT_CHECKS[name]
-    named = tuple(row for row in registered.requirements if row in context.cell.requirements)
-    rows = applicable_rows(named or registered.requirements, settings.claims)
-    return build_verdict(f"invariant.{name}", rows, registered.check(context), complete=settings.complete)
+    facts = Facts(context)
+    verdicts = []
+    for name, rule in RULES.items():
+        if name in context.cell.waive or name.removeprefix("invariant.") in context.cell.waive:
+            continue
+        rows = applicable_rows(_named_rows(rule.requirements, context.cell.requirements), settings.claims)
+        verdict = build_verdict(name, rows, rule.check(facts), complete=settings.complete)
+        if verdict.outcome is not Outcome.NOT_APPLICABLE or name.startswith("invariant."):
+            verdicts.append(verdict)
+    return verdicts
+
+
+def _named_rows(judged: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of a rule's rows that the scenario names, all where it names none of them."""
+    return tuple(row for row in judged if row in named) or judged
 
 
 def _rooms(steps: Sequence[Step]) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""The registries of checks: one function for each expectation verb, one for each invariant.
+"""The registry of checks: one function for each expectation verb.
 
-The modules of `conformance.judge.expectations` and `conformance.judge.invariants` declare their functions here, by the
-decorators below; importing one of these packages imports all of its modules. Neither kind of check is called by its name.
+The modules of `conformance.judge.expectations` declare their functions here, by the decorator below; importing that package
+imports all of its modules. No check is called by its name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from conformance.judge.blame import BlameRules, ViolationKind
-from conformance.judge.context import CheckContext, ExpectationContext
-from conformance.judge.finding import Finding
+from conformance.judge.blame import BlameRules
 from conformance.registry import Registry
 from conformance.scenarios.expectations import EXPECTATIONS, Expectation
+from conformance.trace.context import ExpectationContext
+from conformance.trace.finding import Finding, ViolationKind
 
 E = TypeVar("E", bound=Expectation)
 ExpectationCheck = Callable[[E, ExpectationContext], Finding]
-InvariantCheck = Callable[[CheckContext], Finding]
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -29,16 +28,7 @@ class RegisteredExpectation:
     blame: BlameRules
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredInvariant:
-    """The check of one invariant, and the requirements that it judges; the first is blamed unless a violation names one."""
-
-    check: InvariantCheck
-    requirements: tuple[str, ...]
-
-
 EXPECTATION_CHECKS: Registry[RegisteredExpectation] = Registry("check of the expectation")
-INVARIANT_CHECKS: Registry[RegisteredInvariant] = Registry("check of the invariant")
 
 
 def expectation_check(
@@ -59,19 +49,6 @@ def expectation_check(
     def register(check: ExpectationCheck[E]) -> ExpectationCheck[E]:
         rules = BlameRules(rows_by_kind, frozenset(explaining_kinds), fallback_rows)
         EXPECTATION_CHECKS.add(EXPECTATIONS.name_of(model), RegisteredExpectation(check, rules))
-        return check
-
-    return register
-
-
-def invariant_check(name: str, *requirements: str) -> Callable[[InvariantCheck], InvariantCheck]:
-    """Return a decorator that registers a function as the check of an invariant, which judges these requirements.
-
-    A violation that names no row of its own is blamed on the first of them.
-    """
-
-    def register(check: InvariantCheck) -> InvariantCheck:
-        INVARIANT_CHECKS.add(name, RegisteredInvariant(check, requirements))
         return check
 
     return register

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from conformance.history.events import Attempt, CommandRun, FaultFired, NodeEvent
 from conformance.judge.blame import applicable_rows
-from conformance.judge.context import CheckContext
 from conformance.judge.verdict_builder import inconclusive_verdict, make_verdict
 from conformance.scenarios.steps.action import Step
 from conformance.scenarios.steps.breaking import Disk, Fault
 from conformance.scenarios.steps.nodes import Moment, NodeAction
+from conformance.trace.context import CheckContext
 from conformance.verdicts import Outcome, Reason, Verdict
 
 

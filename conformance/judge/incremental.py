@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from conformance.history.events import AnyEvent, Command, Connected, Content, FaultFired, Lag
 from conformance.judge.cell import find_so_far
-from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import Step
+from conformance.trace.trace import Trace
 
 _NEVER_CONFIRMS = (Command, Connected, Content, FaultFired, Lag)
 """Types of events by which no expectation begins to hold; it may by a reply, delivery or closing that follows."""

@@ -4,8 +4,8 @@
 `step` is the expectation's step, None for an invariant and for what the harness checks of itself.
 """
 
-from conformance.judge.finding import Finding
 from conformance.scenarios.steps.action import Step
+from conformance.trace.finding import Finding
 from conformance.verdicts import Outcome, Reason, Verdict
 
 _CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"

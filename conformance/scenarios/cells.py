@@ -120,14 +120,17 @@ class CellExpander:
         return tuple(cell for point, fault in points if (cell := self._build_cell(point, fault)) is not None)
 
     def _check_names_of_document(self) -> None:
-        """Report unknown requirements, capabilities and invariants, and waived invariants without a reason."""
+        """Report unknown requirements, capabilities and rules, and waived rules without a reason."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:  # a mapping, such as the document, has no items
                 if isinstance(item.value, str) and item.value not in names:
                     self._report.add(item.mark, unknown_name(kind, item.value, names))
         for name, entry in (waived.entries if (waived := self._node.get("waive")) else {}).items():
-            if name not in INVARIANTS:
+            if (
+                name.removeprefix("invariant.") not in INVARIANTS
+                and name.removeprefix("model.") not in self._catalogue.ids
+            ):
                 self._report.add(entry.key, unknown_name("invariant", name, INVARIANTS))
             if not isinstance(entry.node.value, str) or len(entry.node.value) < 10:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")

@@ -19,6 +19,8 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_RULE_OF_THE_MODEL = r"^model\.[A-Z0-9]+-[A-Z0-9]+-[0-9]+$"
+
 _AXIS: Schema = {"$ref": "#/$defs/axis"}
 _STEPS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}}
 
@@ -40,7 +42,8 @@ def scenario_schema() -> Schema:
             "additionalProperties": {"type": "array", "minItems": 1},
         },
         "needs": document["properties"]["needs"] | {"items": {"enum": list(NEEDS)}},
-        "waive": document["properties"]["waive"] | {"propertyNames": {"enum": list(INVARIANTS)}},
+        "waive": document["properties"]["waive"]
+        | {"propertyNames": {"anyOf": [{"enum": list(INVARIANTS)}, {"pattern": _RULE_OF_THE_MODEL}]}},
         "steps": _STEPS,
     }
     steps = {

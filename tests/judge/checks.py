@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.invariants import INVARIANTS
 from conformance.judge import cell
 from conformance.judge.expectations import EXPECTATION_CHECKS
-from conformance.judge.finding import Finding
-from conformance.judge.invariants import INVARIANT_CHECKS
+from conformance.model import RULES
 from conformance.scenarios.expectations import EXPECTATIONS
+from conformance.trace.finding import Finding
 
-ALL = [*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for name in INVARIANTS)]
+ALL = [*(f"expect.{verb}" for verb in EXPECTATIONS), *RULES]
 
 
 def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,5 +21,4 @@ def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
         checks = {**EXPECTATION_CHECKS, name: replace(EXPECTATION_CHECKS[name], check=nothing)}
         monkeypatch.setattr(cell, "EXPECTATION_CHECKS", checks)
     else:
-        invariants = {**INVARIANT_CHECKS, name: replace(INVARIANT_CHECKS[name], check=nothing)}
-        monkeypatch.setattr(cell, "INVARIANT_CHECKS", invariants)
+        monkeypatch.setattr(cell, "RULES", {**RULES, check: replace(RULES[check], check=nothing)})

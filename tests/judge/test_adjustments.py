@@ -4,16 +4,15 @@ import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked
 from conformance.history.values import TalkExchange
-from conformance.invariants import INVARIANTS
 from conformance.judge.adjustments import (
     MAX_LAG,
     REPLY_CHECKS,
-    UNTIMED,
     apply_should_level,
     excuse_late_bound,
     excuse_lateness,
     excuse_shortage,
 )
+from conformance.model import RULES
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 
 
@@ -44,7 +43,7 @@ def test_lateness_before_the_first_step_excuses_nothing() -> None:
     assert outcome("expect.discarded", history(1000, 1), 10) is Outcome.FAIL
 
 
-@pytest.mark.parametrize("check", sorted(UNTIMED))
+@pytest.mark.parametrize("check", sorted(name for name, rule in RULES.items() if not rule.timed))
 def test_lateness_does_not_excuse_an_untimed_check(check: str) -> None:
     assert outcome(check, history(0, 1000), 10) is Outcome.FAIL
 
@@ -79,10 +78,6 @@ def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
     (excused,) = excuse_lateness([verdict], history(0, 20), 10)
     assert excused.sentence == "the harness or its machine ran 20 s late, 10 s are allowed: it came late"
     assert excused.reason is Reason.LATE
-
-
-def test_every_untimed_check_is_a_declared_invariant() -> None:
-    assert {name.removeprefix("invariant.") for name in UNTIMED} <= set(INVARIANTS)
 
 
 def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from conformance.history import events as ev
-from conformance.judge.context import CheckContext
-from conformance.judge.invariants import INVARIANT_CHECKS
-from conformance.judge.trace import Trace
+from conformance.model import RULES
+from conformance.model.facts import Facts
 from conformance.scenarios.document import Cell
 from conformance.topology import Topology
+from conformance.trace.context import CheckContext
+from conformance.trace.trace import Trace
 from tests.judge.history import History, Mail, sha
 from tests.judge.lines import add_lines
 from tests.judge.oracle import ORACLE
@@ -157,7 +158,7 @@ def opinions(made: GeneratedHistory, name: str) -> tuple[bool, bool]:
         scenario="story", title="a story", path="", line=1, axes={}, requirements=("RL-ACK-01",), needs=(),
         topology=topology, drain=1, steps=(), sha256=sha("story"),
     )  # fmt: skip
-    finding = INVARIANT_CHECKS[name].check(CheckContext(cell, Trace(history.events), 0.0, CLAIMS))
+    finding = RULES[f"invariant.{name}"].check(Facts(CheckContext(cell, Trace(history.events), 0.0, CLAIMS)))
     return bool(finding.violations), ORACLE[name](World(history.events, topology, parameters))
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from conformance import paths
 from conformance.generations import SHADOW_CAPABILITIES
-from conformance.judge.blame import RELAY_CAPABILITIES
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import LACKS, Cell
@@ -14,6 +13,7 @@ from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.steps.action import Expect, Step, flattened
+from conformance.trace.context import RELAY_CAPABILITIES
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import add_lines

@@ -6,19 +6,18 @@ from dataclasses import replace
 import pytest
 
 from conformance import invariants as declared
-from conformance import paths
+from conformance import model, paths
 from conformance.history.events import AnyEvent, Command, Connected, Content, Delivered, FaultFired, Reply
 from conformance.history.values import Operation
-from conformance.judge import invariants
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
-from conformance.judge.trace import Trace
 from conformance.registry import RegistryError
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.action import Expect, Step
+from conformance.trace.trace import Trace
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import add_lines
@@ -139,7 +138,7 @@ def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.
     with pytest.raises(
         RegistryError, match="'nothing-is-read-twice' is declared in conformance/invariants.py, and nothing"
     ):
-        importlib.reload(invariants)
+        importlib.reload(model)
 
 
 @pytest.mark.parametrize(

@@ -157,11 +157,11 @@ def test_a_harness_without_file_descriptors_reports_no_violation(tmp_path: Path,
 
 
 BROKEN_JUDGE = """
-from conformance.judge.checks import RegisteredInvariant
-from conformance.judge.invariants import INVARIANT_CHECKS
-def broken(context):
+from conformance.model import RULES
+from conformance.model.rules import Rule
+def broken(facts):
     raise KeyError("no such thing")
-INVARIANT_CHECKS["content-unchanged"] = RegisteredInvariant(broken, ("RL-CNT-01",))
+RULES["invariant.content-unchanged"] = Rule(broken, ("RL-CNT-01",), timed=False)
 """
 
 

@@ -8,9 +8,6 @@ sink took for one recipient: a server's mailbox store or a server outside, both 
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
 from conformance.judge.checks import expectation_check
-from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import Finding, format_count, is_expected_count
-from conformance.judge.sessions import Transaction
 from conformance.scenarios.expectations import (
     Copies,
     DeliveredExpected,
@@ -20,6 +17,9 @@ from conformance.scenarios.expectations import (
     RouteExpected,
     TransmittedExpected,
 )
+from conformance.trace.context import ExpectationContext
+from conformance.trace.finding import Finding, format_count, is_expected_count
+from conformance.trace.sessions import Transaction
 
 _MAX_EVIDENCE = 20
 

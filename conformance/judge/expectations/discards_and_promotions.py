@@ -2,7 +2,7 @@
 
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A *holder* keeps a shadow copy for a
 *primary*, and queries it; the primary notifies the holder of each copy that it may discard. A holder that transmits a message
-as its own has promoted its copy (`conformance.judge.promotions`). Rulings are those of docs/rulings.md. `n` is an
+as its own has promoted its copy (`conformance.trace.promotions`). Rulings are those of docs/rulings.md. `n` is an
 event's number, `t` its time in seconds.
 
 `occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
@@ -11,13 +11,7 @@ event's number, `t` its time in seconds.
 import itertools
 
 from conformance.history.events import MessageMade
-from conformance.judge.blame import ViolationKind
 from conformance.judge.checks import expectation_check
-from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import Finding, format_count, format_seconds, format_times, is_expected_count
-from conformance.judge.promotions import find_promotions
-from conformance.judge.sessions import Session
-from conformance.judge.trace import Discard, Query
 from conformance.scenarios.expectations import (
     Copies,
     DiscardedExpected,
@@ -26,6 +20,18 @@ from conformance.scenarios.expectations import (
     PromotedExpected,
     QueriedExpected,
 )
+from conformance.trace.context import ExpectationContext
+from conformance.trace.finding import (
+    Finding,
+    ViolationKind,
+    format_count,
+    format_seconds,
+    format_times,
+    is_expected_count,
+)
+from conformance.trace.promotions import find_promotions
+from conformance.trace.sessions import Session
+from conformance.trace.trace import Discard, Query
 
 _ROWS_NOTIFIED = frozenset(
     {

@@ -10,13 +10,12 @@ message by the harness, with the final reply to it. A conversation is a step `ta
 from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Talked
-from conformance.judge.blame import ViolationKind
 from conformance.judge.checks import expectation_check
-from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import Finding, format_seconds
-from conformance.judge.sessions import Session
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
 from conformance.scenarios.steps.talking import Talk
+from conformance.trace.context import ExpectationContext
+from conformance.trace.finding import Finding, ViolationKind, format_seconds
+from conformance.trace.sessions import Session
 
 _ROWS_REFUSED = frozenset({"SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", "RL-CNT-02"})
 _ROWS_ACCEPTED = frozenset(

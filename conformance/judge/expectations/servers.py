@@ -10,8 +10,6 @@ import re
 
 from conformance.history.events import Configured, Inspected, NodeEvent, Reply
 from conformance.judge.checks import expectation_check
-from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import Finding, format_count, format_times, is_expected_count
 from conformance.scenarios.expectations import (
     AdvertisedExpected,
     IssuedExpected,
@@ -19,6 +17,8 @@ from conformance.scenarios.expectations import (
     QueueExpected,
     RefusedExpected,
 )
+from conformance.trace.context import ExpectationContext
+from conformance.trace.finding import Finding, format_count, format_times, is_expected_count
 
 
 @expectation_check(AdvertisedExpected)

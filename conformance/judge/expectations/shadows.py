@@ -11,24 +11,24 @@ event's number.
 from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Reply
-from conformance.judge.blame import ViolationKind
 from conformance.judge.checks import expectation_check
-from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import (
-    Finding,
-    format_count,
-    format_seconds,
-    format_time,
-    format_times,
-    is_expected_count,
-)
-from conformance.judge.trace import ShadowAttempt, ShadowCopy
 from conformance.scenarios.expectations import (
     NoShadowExpected,
     SameContentExpected,
     ShadowAttemptsExpected,
     ShadowExpected,
 )
+from conformance.trace.context import ExpectationContext
+from conformance.trace.finding import (
+    Finding,
+    ViolationKind,
+    format_count,
+    format_seconds,
+    format_time,
+    format_times,
+    is_expected_count,
+)
+from conformance.trace.trace import ShadowAttempt, ShadowCopy
 
 _ROWS_STORED = frozenset(
     {

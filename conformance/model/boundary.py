@@ -11,10 +11,10 @@ from typing import get_args
 
 from conformance.history.dialects import ShadowKeyword
 from conformance.history.values import OperationName
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding
-from conformance.judge.sessions import Session
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Session
 
 _SHADOW_OPERATIONS: frozenset[OperationName] = frozenset(
     {"request-shadow", "track-shadow", "shadow-message", "query-discard"}
@@ -26,7 +26,7 @@ _LISTENERS_WITHOUT_VERBS = frozenset({"frontend", "delivery"})
 """Listeners that never offer or accept a shadow verb (wire-profile.md)."""
 
 
-@invariant_check("shadow-inside-boundary", "SR-BND-01", "SR-BND-02", "SR-BND-05")
+@invariant("shadow-inside-boundary", "SR-BND-01", "SR-BND-02", "SR-BND-05", timed=False)
 def shadow_inside_boundary(context: CheckContext) -> Finding:
     """Check that servers request, send and query shadow copies only within their boundary, never at themselves.
 
@@ -61,7 +61,7 @@ def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
     return traffic
 
 
-@invariant_check("shadow-verbs-only-where-offered", "SR-WIR-02", "SR-WIR-01")
+@invariant("shadow-verbs-only-where-offered", "SR-WIR-02", "SR-WIR-01", timed=False)
 def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
     """Check that no frontend or delivery listener offers a shadow verb, and that one that was not offered is refused.
 

@@ -44,7 +44,7 @@ from conformance.history.events import (
     Talked,
 )
 from conformance.history.values import Digest
-from conformance.judge.sessions import Exchange, Session, Transaction
+from conformance.trace.sessions import Exchange, Session, Transaction
 
 E = TypeVar("E", bound=Event)
 

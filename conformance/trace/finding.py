@@ -6,11 +6,19 @@ confirmation for each event that shows what was expected. `conformance.judge.ver
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from conformance.history.events import AnyEvent, MessageMade
-from conformance.judge.blame import ViolationKind
 from conformance.scenarios import values
 from conformance.scenarios.expectations import Copies
+
+ViolationKind = Literal[
+    "", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other", "size"
+]
+"""What was wrong: `missing` altogether; there for some messages only (`partly`); more than expected (`surplus`); in another
+place (`elsewhere`); too few or too many attempts in the server's own site (`near`) or in other sites (`far`); too `early`;
+too `late`; another reply code of the same class (`other`); refused as too large though it was not (`size`, 552, RFC 1870);
+anything else ('')."""
 
 
 @dataclass(frozen=True, slots=True)

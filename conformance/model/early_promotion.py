@@ -26,13 +26,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, StepEvent
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, format_seconds
-from conformance.judge.parameters import numeric_parameter_at
-from conformance.judge.promotions import find_promotions
-from conformance.judge.sessions import Transaction
-from conformance.judge.trace import ShadowCopy
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.parameters import numeric_parameter_at
+from conformance.trace.promotions import find_promotions
+from conformance.trace.sessions import Transaction
+from conformance.trace.trace import ShadowCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class HeldCopy:
         return cls(copy.primary, copy.holder, copy.stored_reply.n, copy.stored_reply.t, copy.transaction.shadow_id)
 
 
-@invariant_check("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10")
+@invariant("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10")
 def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
     """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion."""
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")

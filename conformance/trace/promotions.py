@@ -17,9 +17,9 @@ such an event are not counted as passed on. `name` is the scenario's name of the
 from dataclasses import dataclass
 
 from conformance.history.events import CommandRun, NodeEvent
-from conformance.judge.context import CheckContext
-from conformance.judge.sessions import Transaction
-from conformance.judge.trace import ShadowCopy
+from conformance.trace.context import CheckContext
+from conformance.trace.sessions import Transaction
+from conformance.trace.trace import ShadowCopy
 
 
 @dataclass(frozen=True, slots=True)

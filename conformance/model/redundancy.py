@@ -23,11 +23,11 @@ that judgement where the answer came after all, or the primary's next command sh
 
 from conformance.faults import ENDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, format_time
-from conformance.judge.parameters import numeric_parameter_at, parameter_at
-from conformance.judge.sessions import Session, Transaction
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding, format_time
+from conformance.trace.parameters import numeric_parameter_at, parameter_at
+from conformance.trace.sessions import Session, Transaction
 
 _PROMPT_S = 1.0
 """Documented seconds within which a server that is not silent replies."""
@@ -36,7 +36,7 @@ _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
 """Verbs after which a session is no attempt under way: it queries discard status, or has ended in good order."""
 
 
-@invariant_check("two-copies-at-acknowledgement", "SR-CRE-01", "SR-BND-03")
+@invariant("two-copies-at-acknowledgement", "SR-CRE-01", "SR-BND-03")
 def two_copies_at_acknowledgement(context: CheckContext) -> Finding:
     """Check each acknowledgement of a message from outside the boundary; only for candidates that claim `shadow-2013`.
 

@@ -8,16 +8,16 @@ all transactions with its content. `n` is an event's number.
 """
 
 from conformance.history.events import Delivered, MessageMade
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding
-from conformance.judge.sessions import Transaction
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Transaction
 
 _SHADOW_ROW, _RELAY_ROW = "SR-CRE-06", "RL-CNT-01"
 """The rows about shadow copies, and about everything else that is passed on."""
 
 
-@invariant_check("content-unchanged", _SHADOW_ROW, _RELAY_ROW)
+@invariant("content-unchanged", _SHADOW_ROW, _RELAY_ROW, timed=False)
 def content_unchanged(context: CheckContext) -> Finding:
     """Check each transmission by a server, and each delivery to a sink: content, reverse-path and recipients.
 

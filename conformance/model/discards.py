@@ -6,13 +6,13 @@ number.
 `occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, format_seconds
-from conformance.judge.trace import Discard, ShadowCopy
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.trace import Discard, ShadowCopy
 
 
-@invariant_check("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07")
+@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07", timed=False)
 def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 
 from conformance.generations import GENERATIONS
 from conformance.history.events import Attempt, Delivered, MessageMade
-from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 from conformance.topology import Server
+from conformance.trace.trace import Trace
+
+RELAY_CAPABILITIES = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
+"""Capabilities of a relay without shadow redundancy: a candidate that claims no other is bound by the relay rows alone."""
+
+
+def is_relay_only(claims: frozenset[str]) -> bool:
+    """Return whether a candidate with these claims is a relay without shadow redundancy."""
+    return claims <= RELAY_CAPABILITIES
 
 
 def is_generation_2010(server: Server) -> bool:

@@ -8,11 +8,10 @@ that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n
 
 from conformance.history.dialects import OPERATIONS_BY_VERB
 from conformance.history.events import Reply
-from conformance.judge.blame import RELAY_CAPABILITIES
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding
-from conformance.judge.sessions import Session, Transaction
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext, is_relay_only
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Session, Transaction
 
 _WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
 """What is answered without an enhanced status code (RFC 2034 3), or so in the examples of RFC 5321 and RFC 3207."""
@@ -23,7 +22,7 @@ _ENHANCED_BY_CODE = {501: "5.5.4", 503: "5.5.1"}
 _SHADOW_VERBS = frozenset(OPERATIONS_BY_VERB)
 
 
-@invariant_check("one-final-reply", "RL-RPL-01")
+@invariant("one-final-reply", "RL-RPL-01", timed=False)
 def one_final_reply(context: CheckContext) -> Finding:
     """Check that each command and each content gets one reply, in their order.
 
@@ -90,7 +89,7 @@ def _check_order(finding: Finding, session: Session) -> None:
             return
 
 
-@invariant_check("replies-well-formed", "RL-RPL-02", "SR-WIR-03")
+@invariant("replies-well-formed", "RL-RPL-02", "SR-WIR-03", timed=False)
 def replies_well_formed(context: CheckContext) -> Finding:
     """Check that each reply has the form of RFC 5321 4.2 and a code from 200 to 599 (RL-RPL-02).
 
@@ -98,7 +97,7 @@ def replies_well_formed(context: CheckContext) -> Finding:
     Sessions that a fault altered are left out.
     """
     finding = Finding("well-formed replies with codes from 200 to 599 and, where promised, enhanced status codes")
-    check_enhanced = not context.claims <= RELAY_CAPABILITIES
+    check_enhanced = not is_relay_only(context.claims)
     for session in context.trace.sessions.values():
         if not context.is_tested_server(session.server) or session.name in context.trace.altered_sessions:
             continue

@@ -30,14 +30,14 @@ from conformance.history.events import (
     MessageMade,
     NodeEvent,
 )
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, describe_message, format_seconds, format_time
-from conformance.judge.parameters import numeric_parameter_at
-from conformance.judge.sessions import Session, parse_path
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding, describe_message, format_seconds, format_time
+from conformance.trace.parameters import numeric_parameter_at
+from conformance.trace.sessions import Session, parse_path
 
 
-@invariant_check("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03")
+@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03")
 def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
     """Check that each acknowledged message arrived at each accepted recipient, the exceptions above aside."""
     finding = Finding("every acknowledged message arrives, or is reported")

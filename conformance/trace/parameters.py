@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from conformance.history.events import Configured
-from conformance.judge.context import CheckContext
+from conformance.trace.context import CheckContext
 
 DEFAULTS: Mapping[str, JsonValue] = {
     "ShadowRedundancyEnabled": True,

@@ -18,18 +18,18 @@ from conformance.history.events import (
     NodeEvent,
     StepEvent,
 )
-from conformance.judge.checks import invariant_check
-from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, format_seconds
-from conformance.judge.parameters import numeric_parameter_at
-from conformance.judge.promotions import find_promotions
+from conformance.model.rules import invariant
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.parameters import numeric_parameter_at
+from conformance.trace.promotions import find_promotions
 
 _MAX_WINDOW = 49 * 86400.0
 _WINDOW_ABOVE_MAX = 86400.0
 """A DuplicateTrackingWindow above the maximum is ignored and this one used instead (SR-DUP-04). Seconds."""
 
 
-@invariant_check("no-duplicate-in-mailbox", "SR-DUP-01")
+@invariant("no-duplicate-in-mailbox", "SR-DUP-01")
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
 
@@ -90,7 +90,7 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
     )  # fmt: skip
 
 
-@invariant_check("no-duplicate-without-cause", "RL-ACK-04")
+@invariant("no-duplicate-without-cause", "RL-ACK-04")
 def no_duplicate_without_cause(context: CheckContext) -> Finding:
     """Check that no recipient gets more copies of a message than were acknowledged; no occasion where there is a cause.
 

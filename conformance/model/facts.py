@@ -1,0 +1,182 @@
+"""Facts about one history that several rules need: who was up when, which copies are surely held, parameters in force.
+
+Nothing here decides whether something was right. `n` is an event's number in the history, times are documented seconds.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pydantic import JsonValue
+
+from conformance.history.events import CommandRun, Configured, NodeEvent, StepEvent
+from conformance.trace.context import CheckContext
+from conformance.trace.parameters import parameter_at
+from conformance.trace.promotions import PromotedTransmission, find_promotions
+from conformance.trace.sessions import Exchange, Session, Transaction
+from conformance.trace.trace import ShadowCopy, Trace
+
+STOPPING = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
+"""Actions of a `NodeEvent` after which a node does not work, or not on the queue that it had."""
+
+RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
+"""Steps after which servers may transmit again what they had finished, or pass it to another server."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldInterval:
+    """A stored copy, and the last event and time at which it is surely held.
+
+    It is held from its stored reply until the holder is notified, begins to transmit it itself, or loses its database.
+    `until_n` and `until_t` are None when none of that happens in the history.
+    """
+
+    copy: ShadowCopy
+    until_n: int | None
+    until_t: float | None
+
+    @property
+    def since_n(self) -> int:
+        """The number of the reply that shows that the copy is stored."""
+        return self.copy.stored_reply.n
+
+    @property
+    def since_t(self) -> float:
+        """The time of the reply that shows that the copy is stored."""
+        return self.copy.stored_reply.t
+
+    def covers(self, n: int) -> bool:
+        """Return whether the copy is surely held at event `n`."""
+        return self.since_n < n and (self.until_n is None or n < self.until_n)
+
+
+class Facts:
+    """A history with what rules ask about it; each answer is computed once."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self.context = context
+        self.trace: Trace = context.trace
+        self.topology = context.cell.topology
+        self.slack = context.slack
+
+    # ---- servers
+
+    @cached_property
+    def node_events(self) -> Mapping[str, list[NodeEvent]]:
+        """The events of each node, in order."""
+        found: dict[str, list[NodeEvent]] = defaultdict(list)
+        for event in self.trace.events_of(NodeEvent):
+            found[event.node].append(event)
+        return found
+
+    @cached_property
+    def end_t(self) -> float:
+        """The time of the last event, 0 for a history without events."""
+        return self.trace.events[-1].t if self.trace.events else 0.0
+
+    @cached_property
+    def end_n(self) -> int:
+        """The number after that of the last event."""
+        return self.trace.events[-1].n + 1 if self.trace.events else 0
+
+    def is_tested(self, party: str) -> bool:
+        """Return whether a party is a server under test, and not one of the harness's own."""
+        return self.context.is_tested_server(party)
+
+    def is_2010(self, server: str) -> bool:
+        """Return whether a server under test is of the 2010 generation."""
+        return self.context.is_2010(server)
+
+    def is_own(self, client: str, session: str) -> bool:
+        """Return whether the server under test `client` opened the session itself."""
+        return self.context.is_opened_by_tested_server(client, session)
+
+    def was_interrupted(self, server: str, after_n: int, before_n: int | None = None) -> bool:
+        """Return whether the node stopped working, or lost its queue, between two events (None: the end)."""
+        end = self.end_n if before_n is None else before_n
+        return any(after_n < e.n < end and e.action in STOPPING for e in self.node_events.get(server, ()))
+
+    def had_node_event(self, server: str, after_n: int, before_n: int | None = None) -> bool:
+        """Return whether anything happened to the node between two events, a start or a reload included."""
+        end = self.end_n if before_n is None else before_n
+        return any(after_n < e.n < end for e in self.node_events.get(server, ()))
+
+    # ---- parameters
+
+    def parameter(self, server: str, name: str, n: int) -> JsonValue:
+        """Return a transport parameter's value in force on a server at event `n`; the documented default without another."""
+        return parameter_at(self.context, server, name, n)
+
+    def seconds(self, server: str, name: str, n: int) -> float | None:
+        """Return a parameter's value that is a duration or a number, None where what was set is neither."""
+        value = self.parameter(server, name, n)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def is_changed(self, server: str, name: str, after_n: int = -1, before_n: int | None = None) -> bool:
+        """Return whether a configuration that names the parameter was offered between two events, refused or not."""
+        end = self.end_n if before_n is None else before_n
+        return any(
+            e.node == server and after_n < e.n < end and name in e.changes for e in self.trace.events_of(Configured)
+        )
+
+    # ---- sessions and messages
+
+    def is_disturbed(self, session: str) -> bool:
+        """Return whether a fault altered the session's octets or held them back."""
+        return session in self.trace.altered_sessions or session in self.trace.held_sessions
+
+    @cached_property
+    def sessions_between(self) -> Mapping[tuple[str, str], list[Session]]:
+        """The sessions of each pair (client, server), in the order in which they were opened."""
+        found: dict[tuple[str, str], list[Session]] = defaultdict(list)
+        for session in self.trace.sessions.values():
+            found[session.client, session.server].append(session)
+        return found
+
+    @cached_property
+    def has_resubmission(self) -> bool:
+        """Whether an administrator or a step of the scenario may have had finished messages transmitted again."""
+        return bool(self.trace.events_of(CommandRun)) or any(
+            step.verb in RESUBMITTING_STEPS for step in self.trace.events_of(StepEvent)
+        )
+
+    @cached_property
+    def promotions(self) -> Mapping[str, list[PromotedTransmission]]:
+        """The promotions of each message's shadow copies."""
+        return {name: find_promotions(self.context, name) for name in self.trace.messages}
+
+    @cached_property
+    def held_intervals(self) -> list[HeldInterval]:
+        """All stored copies, each with the time during which it is surely held."""
+        promoted: dict[int, Transaction] = {}
+        for promotions in self.promotions.values():
+            for promotion in promotions:
+                for copy in promotion.held_copies:
+                    promoted.setdefault(id(copy), promotion.transmission)
+        return [self._held_interval(copy, promoted.get(id(copy))) for copy in self.trace.copies]
+
+    def _held_interval(self, copy: ShadowCopy, promotion: Transaction | None) -> HeldInterval:
+        """Return the time during which a copy is surely held."""
+        stored = copy.stored_reply.n
+        ends: list[tuple[int, float]] = [
+            (d.n, d.t)
+            for d in self.trace.discards
+            if (d.primary, d.shadow_id, d.holder) == (copy.primary, copy.shadow_id, copy.holder) and d.n > stored
+        ][:1]
+        ends += [(e.n, e.t) for e in self.node_events.get(copy.holder, ()) if e.action == "wiped" and e.n > stored][:1]
+        if promotion is not None:  # the session in which it is transmitted begins after the decision
+            session = self.trace.sessions[promotion.session]
+            ends.append((max(session.n, stored + 1), max(session.t, copy.stored_reply.t)))
+        return HeldInterval(copy, *min(ends, default=(None, None)))
+
+
+def operation_name(exchange: Exchange) -> str | None:
+    """Return the name of the operation of shadow redundancy that a command asks for, None for another command."""
+    return exchange.command.operation.name if exchange.command.operation else None
+
+
+def count_between(times: list[float], after: float, before: float) -> int:
+    """Return how many of the sorted times lie strictly between two times."""
+    return bisect_left(times, before) - bisect_right(times, after)

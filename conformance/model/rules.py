@@ -1,0 +1,51 @@
+"""The registry of the model's rules: each is one function, registered with the requirements that it judges.
+
+A rule is named `model.<row id>` after its first requirement. The rules of version 0.1.0 keep their published names
+(`invariant.<name>`): baselines, waivers and Spark's queries use these.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conformance.model.facts import Facts
+from conformance.registry import Registry
+from conformance.trace.context import CheckContext
+from conformance.trace.finding import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its check, and the requirements that it judges; the first is blamed unless a violation names one.
+
+    `timed` says whether the check compares times: then a late harness excuses its violations.
+    """
+
+    check: Callable[[Facts], Finding]
+    requirements: tuple[str, ...]
+    timed: bool
+
+
+RULES: Registry[Rule] = Registry("rule of the model")
+"""The rules by the names of their checks in verdicts."""
+
+
+def rule(*requirements: str, timed: bool = True) -> Callable[[Callable[[Facts], Finding]], Callable[[Facts], Finding]]:
+    """Return a decorator that registers a function as the rule of these requirements; the first names it."""
+
+    def register(check: Callable[[Facts], Finding]) -> Callable[[Facts], Finding]:
+        RULES.add(f"model.{requirements[0]}", Rule(check, requirements, timed))
+        return check
+
+    return register
+
+
+def invariant(
+    name: str, *requirements: str, timed: bool = True
+) -> Callable[[Callable[[CheckContext], Finding]], Callable[[CheckContext], Finding]]:
+    """Return a decorator that registers a function as the rule with the published name `invariant.<name>`."""
+
+    def register(check: Callable[[CheckContext], Finding]) -> Callable[[CheckContext], Finding]:
+        RULES.add(f"invariant.{name}", Rule(lambda facts: check(facts.context), requirements, timed))
+        return check
+
+    return register
