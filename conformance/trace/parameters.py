@@ -23,6 +23,14 @@ DEFAULTS: Mapping[str, JsonValue] = {
     "ShadowHeartbeatFrequency": 120,
     "DuplicateTrackingWindow": 3600,
     "MessageRetryInterval": 60,
+    "ShadowMessageAutoDiscardInterval": 2 * 86400,
+    "MessageExpirationTimeout": 2 * 86400,
+    "SafetyNetHoldTime": 2 * 86400,
+    "ShadowHeartbeatTimeoutInterval": 300,
+    "ShadowHeartbeatRetryCount": 3,
+    "MaxAcknowledgementDelay": 30,
+    "SendConnectionInactivityTimeout": 600,
+    "MaxMessageSize": 36700160,
 }
 """Documented defaults of the parameters that checks use (EX2016, EX2013: parameters; GURU: duplicates). Times in seconds."""
 
