@@ -102,12 +102,14 @@ def judge(
 @app.command()
 def requirements(
     uncovered: Annotated[bool, typer.Option("--uncovered", help="only requirements that no scenario covers")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="a JSON list: id, level, scenarios, defects")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="a JSON list: id, level, scenarios, defects, model, spark")
+    ] = False,
     write: Annotated[
         Path | None, typer.Option(help="write the requirements as a page (Markdown) to this file, and print nothing")
     ] = None,
 ) -> None:
-    """Print all requirements, each with the scenarios and the defects of the reference that cover it."""
+    """Print all requirements: which scenarios, rules and Spark queries judge each, and which defects of the reference break it."""
     from conformance.commands.corpus import print_requirements, write_requirements
 
     raise typer.Exit(
@@ -141,6 +143,9 @@ def defects(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="with --run-dir: first delete the run that the directory holds")
     ] = False,
+    blind: Annotated[
+        bool, typer.Option("--blind", help="print what the model alone catches, without the expectations of scenarios")
+    ] = False,
 ) -> None:
     """Run the reference with each of its deliberate defects, and print which checks catch it."""
     from conformance.commands.defects import print_defects
@@ -156,6 +161,7 @@ def defects(
             seed=seed,
             run_dir=run_dir,
             fresh=fresh,
+            blind=blind,
         )
     )
 

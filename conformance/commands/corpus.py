@@ -13,6 +13,8 @@ import typer
 from conformance import paths
 from conformance.candidates.lookup import reference_defects
 from conformance.commands.schemas import NAMES, published_schema
+from conformance.model import RULES
+from conformance.model.not_on_the_wire import NOT_ON_THE_WIRE
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage, page
 from conformance.requirements.coverage import uncovered as without_scenario
@@ -20,6 +22,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.fault_grid import GRID_SIZES
 from conformance.scenarios.loader import Scenario, check_corpus, read_corpus
+from conformance.spark.invariants import INVARIANTS as QUERIES
 from conformance.suite.selection import SelectionError, check_requirements, find_scenarios, is_id, select
 
 
@@ -64,12 +67,19 @@ def print_problems(paths_given: list[Path]) -> int:
 
 
 def print_requirements(*, uncovered: bool, as_json: bool) -> int:
-    """Print each requirement with the scenarios and the defects of the reference that cover it, and return 0.
+    """Print each requirement with the scenarios, rules and queries that judge it and the defects that break it, and return 0.
 
     `uncovered` restricts them to those that no scenario judges.
     """
     scenarios = {s.id: s.document.requirements for s in _read_scenarios([]) if s.document is not None}
-    rows = coverage(catalogue(), scenarios, {name: (defect.breaks,) for name, defect in reference_defects().items()})
+    rows = coverage(
+        catalogue(),
+        scenarios,
+        {name: (defect.breaks,) for name, defect in reference_defects().items()},
+        {name: rule.requirements for name, rule in RULES.items()},
+        {f"invariant.{query.name}": query.requirements for query in QUERIES},
+        NOT_ON_THE_WIRE,
+    )
     if uncovered:
         rows = without_scenario(rows)
     if as_json:
@@ -79,6 +89,9 @@ def print_requirements(*, uncovered: bool, as_json: bool) -> int:
                 "level": row.requirement.level,
                 "scenarios": list(row.scenarios),
                 "defects": list(row.defects),
+                "model": list(row.rules),
+                "spark": list(row.queries),
+                "unjudged": row.unjudged,
             }
             for row in rows
         ]
@@ -87,6 +100,9 @@ def print_requirements(*, uncovered: bool, as_json: bool) -> int:
     for row in rows:
         typer.echo(row.requirement.clause)
         typer.echo(f"  scenarios: {', '.join(row.scenarios) or 'none'}; defects: {', '.join(row.defects) or 'none'}")
+        typer.echo(
+            f"  model: {', '.join(row.rules) or row.unjudged or 'none'}; Spark: {', '.join(row.queries) or 'none'}"
+        )
     return 0
 
 

@@ -13,10 +13,10 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials, retired_defects
-from conformance.defects.table import DefectTable, build_table, gaps, page
+from conformance.defects.table import DefectTable, build_table, gaps, page, without_expectations
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
 from conformance.execute import available_cores
-from conformance.invariants import INVARIANTS
+from conformance.model import RULES
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import RunDirectoryError
 from conformance.results.writer import delete_run, finish_run
@@ -39,12 +39,14 @@ def print_defects(
     seed: int,
     run_dir: Path | None = None,
     fresh: bool = False,
+    blind: bool = False,
 ) -> int:
     """Run trials of the named defects, or of all and of the reference without one, and print what caught each defect.
 
     A trial is one cell, run on the reference with one defect. `jobs` run at a time, None: one for each core. With
     `run_dir` the trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table
-    as a page, `check` a page to compare it with. A gap is what the project's build refuses, such as a defect that is
+    as a page, `check` a page to compare it with. `blind` prints what is caught
+    without the expectations of scenarios. A gap is what the project's build refuses, such as a defect that is
     not caught. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario
     or a run directory that cannot be used, else 0.
     """
@@ -81,10 +83,15 @@ def print_defects(
     table = build_table(defects, {trial.cell.scenario for trial in trials}, results)
     if stored is not None:
         finish_run(stored.directory, wall_seconds=time.monotonic() - began)
+    printed = (
+        build_table(defects, {trial.cell.scenario for trial in trials}, without_expectations(results))
+        if blind
+        else table
+    )
     if as_json:
-        typer.echo(json.dumps(_json(table), indent=2))
+        typer.echo(json.dumps(_json(printed), indent=2))
     else:
-        _print_table(table)
+        _print_table(printed)
     text = page(table, catalogue(), retired_defects())
     if write is not None:
         write.write_text(text, "utf-8")
@@ -102,7 +109,7 @@ def print_defects(
 
 def _declared_checks() -> list[str]:
     """Return the names of all checks that are declared, whether or not the judge implements them."""
-    return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for name in INVARIANTS)])
+    return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *RULES])
 
 
 def _differences(published: str, computed: str) -> list[str]:

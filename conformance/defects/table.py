@@ -7,7 +7,7 @@ cell when any verdict of the cell fails.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.defects.plan import MAX_CELLS_PER_SCENARIO, Defect
 from conformance.defects.trial import Trial
@@ -35,6 +35,10 @@ class DefectRow:
     """The checks that blamed, first of all, the requirement that the defect breaks."""
     first_blame: str | None = None
     """The first requirement of the first failed verdict of the first cell, in the corpus's order, that has one."""
+    blind: tuple[tuple[str, int], ...] = ()
+    """(requirement blamed, in how many cells) by the checks that need no expectation; the most frequent first."""
+    first_blind_blame: str | None = None
+    """As `first_blame`, by the checks that need no expectation alone."""
     errors: tuple[str, ...] = field(default=(), compare=False)
     """The cells that could not be judged, and why."""
 
@@ -42,6 +46,11 @@ class DefectRow:
     def caught(self) -> bool:
         """Whether at least one check blamed, first of all, the requirement that the defect breaks."""
         return bool(self.right)
+
+    @property
+    def blindly_blames_its_group(self) -> bool:
+        """Whether without expectations the requirement that the defect breaks, or one of its group, is blamed first."""
+        return self.first_blind_blame is not None and _group_of(self.first_blind_blame) == _group_of(self.defect.breaks)
 
     @property
     def first_is_right(self) -> bool:
@@ -85,6 +94,16 @@ class DefectTable:
             if len(row.right) == 1:
                 alone[row.right[0]].append(row.defect.name)
         return {check: tuple(names) for check, names in sorted(alone.items())}
+
+
+def without_expectations(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials with what the model's rules and the harness's own checks blame, as if nothing had been expected."""
+    return [replace(t, blames=tuple(b for b in t.blames if not b.check.startswith("expect."))) for t in trials]
+
+
+def _group_of(requirement: str) -> str:
+    """Return the group of a requirement: `SR-MNT` of `SR-MNT-03`."""
+    return requirement.rpartition("-")[0]
 
 
 def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> DefectTable:
@@ -148,7 +167,8 @@ def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tup
 def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
     """Return the row of a defect from all of its trials, which are in the corpus's order."""
     checks = Counter(check for trial in trials for check in {blame.check for blame in trial.blames})
-    blamed = Counter(row for trial in trials for row in {blame.requirement for blame in trial.blames})
+    blamed = _count_blamed(trials)
+    blind = without_expectations(trials)
     return DefectRow(
         defect=defect,
         trials=len(trials),
@@ -156,9 +176,21 @@ def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
         checks=_by_count(checks),
         blamed=_by_count(blamed),
         right=tuple(sorted({b.check for trial in trials for b in trial.blames if b.requirement == defect.breaks})),
-        first_blame=next((trial.blames[0].requirement for trial in trials if trial.blames), None),
+        first_blame=_first_blame(trials),
+        blind=_by_count(_count_blamed(blind)),
+        first_blind_blame=_first_blame(blind),
         errors=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
     )
+
+
+def _count_blamed(trials: Iterable[Trial]) -> Counter[str]:
+    """Return in how many cells each requirement is blamed."""
+    return Counter(row for trial in trials for row in {blame.requirement for blame in trial.blames})
+
+
+def _first_blame(trials: Iterable[Trial]) -> str | None:
+    """Return the first requirement of the first failed verdict of the first cell that has one, None without any."""
+    return next((trial.blames[0].requirement for trial in trials if trial.blames), None)
 
 
 def _by_count(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
@@ -186,6 +218,7 @@ def page(table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = (
     parts = (
         *_groups(table, catalogue),
         *_first_blames(table),
+        *_blind(table),
         *_retired(retired),
         *_checks(table),
         *_scenarios(table),
@@ -201,8 +234,8 @@ def _groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
         if not rows:
             continue
         yield f"## {group}: {about}\n"
-        yield "| defect | what it does | breaks | caught in | by |"
-        yield "|---|---|---|---|---|"
+        yield "| defect | what it does | breaks | caught in | by | without expectations |"
+        yield "|---|---|---|---|---|---|"
         yield from (_defect_line(row) for row in sorted(rows, key=lambda row: (row.defect.breaks, row.defect.name)))
         yield ""
 
@@ -224,6 +257,19 @@ def _first_blames(table: DefectTable) -> Iterator[str]:
         yield ""
 
 
+def _blind(table: DefectTable) -> Iterator[str]:
+    """Yield the lines on what is caught without the expectations of a scenario."""
+    caught = [row for row in table.rows if row.blind]
+    right = sum(row.blindly_blames_its_group for row in caught)
+    yield "## Without expectations\n"
+    yield (
+        "The last column has the requirements that the rules of the model, and the harness's own checks, blame: these judge any\n"
+        f"history. They catch {len(caught)} of {len(table.rows)} defects, and blame the requirement that it breaks, or one of its\n"
+        f"group, first for {right} of them."
+    )
+    yield ""
+
+
 def _retired(defects: Sequence[Defect]) -> Iterator[str]:
     """Yield the lines on retired defects; none when there are none."""
     if defects:
@@ -238,9 +284,10 @@ def _retired(defects: Sequence[Defect]) -> Iterator[str]:
 def _defect_line(row: DefectRow) -> str:
     """Return the table line of a defect."""
     checks = ", ".join(f"{name} ({count})" for name, count in row.checks)
+    blind = ", ".join(f"{requirement} ({count})" for requirement, count in row.blind)
     return (
         f"| `{row.defect.name}` | {row.defect.says} | {row.defect.breaks} | "
-        f"{row.caught_in} of {row.trials} cells | {checks or 'nothing'} |"
+        f"{row.caught_in} of {row.trials} cells | {checks or 'nothing'} | {blind or 'nothing'} |"
     )
 
 

@@ -8,11 +8,17 @@ from conformance.requirements.catalogue import Catalogue, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One row of the catalogue with the names of the scenarios that judge it and the defects that break it, sorted."""
+    """One row of the catalogue with the names of the scenarios and checks that judge it and the defects that break it, sorted.
+
+    `rules` are the model's, `queries` those of Spark. `unjudged` says why no rule of the model judges the row, '' where one does.
+    """
 
     requirement: Requirement
     scenarios: tuple[str, ...]
     defects: tuple[str, ...]
+    rules: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    unjudged: str = ""
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -22,16 +28,32 @@ class Coverage:
 
 
 def coverage(
-    catalogue: Catalogue, scenarios: Mapping[str, Iterable[str]], defects: Mapping[str, Iterable[str]]
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Iterable[str]],
+    defects: Mapping[str, Iterable[str]],
+    rules: Mapping[str, Iterable[str]],
+    queries: Mapping[str, Iterable[str]],
+    unjudged: Mapping[str, str],
 ) -> tuple[Coverage, ...]:
     """Return the coverage of each row that is not retired, in the catalogue's order.
 
-    `scenarios` and `defects` map a name to the ids of the requirements that it judges or breaks. Raises KeyError for an id
-    that no row has, since a misspelt id would hide a gap.
+    `scenarios`, `defects`, `rules` (of the model) and `queries` (Spark's) map a name to the ids of the requirements that it
+    judges or breaks; `unjudged` maps an id to the reason why no rule judges it. Raises KeyError for an id that no row has, since
+    a misspelt id would hide a gap.
     """
-    by_scenario, by_defect = _names_by_row(catalogue, scenarios), _names_by_row(catalogue, defects)
+    by_scenario, by_defect, by_rule, by_query = (
+        _names_by_row(catalogue, names) for names in (scenarios, defects, rules, queries)
+    )
+    reasons = {catalogue[requirement].id: reason for requirement, reason in unjudged.items()}
     return tuple(
-        Coverage(row, tuple(sorted(by_scenario.get(row.id, ()))), tuple(sorted(by_defect.get(row.id, ()))))
+        Coverage(
+            row,
+            scenarios=tuple(sorted(by_scenario.get(row.id, ()))),
+            defects=tuple(sorted(by_defect.get(row.id, ()))),
+            rules=tuple(sorted(by_rule.get(row.id, ()))),
+            queries=tuple(sorted(by_query.get(row.id, ()))),
+            unjudged=reasons.get(row.id, ""),
+        )
         for row in catalogue.requirements
         if row.retired is None
     )

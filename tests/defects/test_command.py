@@ -36,6 +36,12 @@ def test_the_json_has_the_row_that_is_blamed_first(capsys: pytest.CaptureFixture
     assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CFG-02")
 
 
+def test_without_expectations_only_the_model_blames(capsys: pytest.CaptureFixture[str]):
+    assert defects(as_json=True, blind=True) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert not any(check.startswith("expect.") for check in row["caught_by"])
+
+
 def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     place = tmp_path / "trials"
     assert defects(as_json=True, run_dir=place) == 0

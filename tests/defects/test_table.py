@@ -125,3 +125,12 @@ def test_every_defect_has_a_description_and_breaks_a_requirement_of_the_catalogu
     for defect in active_defects():
         assert defect.breaks in known.ids, defect.name
         assert defect.says.endswith("."), defect.name
+
+
+def test_what_is_caught_without_expectations_is_counted_by_itself():
+    blind = Trial("one", "s", "s", Outcome.FAIL, (*FIRST.blames, Blame("model.SR-CRE-09", "SR-CRE-09")), "no shadow")
+    first, second = build_table((ONE, TWO), ("s",), (SOUND, blind, SECOND)).rows
+    assert (first.first_blame, first.first_blind_blame) == ("SR-CRE-01", "SR-CRE-09")
+    assert first.blindly_blames_its_group
+    assert second.blind == ()
+    assert not second.blindly_blames_its_group

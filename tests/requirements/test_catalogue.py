@@ -75,7 +75,14 @@ def test_coverage_lists_scenarios_defects_and_gaps_of_each_row() -> None:
         row(id="SR-CRE-04", retired="it was the same as another"),
         row(id="RL-ACK-01", profile="relay", level="may"),
     )
-    found = coverage(rows, {"b": ["SR-CRE-01", "SR-CRE-01"], "a": ["SR-CRE-01", "SR-CRE-03"]}, {"early": ["SR-CRE-02"]})
+    found = coverage(
+        rows,
+        {"b": ["SR-CRE-01", "SR-CRE-01"], "a": ["SR-CRE-01", "SR-CRE-03"]},
+        {"early": ["SR-CRE-02"]},
+        {"model.x": ["SR-CRE-02"]},
+        {},
+        {"SR-CRE-03": "unseen"},
+    )
     assert [(one.requirement.id, one.scenarios, one.defects, one.gaps) for one in found] == [
         ("SR-CRE-01", ("a", "b"), (), ("defect",)),
         ("SR-CRE-02", (), ("early",), ("scenario",)),
@@ -83,8 +90,9 @@ def test_coverage_lists_scenarios_defects_and_gaps_of_each_row() -> None:
         ("RL-ACK-01", (), (), ("scenario",)),
     ]
     assert [one.requirement.id for one in uncovered(found)] == ["SR-CRE-02", "RL-ACK-01"]
+    assert [(one.rules, one.unjudged) for one in found[1:3]] == [(("model.x",), ""), ((), "unseen")]
 
 
 def test_coverage_of_an_unknown_row_is_an_error() -> None:
     with pytest.raises(KeyError):
-        coverage(made(row()), {"a": ["SR-CRE-1"]}, {})
+        coverage(made(row()), {"a": ["SR-CRE-1"]}, {}, {}, {}, {})
