@@ -81,7 +81,8 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
             kind = "TABLE" if name in (*CACHED_VIEWS, "exchanges", "single_events") else "VIEW"
             database.execute(f"CREATE {kind} {name} AS {translated(query)}")
         made = {table.name: _made(database, table) for table in PER_RUN_TABLES}
-        database.register("outcomes", made["outcomes"])
+        for name in ("outcomes", "row_outcomes"):
+            database.register(name, made[name])
         return {**made, **{table.name: _made(database, table) for table in CROSS_RUN_TABLES}}
 
 

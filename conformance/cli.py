@@ -191,6 +191,19 @@ def aggregate(
 
 
 @app.command()
+def site(
+    runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
+    out: Annotated[Path, typer.Option("--out", help="where the site is written; it keeps the runs of earlier calls")],
+    master: Annotated[str, typer.Option("--master", help="Spark master, e.g. spark://host:7077")] = "local[*]",
+    conf: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; repeatable")] = None,
+) -> None:
+    """Build a static site of many runs: servers, versions and requirements, with a feed of changed verdicts, and badges."""
+    from conformance.commands.site import build_results_site
+
+    raise typer.Exit(build_results_site(runs, out, master, conf or []))
+
+
+@app.command()
 def report(
     run_dir: RunDir,
     out: Annotated[Path, typer.Option("--out", help="where the site is written")],

@@ -13,15 +13,24 @@ from conformance.results.layout import RunDirectoryError
 
 if TYPE_CHECKING:
     from conformance.report.tables_page import TableRows
+    from conformance.spark.aggregation import WritePage
     from conformance.spark.tables.table import Table
 
 
 def aggregate_runs(
-    runs: list[Path], out: Path, master: str, conf: list[str], fail_on: str, *, make_jvm_cache: bool = False
+    runs: list[Path],
+    out: Path,
+    master: str,
+    conf: list[str],
+    fail_on: str,
+    *,
+    make_jvm_cache: bool = False,
+    write: "WritePage | None" = None,
 ) -> int:
     """Aggregate runs into tables and a page in `out`, and print a summary. Blocks until Spark is done.
 
     `master` is Spark's master URL, `conf` has settings as `key=value`, `fail_on` is a list such as `regression,flaky`.
+    `write` writes the pages and returns the path of the first; None: the page with all tables.
     Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, or without Spark
     or Java.
     """
@@ -45,7 +54,7 @@ def aggregate_runs(
             conf=settings,
             fail_on=parse_fail_on(fail_on),
             make_jvm_cache=make_jvm_cache,
-            write_page=partial(write_page, out),
+            write_page=write or partial(write_page, out),
         )
     except (RunDirectoryError, JavaMissing, JavaEnded, ValueError) as error:
         typer.echo(error, err=True)

@@ -20,6 +20,7 @@ LABELS: dict[str, str] = {
     "action": "Kind of fault",
     "before": "Outcome before",
     "before_run": "Run before",
+    "before_version": "Version before",
     "candidate_sha256": "Hash of the candidate",
     "cause": "What changed",
     "cells_planned": "Cells planned",

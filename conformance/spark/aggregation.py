@@ -4,7 +4,7 @@
 2. In threads: build the layers of these runs with Arrow (`write_layers`) while Java starts and pyspark is imported.
 3. Spark queries the new batch for the rows of every table that is made of each run on its own (`views`, `tables`).
 4. Merge these rows into the warehouse's summaries, and write the catalog last, which makes the batch part of the warehouse.
-5. Spark compares all runs (`tables.history`) over the summary of outcomes, while Python exports the other tables.
+5. Spark compares all runs (`tables.history`) over the summaries of outcomes, while Python exports the other tables.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from conformance.spark.partitioning import Partitioning, partition_count
 from conformance.spark.prepare_session import prepare_session
 from conformance.spark.progress import Progress
 from conformance.spark.schemas import RUN_TABLES_DDL
-from conformance.spark.tables import history, traffic, verdicts
+from conformance.spark.tables import history, traffic, verdicts, versions
 from conformance.spark.tables.table import Table
 from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_tasks
 from conformance.spark.views import LAYER_VIEWS, LAYERS_DDL, layer_tasks, view_queries, view_tasks
@@ -41,8 +41,12 @@ if TYPE_CHECKING:
 
 FailureKind = Literal["regression", "flaky", "disagreement"]
 
-TABLES: tuple[Table, ...] = (*verdicts.TABLES, *traffic.TABLES, *history.TABLES)
-PER_RUN_TABLES: tuple[Table, ...] = (*(table for table in TABLES if not table.across), verdicts.OUTCOMES)
+TABLES: tuple[Table, ...] = (*verdicts.TABLES, *traffic.TABLES, *history.TABLES, *versions.TABLES)
+PER_RUN_TABLES: tuple[Table, ...] = (
+    *(table for table in TABLES if not table.across),
+    verdicts.OUTCOMES,
+    verdicts.ROW_OUTCOMES,
+)
 """The tables with rows for each run on its own, which the warehouse keeps."""
 CROSS_RUN_TABLES: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
 """The tables that compare runs, made again by each aggregation."""
@@ -248,17 +252,16 @@ def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) 
 
     Changes settings of the session where these are more than `_FEW_OUTCOMES`.
     """
-    rows = session.read.parquet(escape_glob(warehouse.summary_file(verdicts.OUTCOMES)))
-    if outcomes <= _FEW_OUTCOMES:
-        rows = rows.coalesce(1)
-    else:
+    if outcomes > _FEW_OUTCOMES:
         for name, value in _MANY_OUTCOMES_SETTINGS.items():
             session.conf.set(name, value)
         partitions = max(
             int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism
         )
         session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    rows.createOrReplaceTempView("outcomes")
+    for table in (verdicts.OUTCOMES, verdicts.ROW_OUTCOMES):
+        rows = session.read.parquet(escape_glob(warehouse.summary_file(table)))
+        (rows.coalesce(1) if outcomes <= _FEW_OUTCOMES else rows).createOrReplaceTempView(table.name)
     rows_by_table = _query_tables(session, CROSS_RUN_TABLES)
     return {table.name: table.conform(rows_by_table[table.name]) for table in CROSS_RUN_TABLES}
 

@@ -214,10 +214,18 @@ def run_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
 
 
 def candidate_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
-    """Return a row for each run and candidate in it, with the capabilities that the candidate claims."""
-    schema = pa.schema({"run": pa.string(), "candidate": pa.string(), "claims": pa.list_(pa.string())})
+    """Return a row for each run and candidate in it, with its kind, version, description's hash and claimed capabilities."""
+    texts = {name: pa.string() for name in ("run", "candidate", "kind", "version", "candidate_sha256")}
+    schema = pa.schema({**texts, "claims": pa.list_(pa.string())})
     rows = [
-        {"run": name, "candidate": candidate.name, "claims": list(candidate.claims)}
+        {
+            "run": name,
+            "candidate": candidate.name,
+            "kind": candidate.kind,
+            "version": candidate.version,
+            "candidate_sha256": candidate.sha256,
+            "claims": list(candidate.claims),
+        }
         for name, run in runs.items()
         for candidate in run.header.candidates
     ]

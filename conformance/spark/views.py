@@ -18,6 +18,7 @@ from conformance.spark import invariants, message_views, topologies
 from conformance.spark.ingest import candidate_rows, escape_glob, run_rows
 from conformance.spark.partitioning import Partitioning
 from conformance.spark.schemas import TRANSACTIONS_DDL, spark_ddl
+from conformance.spark.tables.verdicts import CELL_REQUIREMENTS
 from conformance.spark.task_graph import Task, names_in_query
 from conformance.spark.write_layers import LayerFiles
 
@@ -53,7 +54,7 @@ CACHED_VIEWS = ("conditions", "harness_messages", "mail_transactions", "acknowle
 """Views that several queries build on: each is computed once."""
 
 VIEWS_CACHED_WHEN_SMALL = (
-    "parameter_changes", "altered_sessions", "shadow_copies", "deliveries", *invariants.INVARIANT_VIEWS,
+    "parameter_changes", "altered_sessions", "shadow_copies", "deliveries", "cell_requirements", *invariants.INVARIANT_VIEWS,
 )  # fmt: skip
 """Views that are cached too in a small history, where planning a query costs more than computing it."""
 
@@ -64,6 +65,7 @@ def view_queries() -> dict[str, str]:
         "conditions": invariants.CONDITIONS,
         **message_views.VIEWS,
         "verdicts": VERDICTS,
+        "cell_requirements": CELL_REQUIREMENTS,
         **invariants.recheck_queries(),
     }
 

@@ -64,7 +64,7 @@ def test_every_command_ends_with_the_expected_exit_code(page: Path, tmp_path: Pa
         if command.text in ELSEWHERE:
             file, words = ELSEWHERE[command.text]
             assert words in (ROOT / file).read_text("utf-8")
-        elif command.text.startswith("conformance aggregate "):
+        elif command.text.startswith(("conformance aggregate ", "conformance site ")):
             request.getfixturevalue("spark")
             aggregate(command, here)
         else:
@@ -101,7 +101,7 @@ def run(command: Command, here: Path, command_file: Path) -> None:
 
 
 def aggregate(command: Command, here: Path) -> None:
-    """Run `conformance aggregate` in this process, so that it uses the Spark session that exists."""
+    """Run a command that uses Spark in this process, so that it uses the session that exists."""
     said = io.StringIO()
     with chdir(here), redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as left:
         main(shlex.split(command.text)[1:])

@@ -19,9 +19,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from conformance.report.cell_page import cell_page
+from conformance.report.results_site.pages import write_results_site
 from conformance.requirements.catalogue import catalogue
+from conformance.results.atomic_write import write_atomically
 from tests.report.conftest import DEFECT, PATIENCE
 from tests.report.picture import PICTURE, take_picture
+from tests.report.results_tables import standing, tables
 from tests.report.samples import cell_view, unpack_site
 from tests.suite.helpers import ROOT, conformance_command
 
@@ -154,6 +157,25 @@ def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, 
         assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") != light
         reader.assert_sound()
     reader.keep(kind.partition("/")[0].removesuffix(".html") + "-dark")
+
+
+def test_the_pages_of_a_results_site_are_sound_and_show_what_is_asked_for(tmp_path: Path, reader: Reader) -> None:
+    rows = tables()
+    rows["standings"].append(standing("postfix", "3.7", "SR-BND-01", "not-applicable"))
+    write_results_site(tmp_path, rows, catalogue(), write_atomically)
+    for kind in ("servers/*.html", "rows/*.html", "index.html"):
+        pages = sorted(tmp_path.glob(kind))
+        assert pages
+        for page in pages:
+            reader.open(page)
+            reader.assert_sound()
+    expect(reader.page.locator("tr[data-words^=RL-ACK-02]")).to_be_visible()
+    expect(reader.page.locator("tr[data-words^=SR-BND-01]")).to_be_hidden()
+    reader.page.get_by_label("not applicable").check()
+    expect(reader.page.locator("tr[data-words^=SR-BND-01]")).to_be_visible()
+    reader.keep("results-site", whole=True)
+    reader.page.locator("tr[data-words^=RL-ACK-02] td a").last.click()
+    assert reader.page.url.endswith("rows/RL-ACK-02.html#postfix")
 
 
 @pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/**/*waits*.html"])

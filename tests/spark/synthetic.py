@@ -256,11 +256,16 @@ def make_run(
     started: str = "2026-01-01T00:00:00Z",
     candidate_sha256: str = "c" * 64,
     environment_sha256: str = "e" * 64,
+    version: str = "unknown",
     whole: bool = True,
 ) -> Path:
     """Write a run directory; without `whole` it has no footer, as if the run had been killed."""
     candidate = CandidateRecord(
-        name="made-up", kind="python", sha256=candidate_sha256, claims=("duplicate-detection", "shadow-2013")
+        name="made-up",
+        kind="python",
+        version=version,
+        sha256=candidate_sha256,
+        claims=("duplicate-detection", "shadow-2013"),
     )
     begin_run(
         run_dir,

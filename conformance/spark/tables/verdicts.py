@@ -66,6 +66,18 @@ CHECKS = Table(
     """,
 )
 
+CELL_REQUIREMENTS = f"""
+SELECT cell_id, requirement, {_OUTCOME_COUNTS}, {worst_outcome_sql("outcome")} AS outcome
+FROM (SELECT v.cell_id, {outcome_for_row_sql("v.outcome", "pos", "c.outcome")} AS outcome, requirement
+      FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
+      LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
+GROUP BY cell_id, requirement
+"""  # noqa: S608  # made of constants
+"""The query of the view `cell_requirements`: what the verdicts of each cell mean for each requirement that they name.
+
+A failure counts for the first requirement that its verdict names; for the others it is inconclusive.
+"""
+
 REQUIREMENTS = Table(
     "requirements",
     "Requirements and candidates",
@@ -82,19 +94,26 @@ REQUIREMENTS = Table(
     ("run", "candidate", "requirement"),
     f"""
     SELECT c.run, c.candidate, g.requirement, count(*) AS cells, {sum_counts_sql("g")}, {worst_outcome_sql("g.outcome")} AS outcome
-    FROM (SELECT cell_id, requirement, {_OUTCOME_COUNTS}, {worst_outcome_sql("outcome")} AS outcome
-          FROM (SELECT v.cell_id, {outcome_for_row_sql("v.outcome", "pos", "c.outcome")} AS outcome, requirement
-                FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
-                LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
-          GROUP BY cell_id, requirement) g
-    JOIN cells c ON c.cell_id = g.cell_id
+    FROM cell_requirements g JOIN cells c ON c.cell_id = g.cell_id
     GROUP BY c.run, c.candidate, g.requirement
     """,  # noqa: S608
 )
-"""A failure counts for the first requirement that its verdict names; for the others it is inconclusive.
+"""Verdicts are counted by cell first (`CELL_REQUIREMENTS`), which needs no shuffle."""
 
-Verdicts are counted by cell first, which needs no shuffle.
-"""
+CANDIDATES = Table(
+    "candidates",
+    "Candidates of each run",
+    columns(
+        "run text, candidate text, kind text, version text, claims text, candidate_sha256 text",
+        kind="`python`, `exec`, `docker` or `remote`",
+        version="the version that it was run with",
+        claims="the capabilities that it claims, separated by spaces",
+    ),
+    ("run", "candidate"),
+    """
+    SELECT run, candidate, kind, version, array_join(claims, ' ') AS claims, candidate_sha256 FROM candidates
+    """,
+)
 
 FAILURES = Table(
     "failures",
@@ -178,4 +197,23 @@ OUTCOMES = Table(
 )
 """The source of the tables that compare all runs; not exported."""
 
-TABLES = (RUNS, MATRIX, CHECKS, REQUIREMENTS, FAILURES, REMARKS, SLOWEST)
+ROW_OUTCOMES = Table(
+    "row_outcomes",
+    "What each cell shows of each requirement",
+    columns(
+        "run text, started text, candidate text, version text, nodeid text, requirement text, outcome text",
+        started="when the run began",
+        version="the version that the candidate was run with",
+    ),
+    (),
+    """
+    SELECT c.run, r.started, c.candidate, coalesce(p.version, 'unknown') AS version, c.nodeid, g.requirement, g.outcome
+    FROM cell_requirements g JOIN cells c ON c.cell_id = g.cell_id JOIN runs r ON r.run = c.run
+    LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate
+    WHERE c.outcome IS NOT NULL
+    """,
+    internal=True,
+)
+"""The source of the tables that compare requirements over runs; not exported. Two candidates of one cell have no version."""
+
+TABLES = (RUNS, CANDIDATES, MATRIX, CHECKS, REQUIREMENTS, FAILURES, REMARKS, SLOWEST)
