@@ -21,6 +21,12 @@ from conformance.trace.trace import ShadowCopy, Trace
 STOPPING = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
 """Actions of a `NodeEvent` after which a node does not work, or not on the queue that it had."""
 
+LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
+    "edge": {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0},
+    "": {"connection_timeout": 600.0, "connection_inactivity_timeout": 300.0},
+}
+"""Documented limits of a receive connector in seconds by the role of the server, '' for the other roles (EX2016, EX2013)."""
+
 RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
 """Steps after which servers may transmit again what they had finished, or pass it to another server."""
 
@@ -120,6 +126,40 @@ class Facts:
         return any(
             e.node == server and after_n < e.n < end and name in e.changes for e in self.trace.events_of(Configured)
         )
+
+    def values_between(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
+        """Return the values of a parameter that were in force at some time between two events; the first is the oldest."""
+        changed = [
+            e.changes[name]
+            for e in self._accepted_changes.get(server, ())
+            if after_n < e.n < before_n and name in e.changes
+        ]
+        return [self.parameter(server, name, after_n), *changed]
+
+    def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:
+        """Return the limits of a receive connector in force at event `n`, in seconds (SR-TMO-06, SR-TMO-07)."""
+        return self.limits_between(server, listener, n, n)[0]
+
+    def limits_between(self, server: str, listener: str, after_n: int, before_n: int) -> list[dict[str, float]]:
+        """Return the limits of a receive connector in force at some time between two events; the first are the oldest."""
+        own = self.topology.by_name[server]
+        limits = {**LISTENER_LIMITS["edge" if own.role == "edge" else ""], **own.listeners.get(listener, {})}
+        found = []
+        for event in self._accepted_changes.get(server, ()):
+            if isinstance(change := event.changes.get(f"listeners.{listener}"), dict) and event.n < before_n:
+                if event.n > after_n:
+                    found.append(limits)
+                limits = {**limits, **change}
+        return [*found, limits]  # type: ignore[list-item]  # what a server took is a number, or another rule finds it
+
+    @cached_property
+    def _accepted_changes(self) -> Mapping[str, list[Configured]]:
+        """The configurations that each server did not refuse, in order."""
+        found: dict[str, list[Configured]] = defaultdict(list)
+        for event in self.trace.events_of(Configured):
+            if event.refused is None:
+                found[event.node].append(event)
+        return found
 
     # ---- sessions and messages
 

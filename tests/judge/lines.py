@@ -16,7 +16,7 @@
     outside > mbx1  hears malformed (why) 250 x  a reply whose octets are not of the form
     outside x mbx1  by server, reset             the session ends; `secured`: unseen from STARTTLS on
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
-    mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1: why`
+    mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1,frontend.connection_timeout=60: why`
     mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `shows nothing`
     mbx1 does resubmit DB1                       an administrative command; `fails at resubmit DB1: why`
     mbx1 offers XSHADOW at frontend              what its EHLO replies hold from now on
@@ -35,6 +35,7 @@ open; `by the harness` says that it speaks under a server's name; `at delivery` 
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from conformance.history import events as ev
 from conformance.history.values import Digest, TalkExchange
@@ -149,8 +150,15 @@ def _lived(history: History, m: re.Match[str]) -> None:
 
 
 def _configured(history: History, m: re.Match[str]) -> None:
-    name, _, value = m["change"].partition("=")
-    changes = {name: values.parse_parameter(int(value) if value.isdigit() else value)}
+    changes: dict[str, Any] = {}
+    for change in m["change"].split(","):
+        name, _, text = change.partition("=")
+        listener, dot, limit = name.partition(".")
+        value = values.parse_parameter(int(text) if text.isdigit() else text)
+        if dot:  # frontend.connection_timeout=60
+            changes.setdefault(f"listeners.{listener}", {})[limit] = value
+        else:
+            changes[name] = value
     history.add(ev.Configured, node=m["node"], changes=changes, refused=m["why"])
 
 

@@ -106,7 +106,13 @@ def _miniature(file: str, what: Mapping[str, Any]) -> Miniature:
         says=what.get("says", ""),
         cell=_cell(topology, what, expect),
         history=history,
-        setting=JudgeSettings("virtual", what.get("tolerance", 0.0), CLAIMS - set(what.get("unclaimed", ())), complete),
+        setting=JudgeSettings(
+            "virtual",
+            what.get("tolerance", 0.0),
+            CLAIMS - set(what.get("unclaimed", ())),
+            complete,
+            what.get("should", "warn"),
+        ),
     )
 
 

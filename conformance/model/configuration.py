@@ -1,0 +1,223 @@
+"""Judges the answers to offered configurations: what contradicts itself, is out of range or unknown is refused by name
+(SR-CFG-01 to SR-CFG-03), and everything else is taken.
+
+The ranges are those of the table in docs/node-contract.md, stated here a second time on purpose: judging goes by the
+documents alone. That a refused change changes nothing, and that one that was taken is in force afterwards, is judged by every
+other rule: each goes by the parameters in force (`Facts.parameter`, `Facts.listener_limits`).
+
+A candidate that claims only `relay` is given its configuration by templates, and has none of these parameters.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from conformance.history.events import Configured, NodeEvent
+from conformance.model.facts import STOPPING, Facts
+from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
+from conformance.trace.finding import Finding
+
+_CONTRADICTING_LIMITS, _CONTRADICTING_PREFERENCE, _WRONG_VALUE = "SR-CFG-01", "SR-CFG-02", "SR-CFG-03"
+
+_AGE, _IDLE = "connection_timeout", "connection_inactivity_timeout"
+_PREFERENCE, _REMOTE = "ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """The range of a number: from `minimum` (only above it when `above`) to `maximum`; `whole` without a fraction."""
+
+    minimum: float
+    maximum: float = math.inf
+    whole: bool = False
+    above: bool = False
+
+    def allows(self, value: JsonValue) -> bool:
+        """Return whether a value is a number in the range; `true` is no number."""
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
+            return False
+        assert isinstance(value, int | float)
+        return (value > self.minimum if self.above else value >= self.minimum) and value <= self.maximum
+
+
+_TIME = _Number(0, above=True)
+_ATTEMPTS = _Number(0, 255, whole=True)
+
+_NUMBERS: Mapping[str, _Number] = {
+    "MaxRetriesForRemoteSiteShadow": _ATTEMPTS,
+    "MaxRetriesForLocalSiteShadow": _ATTEMPTS,
+    "ShadowHeartbeatFrequency": _TIME,
+    "ShadowResubmitTimeSpan": _TIME,
+    "ShadowMessageAutoDiscardInterval": _TIME,
+    "SafetyNetHoldTime": _TIME,
+    "MessageExpirationTimeout": _TIME,
+    "ShadowHeartbeatTimeoutInterval": _TIME,
+    "ShadowHeartbeatRetryCount": _Number(1, 255, whole=True),
+    "MaxAcknowledgementDelay": _Number(0),
+    "SendConnectionInactivityTimeout": _TIME,
+    "DuplicateTrackingWindow": _TIME,
+    "DuplicateCleanupInterval": _TIME,
+    "MessageRetryInterval": _TIME,
+    "MaxMessageSize": _Number(1024, whole=True),
+    _AGE: _TIME,
+    _IDLE: _TIME,
+}
+_SWITCHES = frozenset({"ShadowRedundancyEnabled", "RejectMessageOnShadowFailure"})
+_PREFERENCES = frozenset({"PreferRemote", "LocalOnly", "RemoteOnly"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why a configuration must be refused: the requirement, and the names of which the refusal must give all."""
+
+    row: str
+    names: tuple[str, ...]
+
+
+@rule(_WRONG_VALUE, _CONTRADICTING_LIMITS, timed=False)
+def configurations_are_checked(facts: Facts) -> Finding:
+    """Check each offered configuration for values out of range and limits of listeners that contradict each other."""
+    return _check_answers(
+        facts, "a wrong configuration is refused by name, and no other is refused", is_preference=False
+    )
+
+
+@rule(_CONTRADICTING_PREFERENCE, timed=False)
+def preference_fits_attempts(facts: Facts) -> Finding:
+    """Check each offered preference for LocalOnly beside remote attempts (ruling 8: a rule of its own, since it is a *should*)."""
+    return _check_answers(
+        facts, "LocalOnly is refused beside remote attempts only, and both are named", is_preference=True
+    )
+
+
+def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Finding:
+    """Check each configuration that was offered to a running server; one offered before it starts is answered at its start.
+
+    `is_preference`: only what the row of the preference says, else only what the others say.
+    """
+    finding = Finding(expected)
+    if is_relay_only(facts.context.claims):
+        return finding
+    waiting: dict[str, tuple[Configured, list[_Problem]]] = {}  # offered while the server was down
+    events: list[Configured | NodeEvent] = [*facts.trace.events_of(Configured), *facts.trace.events_of(NodeEvent)]
+    for event in sorted(events, key=lambda event: event.n):
+        if isinstance(event, NodeEvent):
+            if event.action == "ready" and (offer := waiting.pop(event.node, None)):
+                finding.occasions += 1
+                _add_taken(finding, *offer, event.n)
+            continue
+        all_problems = list(_problems(facts, event))
+        problems = [p for p in all_problems if (p.row == _CONTRADICTING_PREFERENCE) is is_preference]
+        # what the other rule judges: another problem explains a refusal, and a refusal of this change is for that rule
+        if (is_preference and not {_PREFERENCE, _REMOTE} & event.changes.keys()) or (
+            event.refused is not None and len(problems) < len(all_problems)
+            and (not problems or _names_one(all_problems, event.refused))
+        ):  # fmt: skip
+            continue
+        if not _is_up(facts, event):
+            if problems and event.refused is None:
+                waiting[event.node] = event, problems
+            continue
+        finding.occasions += 1
+        if event.refused is None:
+            _add_taken(finding, event, problems, event.n)
+        elif not problems:
+            if (_row_of(event.changes) == _CONTRADICTING_PREFERENCE) is not is_preference:
+                continue
+            if is_preference and facts.is_2010(event.node):
+                continue  # the row does not bind this generation, and nothing says that it may not refuse
+            finding.add_violation(
+                f"{event.node} refused {_words(event.changes)}, in which nothing is wrong: {event.refused}",
+                event.n,
+                row=_row_of(event.changes),
+            )
+        elif not _names_one(problems, event.refused):
+            names = " and ".join(problems[0].names)
+            finding.add_violation(
+                f"{event.node} refused {_words(event.changes)} without naming {names}: {event.refused}",
+                event.n,
+                row=problems[0].row,
+            )
+    return finding
+
+
+def _add_taken(finding: Finding, offer: Configured, problems: list[_Problem], n: int) -> None:
+    """Add a violation where a configuration was taken that has a problem; event `n` shows that it was."""
+    if problems:
+        finding.add_violation(
+            f"{offer.node} took {_words(offer.changes)}, in which {' and '.join(problems[0].names)} must be refused",
+            n,
+            row=problems[0].row,
+        )
+
+
+def _is_up(facts: Facts, offer: Configured) -> bool:
+    """Return whether the server ran when the configuration was offered, so that the answer is its own."""
+    before = [event for event in facts.node_events.get(offer.node, ()) if event.n < offer.n]
+    return not before or before[-1].action not in STOPPING
+
+
+def _problems(facts: Facts, offer: Configured) -> list[_Problem]:
+    """Return why a configuration must be refused, given what was in force before it."""
+    wrong: list[str] = []
+    contradictions: list[_Problem] = []
+    for name, value in offer.changes.items():
+        head, _, listener = name.partition("listeners.")
+        if not head and isinstance(value, dict):
+            wrong += [limit for limit, number in value.items() if not _allows(limit, number)]
+            limits = {**facts.listener_limits(offer.node, listener, offer.n), **value}
+            if all(_allows(limit, number) for limit, number in value.items()) and _contradict(limits):
+                contradictions.append(_Problem(_CONTRADICTING_LIMITS, (_AGE, _IDLE)))
+        elif not _allows(name, value):
+            wrong.append(name)
+    if not facts.is_2010(offer.node) and {_PREFERENCE, _REMOTE} & offer.changes.keys():
+        preference = offer.changes.get(_PREFERENCE, facts.parameter(offer.node, _PREFERENCE, offer.n))
+        attempts = offer.changes.get(_REMOTE, facts.parameter(offer.node, _REMOTE, offer.n))
+        if preference == "LocalOnly" and _allows(_REMOTE, attempts) and attempts:
+            contradictions.append(_Problem(_CONTRADICTING_PREFERENCE, (_PREFERENCE, _REMOTE)))
+    return [*(_Problem(_WRONG_VALUE, (name,)) for name in wrong), *contradictions]
+
+
+def _contradict(limits: Mapping[str, Any]) -> bool:
+    """Return whether the limits of a listener contradict each other (SR-CFG-01)."""
+    return bool(limits[_AGE] <= limits[_IDLE])
+
+
+def _allows(name: str, value: JsonValue) -> bool:
+    """Return whether a parameter exists, and the value is of its type and in its range."""
+    if name in _SWITCHES:
+        return isinstance(value, bool)
+    if name == _PREFERENCE:
+        return value in _PREFERENCES
+    return name in _NUMBERS and _NUMBERS[name].allows(value)
+
+
+def _row_of(changes: Mapping[str, JsonValue]) -> str:
+    """Return the requirement whose contradiction was wrongly seen in a change that was refused."""
+    if {_PREFERENCE, _REMOTE} & changes.keys():
+        return _CONTRADICTING_PREFERENCE
+    return _CONTRADICTING_LIMITS if any(name.startswith("listeners.") for name in changes) else _WRONG_VALUE
+
+
+def _names_one(problems: list[_Problem], refusal: str) -> bool:
+    """Return whether a refusal has all names of one of the problems."""
+    return any(all(_is_named(name, refusal) for name in problem.names) for problem in problems)
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Return whether a text has a parameter's name, in any letter case, with or without separators."""
+    return _letters(name) in _letters(text)
+
+
+def _letters(text: str) -> str:
+    """Return the letters and digits of a text in lower case."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _words(changes: Mapping[str, JsonValue]) -> str:
+    """Return a change as `name=value, ...`."""
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
