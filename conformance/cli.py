@@ -360,6 +360,35 @@ def candidate_check(
 
 
 @app.command()
+def probe(
+    where: Annotated[str, typer.Argument(metavar="HOST:PORT", help="a running mail server, for example 127.0.0.1:25")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print a JSON list: check, requirement, clause, outcome, sentence")
+    ] = False,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="also write a JUnit file")] = None,
+    rcpt: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="a recipient to whom the probe may send mail; without it no mail is sent"),
+    ] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="only this check; repeatable; --all prints the names")
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="the port speaks TLS at once, as port 465 does")] = False,
+    allow_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--allow-hosts", metavar="HOST,...", help="hosts other than this one that may be probed"),
+    ] = None,
+    seconds: Annotated[float, typer.Option("--timeout", min=1, help="seconds for all checks together")] = 9.0,
+    everything: Annotated[bool, typer.Option("--all", help="print also what passed and what does not apply")] = False,
+) -> None:
+    """Judge a mail server that already runs, by its replies. It needs no scenario, and no configuration of the server."""
+    from conformance.commands.probe import ProbeRequest, print_probe
+
+    request = ProbeRequest(where, tuple(allow_hosts or ()), tls, rcpt, seconds, tuple(check or ()))
+    raise typer.Exit(print_probe(request, as_json=as_json, junit=junit, everything=everything))
+
+
+@app.command()
 def queues(config: Annotated[Path, typer.Argument(help="the configuration file of a running node")]) -> None:
     """Print the queues of a running node of the reference: delivery, shadow, Safety Net, discard events."""
     raise typer.Exit(import_module(REFERENCE_PROGRAM).show_queues(config))

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
-from conformance.candidates.fields import is_loopback
 from conformance.candidates.lookup import find_candidate
 from conformance.history.dialects import Dialect
+from conformance.loopback import is_loopback
 from conformance.scenarios.own_timers import OwnTimers
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from conformance.candidates.fields import CommonFields, is_loopback
+from conformance.candidates.fields import CommonFields
+from conformance.loopback import is_loopback
 
 DEFAULT_ENGINE_ADDRESS = "unix:///var/run/docker.sock"
 _ENGINE_TIMEOUT_S = 5

@@ -3,7 +3,6 @@
 The texts of `description=` are published in the schema that editors show.
 """
 
-import ipaddress
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -169,13 +168,3 @@ class CommonFields(KindFields):
         description="the generations that it can be; where they are stated, it is started as one of these only, and the "
         "start-up probe uses the first",
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is a loopback address or `localhost`. Other names are False: no name is looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

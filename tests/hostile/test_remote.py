@@ -12,8 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from conformance.candidates.assignment import check_hosts, is_loopback
+from conformance.candidates.assignment import check_hosts
 from conformance.candidates.description import Candidate, CandidateError
+from conformance.loopback import is_loopback
 from conformance.nodes.places import PortLeases
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome

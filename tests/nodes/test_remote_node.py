@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from conformance import paths
-from conformance.candidates.assignment import Assignment, check_hosts, is_loopback
+from conformance.candidates.assignment import Assignment, check_hosts
 from conformance.candidates.cell_needs import unsupported_reasons
 from conformance.candidates.description import REFERENCE, Candidate, CandidateError
+from conformance.loopback import is_loopback
 from conformance.nodes.contract import NodeError, Unsupported
 from conformance.nodes.places import PortLeases
 from conformance.nodes.remote_node import RemoteNode

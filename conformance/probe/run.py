@@ -1,0 +1,71 @@
+"""Runs the checks of the probe, several at a time, and makes a finding of each."""
+
+import asyncio
+from collections.abc import Collection
+
+from conformance.live_checks import LiveFinding, LiveOutcome
+from conformance.probe import topics
+from conformance.probe.checks import CHECKS, Check, Judgement
+from conformance.probe.server import NotApplicable, Server
+from conformance.probe.session import ServerClosed, ServerSilent, Unanswered
+from conformance.registry import import_submodules
+from conformance.shortage import shortage_of
+from conformance.wire.sockets import describe_error
+
+import_submodules(topics)
+
+SESSIONS = 4
+"""Checks that run at the same time: few, since servers limit the sessions of one client."""
+
+LAST_SHARE = 0.9
+"""The part of the time that checks with sessions have."""
+
+
+async def probe(server: Server, within: float, names: Collection[str] = ()) -> list[LiveFinding]:
+    """Make all checks, or those of these names, on a server within `within` seconds, and return a finding for each.
+
+    What is not finished by then is inconclusive. Raises OSError if there is no connection to the server.
+    """
+    deadline = asyncio.get_running_loop().time() + within * LAST_SHARE
+    try:
+        async with server.session() as session:
+            server.keywords = session.keywords
+    except (NotApplicable, ServerClosed, ServerSilent, Unanswered):
+        pass  # each check says so for itself
+    semaphore = asyncio.Semaphore(SESSIONS)
+
+    async def run(check: Check) -> LiveFinding:
+        try:
+            async with asyncio.timeout_at(deadline), semaphore:
+                return _finding(check, await _judge(check, server))
+        except TimeoutError:
+            sentence = f"it was not finished after {within * LAST_SHARE:g} s"
+            return _finding(check, Judgement(LiveOutcome.INCONCLUSIVE, sentence))
+
+    checks = [check for check in CHECKS.values() if not names or check.name in names]
+    # What all sessions have shown can only be judged after them: the checks `last` alone would see one session.
+    sessions = checks if any(not check.last for check in checks) else list(CHECKS.values())
+    judged = await asyncio.gather(*(run(check) for check in sessions if not check.last))
+    kept = [finding for finding in judged if not names or finding.check in names]
+    return kept + [_finding(check, await _judge(check, server)) for check in checks if check.last]
+
+
+async def _judge(check: Check, server: Server) -> Judgement:
+    """Return a check's judgement. A session that cannot go on is inconclusive; a command without a reply is a failure."""
+    try:
+        return await check.function(server)
+    except NotApplicable as reason:
+        return Judgement(LiveOutcome.NOT_APPLICABLE, str(reason))
+    except Unanswered as missing:
+        return Judgement(LiveOutcome.FAIL, f"{missing}: every command has exactly one reply (RFC 5321 4.2)")
+    except (ServerClosed, ServerSilent) as problem:
+        return Judgement(LiveOutcome.INCONCLUSIVE, str(problem))
+    except OSError as error:
+        if shortage_of(error):
+            raise
+        return Judgement(LiveOutcome.INCONCLUSIVE, f"no connection: {describe_error(error)}")
+
+
+def _finding(check: Check, judgement: Judgement) -> LiveFinding:
+    """Return the finding for a judgement."""
+    return LiveFinding(check.name, check.clause, judgement.outcome, judgement.sentence, check.requirement)

@@ -1,0 +1,94 @@
+"""The server under probe, as checks see it: opens sessions, begins transactions, and says what it offers."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from conformance.probe.session import EHLO_NAME, ProbeSession, Reply, SessionLog
+
+
+class NotApplicable(Exception):
+    """The check has no occasion on this server; the text says why."""
+
+
+def unverified_context() -> ssl.SSLContext:
+    """Return a context for TLS with a server whose certificate is not judged."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@dataclass(slots=True)
+class Server:
+    """The server at `address`, and what the first session has shown of it.
+
+    `limit`: seconds to wait for a reply. `tls`: TLS begins with the connection. `recipient`: an address to which mail may be
+    sent, None if the user named none. `keywords` are those of EHLO.
+    """
+
+    address: tuple[str, int]
+    limit: float
+    tls: bool = False
+    recipient: str | None = None
+    keywords: dict[str, str] = field(default_factory=dict)
+    log: SessionLog = field(default_factory=SessionLog)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[ProbeSession]:
+        """Open a connection whose greeting has not been read, and end it. Raises OSError if there is none."""
+        context = unverified_context() if self.tls else None
+        session = await ProbeSession.open(self.address, self.log, self.limit, context)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    @asynccontextmanager
+    async def session(self, hello: str | None = "EHLO") -> AsyncIterator[ProbeSession]:
+        """Open a session that has had its greeting, and EHLO or HELO if `hello` says so.
+
+        Raises NotApplicable if the server refuses one of these, ServerClosed, ServerSilent; OSError as `connection`.
+        """
+        async with self.connection() as session:
+            greeting = await session.greeting()
+            if greeting.code != 220:
+                raise NotApplicable(f"the server greets with {greeting}")
+            if hello is not None:
+                reply = await session.ehlo(hello)
+                if not reply.positive:
+                    raise NotApplicable(f"{hello} {EHLO_NAME} is refused: {reply}")
+            yield session
+
+    def offers(self, keyword: str) -> str:
+        """Return the parameters of an EHLO keyword. Raises NotApplicable if the server does not offer it."""
+        if keyword not in self.keywords:
+            raise NotApplicable(f"{keyword} is not offered")
+        return self.keywords[keyword]
+
+    def permitted_recipient(self) -> str:
+        """Return the address to which mail may be sent. Raises NotApplicable if the user named none."""
+        if self.recipient is None:
+            raise NotApplicable("it would send mail, and no recipient is permitted with --rcpt")
+        return self.recipient
+
+
+async def begin_transaction(session: ProbeSession, sender: str = "") -> Reply:
+    """Send MAIL with a reverse-path, the null one by default, and return the reply. Raises NotApplicable if it is refused."""
+    reply = await session.command(f"MAIL FROM:<{sender}>")
+    if not reply.positive:
+        raise NotApplicable(f"MAIL FROM:<{sender}> is refused: {reply}")
+    return reply
+
+
+async def add_recipient(session: ProbeSession, server: Server) -> Reply:
+    """Send RCPT with the permitted recipient, else with <postmaster>, and return the reply.
+
+    Nothing is sent to it unless content follows. Raises NotApplicable if it is refused.
+    """
+    recipient = server.recipient or "postmaster"
+    reply = await session.command(f"RCPT TO:<{recipient}>")
+    if not reply.positive:
+        raise NotApplicable(f"RCPT TO:<{recipient}> is refused: {reply}")
+    return reply

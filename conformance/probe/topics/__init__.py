@@ -1,0 +1,1 @@
+"""The checks of the probe, a module for each topic; importing one registers its checks."""

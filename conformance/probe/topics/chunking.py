@@ -1,0 +1,109 @@
+"""BDAT (RFC 3030): chunks are consumed whatever becomes of them, and belong to one transaction."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from conformance.probe.checks import Judgement, check, failed, passed
+from conformance.probe.server import NotApplicable, Server, add_recipient, begin_transaction
+from conformance.probe.session import ProbeSession, Reply, ServerClosed
+
+_CHUNK = b"VRFY probe\r\nXPROBE\r\n"
+"""A chunk that would be two commands if the server did not consume it."""
+
+
+async def _bdat(session: ProbeSession, octets: bytes, last: str = "") -> Reply:
+    """Send one chunk and return the reply to it."""
+    await session.send(b"BDAT %d%s\r\n%s" % (len(octets), last.encode(), octets))
+    return await session.reply()
+
+
+@asynccontextmanager
+async def _accepted(server: Server) -> AsyncIterator[ProbeSession]:
+    """Open a session with a transaction that has a recipient. Raises NotApplicable."""
+    server.offers("CHUNKING")
+    async with server.session() as session:
+        await begin_transaction(session)
+        await add_recipient(session, server)
+        yield session
+
+
+async def _judge_consumed(session: ProbeSession, reply: Reply, where: str) -> Judgement:
+    """Judge whether the chunk of a refused BDAT was run as commands; ends the session."""
+    behind = await session.drain()
+    session.ended = True
+    if reply.positive:
+        return failed(f"BDAT {where} is accepted: {reply}")
+    if len(behind) > 1:
+        return failed(f"BDAT {where} is refused ({reply}), and its chunk is taken for commands: {behind[0]}")
+    return passed(f"BDAT {where} is refused ({reply}), and its chunk is discarded")
+
+
+@check("bdat-without-transaction", "RFC 3030 2")
+async def bdat_without_transaction(server: Server) -> Judgement:
+    """The chunk of a BDAT without MAIL is discarded."""
+    server.offers("CHUNKING")
+    async with server.session() as session:
+        return await _judge_consumed(session, await _bdat(session, _CHUNK), "without MAIL")
+
+
+@check("bdat-last-without-recipient", "RFC 3030 2")
+async def bdat_last_without_recipient(server: Server) -> Judgement:
+    """The chunk of a BDAT LAST in a transaction without a recipient is discarded, and the message refused."""
+    server.offers("CHUNKING")
+    async with server.session() as session:
+        await begin_transaction(session)
+        return await _judge_consumed(session, await _bdat(session, _CHUNK, " LAST"), "LAST without a recipient")
+
+
+@check("bdat-malformed", "RFC 3030 2")
+async def bdat_malformed(server: Server) -> Judgement:
+    """BDAT without a size is refused."""
+    server.offers("CHUNKING")
+    async with server.session() as session:
+        reply = await session.command("BDAT")
+    if reply.refused:
+        return passed(f"'BDAT' without a size is answered {reply}")
+    return failed(f"'BDAT' without a size is answered {reply}")
+
+
+@check("bdat-of-no-octets", "RFC 5321 4.2", "RL-RPL-01")
+async def bdat_of_no_octets(server: Server) -> Judgement:
+    """A chunk of no octets that is not the last has one reply, and RSET behind it another; it may be refused."""
+    async with _accepted(server) as session:
+        chunk = await _bdat(session, b"")
+        try:
+            rset = await session.command("RSET")
+        except ServerClosed:
+            return failed(f"'BDAT 0' is answered {chunk}, and at RSET behind it the server closes the connection")
+    if not rset.positive:
+        return failed(f"'BDAT 0' is answered {chunk}, and RSET behind it {rset}")
+    return passed(f"'BDAT 0' is answered {chunk}, and RSET behind it {rset}")
+
+
+@check("bdat-then-data", "RFC 3030 2")
+async def bdat_then_data(server: Server) -> Judgement:
+    """DATA after BDAT in the same transaction is answered 503."""
+    async with _accepted(server) as session:
+        chunk = await _bdat(session, b"Subject: probe\r\n\r\n")
+        if not chunk.positive:
+            raise NotApplicable(f"a chunk is refused: {chunk}")
+        data = await session.command("DATA")
+        session.ended = data.code == 354  # what is sent now would be content
+        if not session.ended:
+            await session.command("RSET")  # the state is indeterminate until then
+    if data.code == 503:
+        return passed(f"DATA after BDAT is answered {data}")
+    return failed(f"DATA after BDAT in a transaction is answered {data}, not 503")
+
+
+@check("bdat-and-rset", "RFC 3030 2")
+async def bdat_and_rset(server: Server) -> Judgement:
+    """RSET after a chunk ends the transaction: the next chunk is refused, and discarded."""
+    async with _accepted(server) as session:
+        chunk = await _bdat(session, b"Subject: probe\r\n\r\n")
+        if not chunk.positive:
+            raise NotApplicable(f"a chunk is refused: {chunk}")
+        rset = await session.command("RSET")
+        if not rset.positive:
+            return failed(f"RSET after a chunk is answered {rset}")
+        return await _judge_consumed(session, await _bdat(session, _CHUNK, " LAST"), "after RSET")

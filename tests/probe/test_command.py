@@ -1,0 +1,161 @@
+"""`conformance probe HOST:PORT`: options, output and exit codes."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiosmtpd.handlers import Sink
+from aiosmtpd.smtp import SMTP
+
+from conformance.cli import main
+from conformance.probe.checks import CHECKS
+from conformance.testing import BackgroundLoop, MailNode
+
+pytest_plugins = ["conformance.fixtures"]
+
+
+@pytest.fixture(scope="module")
+def aiosmtpd() -> Iterator[str]:
+    background = BackgroundLoop()
+
+    async def start() -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(lambda: SMTP(Sink(), hostname="aiosmtpd.test", loop=loop), "127.0.0.1", 0)
+
+    server = background.run(start())
+    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    background.call(server.close)
+    background.close()
+
+
+def probe(*arguments: str) -> int:
+    """Run the command in this process and return its exit code."""
+    with pytest.raises(SystemExit) as left:
+        main(["probe", *arguments])
+    return int(left.value.code or 0)
+
+
+@contextmanager
+def lines_server(greeting: bytes, *, closes: bool) -> Iterator[str]:
+    """Listen, send each client this greeting, and then close the connection or stay silent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kept: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                client.sendall(greeting)
+                if closes:
+                    client.close()
+                else:
+                    kept.append(client)
+
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            for client in kept:
+                client.close()
+
+
+def test_json_has_every_check_once_and_the_exit_code_is_1_for_a_violation(
+    aiosmtpd: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    assert probe(aiosmtpd, "--json", "--junit", str(tmp_path / "probe.xml")) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert sorted(finding["check"] for finding in findings) == sorted(CHECKS)
+    failed = {finding["check"] for finding in findings if finding["outcome"] == "fail"}
+    assert failed == {"lf-ends-no-line"}
+    assert all(re.match(r"RFC \d+ \d", finding["clause"]) for finding in findings)
+    suite = ET.parse(tmp_path / "probe.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(CHECKS)), "1")
+
+
+def test_one_check_is_run_alone_and_a_pass_is_0(aiosmtpd: str, capsys: pytest.CaptureFixture[str]):
+    assert probe(aiosmtpd, "--check", "helo", "--check", "quit", "--all") == 0
+    out = capsys.readouterr().out
+    assert "HELO is answered 250 aiosmtpd.test" in out
+    assert out.splitlines()[-1] == "2 pass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mail.example.com:25",), "mail.example.com is not this machine; with --allow-hosts mail.example.com"),
+        (("192.0.2.1:25", "--allow-hosts", "192.0.2.2"), "192.0.2.1 is not this machine"),
+        (("127.0.0.1",), "'127.0.0.1' is not HOST:PORT"),
+        (("127.0.0.1:70000",), "is not HOST:PORT"),
+        (("127.0.0.1:25", "--check", "hello"), "no check 'hello' (did you mean 'helo'?)"),
+        (("127.0.0.1:25", "--rcpt", "a@b>\r\nRSET"), "is not an address"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_2(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]):
+    assert probe(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_permitted_host_is_dialled(capsys: pytest.CaptureFixture[str]):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert probe(f"localhost.localdomain.invalid:{port}", "--allow-hosts", "a,localhost.localdomain.invalid") == 3
+    assert "no connection to localhost.localdomain.invalid" in capsys.readouterr().err
+
+
+def test_no_server_is_3(capsys: pytest.CaptureFixture[str]):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert probe(f"127.0.0.1:{port}") == 3
+    assert "no connection to 127.0.0.1" in capsys.readouterr().err
+
+
+def test_a_silent_server_is_inconclusive_within_the_time(capsys: pytest.CaptureFixture[str]):
+    with lines_server(b"", closes=False) as where:
+        began = time.monotonic()
+        assert probe(where, "--timeout", "2") == 3
+    assert time.monotonic() - began < 3
+    assert " pass" not in capsys.readouterr().out
+
+
+def test_a_server_that_refuses_everyone_has_no_occasion(capsys: pytest.CaptureFixture[str]):
+    with lines_server(b"554 mx.test no mail here\r\n", closes=True) as where:
+        assert probe(where, "--timeout", "4", "--json") == 0
+    outcomes = {f["check"]: f["outcome"] for f in json.loads(capsys.readouterr().out)}
+    assert outcomes.pop("replies-well-formed") == "pass"
+    assert set(outcomes.values()) == {"not-applicable", "pass"}
+    assert {check for check, outcome in outcomes.items() if outcome == "pass"} == {
+        "reply-codes-in-range",
+        "one-reply-for-each-command",
+        "closes-after-221-or-421-only",
+    }
+
+
+def test_a_hostile_greeting_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]):
+    with lines_server(b"220 \x1b[2J\xff[red]\r\n", closes=True) as where:
+        assert probe(where, "--timeout", "2", "--check", "greeting-names-the-host") == 1
+    out = capsys.readouterr().out
+    assert r"220 \x1b[2J\xff[red]" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.integration
+def test_the_reference_is_probed_within_ten_seconds(mail_node, capsys: pytest.CaptureFixture[str]):
+    node: MailNode = mail_node("exec:reference")
+    began = time.monotonic()
+    probe(f"{node.host}:{node.port}", "--json")
+    assert time.monotonic() - began < 10
+    findings = {finding["check"]: finding["outcome"] for finding in json.loads(capsys.readouterr().out)}
+    # aiosmtpd, whose lines and parameters the reference has, ends a line at a bare LF.
+    assert {check for check, outcome in findings.items() if outcome == "fail"} == {"lf-ends-no-line", "dsn"}
+    assert "inconclusive" not in findings.values()
