@@ -167,6 +167,42 @@ def defects(
 
 
 @app.command()
+def mutants(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="ids of mutants, or files of the reference; default: all of them")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="try this many, drawn by --seed; default: all")] = None,
+    seed: Annotated[int, typer.Option(help="which mutants --sample draws")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="how many run at the same time; default: one per core")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="a JSON list: id, file, line, outcome, check, requirement")
+    ] = False,
+    store: Annotated[
+        Path | None, typer.Option(help="keep the results in this file; mutants that it has are not run again")
+    ] = None,
+    write_survivors: Annotated[
+        bool, typer.Option("--write-survivors", help="write fixtures/mutants/survivors.txt anew")
+    ] = False,
+) -> None:
+    """Change the reference in one place at a time, and print which changes no cell notices."""
+    from conformance.commands.mutants import print_mutants
+
+    raise typer.Exit(
+        print_mutants(
+            names or [],
+            sample=sample,
+            seed=seed,
+            jobs=jobs,
+            as_json=as_json,
+            store=store,
+            write_survivors=write_survivors,
+        )
+    )
+
+
+@app.command()
 def aggregate(
     runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
     out: Annotated[Path, typer.Option("--out", help="where tables and pages are written")],

@@ -37,3 +37,8 @@ def allure() -> Path:
 def cache() -> Path:
     """Return the directory for files that can be made again (XDG base directories); it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smtp-conformance"
+
+
+def reference() -> Path:
+    """Return the directory of the reference server's source files."""
+    return Path(__file__).parent / "reference"

@@ -134,17 +134,27 @@ class PythonNode(NodeBase, kind="python"):
         return self._node.failure if self._node is not None else None
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Write the file, make the node and start it. Raises ConfigurationRefused for a ValueError of the node."""
+        """Write the file, make the node and start it. Raises ConfigurationRefused for a ValueError of the node.
+
+        Any other exception of the node is a NodeError; what the node has opened by then is closed.
+        """
         self._data.mkdir(exist_ok=True)
         if "status_file" in configuration:
             Path(configuration["status_file"]).parent.mkdir(exist_ok=True)  # the node writes its status as it starts
         self._log_to_file()
         path = self._write(configuration)
+        node = None
         try:
             node = self._factory(path, self._clock, self._defect)
             await node.start()
         except ValueError as error:
             raise ConfigurationRefused(self.name, "start", str(error)) from error
+        except Exception as error:  # the node is foreign code: whatever it raises is its own failure
+            if node is not None:  # it may have opened listeners
+                await node.kill()
+            raise NodeError(
+                self.name, "start", f"{type(error).__name__}: {error}", "an exception of the node"
+            ) from error
         self._node = node
 
     async def stop(self) -> int:

@@ -102,6 +102,15 @@ def test_the_recipe_adds_a_defect(copy: Copy) -> None:
     assert found["breaks"] == found["first_blame"] == "RL-ACK-01"
 
 
+def test_the_recipe_adds_a_rule_of_the_model(copy: Copy) -> None:
+    follow(copy, "A rule of the model")
+    assert copy.touched == ["conformance/model/greetings.py"]
+    done = copy.run(SEND)
+    assert done.returncode == 0, done.stdout + done.stderr
+    judged = {one["check"]: one["outcome"] for one in copy.history() if one.get("record") == "verdict"}
+    assert judged["model.RL-GRT-01"] == "pass", judged
+
+
 def test_the_recipe_adds_a_kind_of_candidate(copy: Copy) -> None:
     follow(copy, "A kind of candidate")
     assert copy.touched == ["conformance/candidates/kinds/module.py", "conformance/nodes/module_node.py"]

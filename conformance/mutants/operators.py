@@ -1,0 +1,241 @@
+"""The mutants of a source file: where each operator applies, and the syntax tree that it leaves.
+
+Theory of operation
+-------------------
+A *site* is one place of the syntax tree to which one operator applies. Its id is stable while other functions change: the
+file, the function, the operator, and the number of the site among those of this operator in this function. The operators
+are the usual ones of mutation testing: conditions, comparisons, arithmetic, constants and statements. Assertions, docstrings,
+annotations and default values of function signatures are left alone.
+
+An operator is a function from a node to the nodes that may take its place; a tree is mutated by walking it a second time in the same
+order.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+Operator = Callable[[ast.AST], ast.AST | None]
+"""Return what takes the place of a node, None where the operator does not apply."""
+
+_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One mutant: `file` below the package of the reference, the function's qualified name, the operator, and the line."""
+
+    file: str
+    function: str
+    operator: str
+    occurrence: int
+    line: int
+
+    @property
+    def id(self) -> str:
+        """The stable name of the mutant."""
+        return f"{self.file}:{self.function}:{self.operator}:{self.occurrence}"
+
+
+def find_sites(source: str, file: str) -> list[Site]:
+    """Return the sites of a source file, in its order. Raises SyntaxError."""
+    counts: dict[tuple[str, str], int] = {}
+    sites = []
+    for node, function in _walk(ast.parse(source)):
+        for name, operator in OPERATORS.items():
+            if operator(node) is not None:
+                number = counts[function, name] = counts.get((function, name), 0) + 1
+                sites.append(Site(file, function, name, number, getattr(node, "lineno", 0)))
+    return sites
+
+
+def mutate(source: str, site: Site) -> ast.Module:
+    """Return the syntax tree of a source file with one site changed. Raises LookupError when the file has no such site."""
+    tree = ast.parse(source)
+    operator, number = OPERATORS[site.operator], 0
+    for node, function in _walk(tree):
+        if function == site.function and operator(node) is not None:
+            number += 1
+            if number == site.occurrence:
+                _Replacement(node, operator).visit(tree)
+                return ast.fix_missing_locations(tree)
+    raise LookupError(f"no such mutant: {site.id}")
+
+
+class _Replacement(ast.NodeTransformer):
+    """Replaces one node of a tree."""
+
+    def __init__(self, node: ast.AST, operator: Operator) -> None:
+        self._node = node
+        self._operator = operator
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if node is not self._node:
+            return super().generic_visit(node)
+        replacement = self._operator(node)
+        assert replacement is not None
+        return ast.copy_location(replacement, node)
+
+
+def _walk(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """Yield the nodes inside functions and class bodies that may be mutated, each with the name of its function or class."""
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                name = f"{function}.{node.name}".lstrip(".")
+                for statement in node.body:
+                    if not _is_docstring(statement):
+                        yield from _walk_statement(statement, name)
+            case ast.ClassDef():
+                yield from _walk(node, f"{function}.{node.name}".lstrip("."))
+            case _ if function and isinstance(node, ast.stmt) and not _is_docstring(node):
+                yield from _walk_statement(node, function)
+            case _:
+                pass
+
+
+def _walk_statement(statement: ast.AST, function: str) -> Iterator[tuple[ast.AST, str]]:
+    """Yield a statement and all nodes in it that may be mutated; annotations, assertions and nested functions' signatures not."""
+    if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom):
+        return
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield from _walk(ast.Module([statement], []), function)
+        return
+    yield statement, function
+    skipped = {id(statement.annotation)} if isinstance(statement, ast.AnnAssign) else set()
+    for child in ast.iter_child_nodes(statement):
+        if id(child) not in skipped:
+            yield from _walk_statement(child, function)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _negate_condition(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.If | ast.While | ast.IfExp):
+        return None
+    changed = copy.copy(node)
+    changed.test = ast.UnaryOp(ast.Not(), node.test)
+    return changed
+
+
+def _change_comparison(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Compare) or type(node.ops[0]) not in _COMPARISONS:
+        return None
+    return ast.Compare(node.left, [_COMPARISONS[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+
+
+def _exchange_and_or(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.BoolOp):
+        return None
+    return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+
+
+def _drop_first_operand(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.BoolOp):
+        return None
+    rest = node.values[1:]
+    return rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
+
+
+def _drop_last_operand(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.BoolOp):
+        return None
+    rest = node.values[:-1]
+    return rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
+
+
+def _change_arithmetic(node: ast.AST) -> ast.AST | None:
+    if (
+        not isinstance(node, ast.BinOp)
+        or type(node.op) not in _ARITHMETIC
+        or isinstance(node.left, ast.Constant | ast.JoinedStr)
+    ):
+        return None
+    return ast.BinOp(node.left, _ARITHMETIC[type(node.op)](), node.right)
+
+
+def _increase_number(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, int | float) or isinstance(node.value, bool):
+        return None
+    return ast.Constant(node.value + 1)
+
+
+def _double_number(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, int | float) or isinstance(node.value, bool):
+        return None
+    return ast.Constant(node.value * 2) if node.value > 1 else None
+
+
+def _negate_constant(node: ast.AST) -> ast.AST | None:
+    return ast.Constant(not node.value) if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
+
+
+def _drop_not(node: ast.AST) -> ast.AST | None:
+    return node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else None
+
+
+def _remove_call(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Expr):
+        return None
+    value = node.value.value if isinstance(node.value, ast.Await) else node.value
+    return ast.Pass() if isinstance(value, ast.Call) else None
+
+
+def _remove_assignment(node: ast.AST) -> ast.AST | None:
+    if isinstance(node, ast.Delete | ast.AugAssign):
+        return ast.Pass()
+    targets = node.targets if isinstance(node, ast.Assign) else ()
+    return ast.Pass() if targets and all(isinstance(t, ast.Attribute | ast.Subscript) for t in targets) else None
+
+
+def _return_nothing(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Return) or node.value is None or isinstance(node.value, ast.Constant):
+        return None
+    return ast.Return(None)
+
+
+def _exchange_break_continue(node: ast.AST) -> ast.AST | None:
+    return ast.Continue() if isinstance(node, ast.Break) else ast.Break() if isinstance(node, ast.Continue) else None
+
+
+OPERATORS: dict[str, Operator] = {
+    "negate-condition": _negate_condition,
+    "change-comparison": _change_comparison,
+    "exchange-and-or": _exchange_and_or,
+    "drop-first-operand": _drop_first_operand,
+    "drop-last-operand": _drop_last_operand,
+    "change-arithmetic": _change_arithmetic,
+    "increase-number": _increase_number,
+    "double-number": _double_number,
+    "negate-constant": _negate_constant,
+    "drop-not": _drop_not,
+    "remove-call": _remove_call,
+    "remove-assignment": _remove_assignment,
+    "return-nothing": _return_nothing,
+    "exchange-break-continue": _exchange_break_continue,
+}
+"""The operators by their names."""

@@ -1,0 +1,62 @@
+"""Each operator of mutation testing changes what it says, and nothing else; ids are stable."""
+
+import ast
+
+import pytest
+
+from conformance import paths
+from conformance.commands.mutants import all_sites
+from conformance.mutants.operators import OPERATORS, find_sites, mutate
+
+EXAMPLES = {
+    "negate-condition": ("if a:\n    b()", "if not a:\n    b()"),
+    "change-comparison": ("return a < b", "return a <= b"),
+    "exchange-and-or": ("return a and b", "return a or b"),
+    "drop-first-operand": ("return a and b", "return b"),
+    "drop-last-operand": ("return a and b", "return a"),
+    "change-arithmetic": ("return a + b", "return a - b"),
+    "increase-number": ("a = 3", "a = 4"),
+    "double-number": ("a = 3", "a = 6"),
+    "negate-constant": ("a = True", "a = False"),
+    "drop-not": ("return not a", "return a"),
+    "remove-call": ("await a(b)", "pass"),
+    "remove-assignment": ("a.b = c", "pass"),
+    "return-nothing": ("return a", "return"),
+    "exchange-break-continue": ("while a:\n    break", "while a:\n    continue"),
+}
+
+
+def in_function(body: str) -> str:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return f"async def f(a: int = 1) -> bool:\n    'A docstring.'\n    assert a\n{lines}\n"
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_changes_its_example(name: str):
+    before, after = map(in_function, EXAMPLES[name])
+    (site,) = [site for site in find_sites(before, "f.py") if site.operator == name]
+    assert ast.unparse(mutate(before, site)) == ast.unparse(ast.parse(after))
+
+
+def test_assertions_docstrings_and_signatures_are_left_alone():
+    assert find_sites(in_function("pass"), "f.py") == []
+
+
+def test_an_id_does_not_change_with_other_functions():
+    function = in_function("return a < b")
+    (site,) = [one for one in find_sites(function, "f.py") if one.operator == "change-comparison"]
+    moved = find_sites(f"def g():\n    return 1 < 2\n\n\n{function}", "f.py")
+    assert site.id == "f.py:f:change-comparison:1"
+    assert site.id in {one.id for one in moved}
+
+
+def test_a_site_that_is_gone_is_an_error():
+    (site,) = [one for one in find_sites(in_function("return a < b"), "f.py") if one.operator == "change-comparison"]
+    with pytest.raises(LookupError):
+        mutate(in_function("return a"), site)
+
+
+def test_the_reference_has_a_mutant_of_every_operator_with_an_id_of_its_own():
+    sites = all_sites(paths.reference())
+    assert len({site.id for site in sites}) == len(sites)
+    assert {site.operator for site in sites} == set(OPERATORS)

@@ -1,0 +1,55 @@
+"""A mutant runs in a process of its own; it is killed by a violation or by a node that fails, and not by the harness."""
+
+import multiprocessing
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.description import REFERENCE
+from conformance.mutants.operators import Site, find_sites
+from conformance.mutants.trial import MutantResult, MutantTrial, load_mutant, run_mutant
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+
+ROOT = paths.reference()
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Cell]:
+    corpus = read_corpus([paths.corpus() / "relay" / "relay.scenario.yaml"], paths.fixtures())
+    return [cell for scenario in corpus for cell in scenario.cells("smoke", REFERENCE.own_timers)][:3]
+
+
+def site(file: str, function: str, operator: str) -> Site:
+    return next(
+        one
+        for one in find_sites((ROOT / file).read_text("utf-8"), file)
+        if (one.function, one.operator) == (function, operator)
+    )
+
+
+def result_of(mutant: Site, cells: list[Cell]) -> MutantResult:
+    """Run a mutant in a new process: this one has imported the reference."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(run_one, (mutant, cells))
+
+
+def run_one(mutant: Site, cells: list[Cell]) -> MutantResult:
+    load_mutant(mutant, ROOT)
+    return run_mutant(MutantTrial(mutant, tuple(range(len(cells)))), cells, 1)
+
+
+def test_a_mutant_that_accepts_and_keeps_nothing_is_killed_by_a_requirement(cells: list[Cell]):
+    result = result_of(site("queue/delivery.py", "Delivery._queue_attempts", "remove-call"), cells)
+    assert (result.outcome, result.requirement[:3]) == ("killed", "RL-")
+
+
+def test_a_mutant_that_changes_no_behaviour_survives_all_cells(cells: list[Cell]):
+    result = result_of(site("journal.py", "Journaling.send_report_if_due", "remove-call"), cells)
+    assert (result.outcome, result.ran) == ("survived", len(cells))
+
+
+def test_a_mutant_whose_node_does_not_start_is_killed_without_a_requirement(cells: list[Cell]):
+    result = result_of(site("shadow/discard.py", "DiscardStatus.__init__", "remove-call"), cells)
+    assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
