@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, JsonValue] = {
     "ShadowResubmitTimeSpan": 3 * 3600,
     "ShadowHeartbeatFrequency": 120,
     "DuplicateTrackingWindow": 3600,
+    "DuplicateCleanupInterval": 600,
     "MessageRetryInterval": 60,
     "ShadowMessageAutoDiscardInterval": 2 * 86400,
     "MessageExpirationTimeout": 2 * 86400,
