@@ -200,7 +200,9 @@ def test_a_declaration_without_its_counterpart_fails_at_import(
 def test_the_recipe_adds_a_transport_parameter(copy: Copy) -> None:
     for (file, code), last in zip(code_of("A transport parameter"), LAST_PARAMETER, strict=True):
         copy.insert(file, last, code)
-    assert copy.touched == ["conformance/parameters.py", "conformance/reference/config.py"]
+    assert copy.touched == [
+        "conformance/model/configuration.py", "conformance/parameters.py", "conformance/reference/config.py"
+    ]  # fmt: skip
     set_to = "  - configure: {{node: mbx1, transport: {{ShadowHeartbeatJitter: {}}}}}\n"
     done = copy.run(set_to.format("30s") + SEND)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -213,4 +215,5 @@ def test_the_recipe_adds_a_transport_parameter(copy: Copy) -> None:
 LAST_PARAMETER = (
     "    MaxMessageSize: Annotated[int, _OCTETS] = Field(36700160, ge=1024)\n",
     "    MaxMessageSize: int = Field(36700160, ge=1024, le=2**31 - 1)\n",
+    '    "MaxMessageSize": _Number(1024, whole=True),\n',
 )
