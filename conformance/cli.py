@@ -338,6 +338,42 @@ def diff(
 
 
 @app.command()
+def listen(
+    port: Annotated[int, typer.Argument(min=0, max=65535, help="0: any free port")] = 2525,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="the address to listen on")] = "127.0.0.1",
+    allow_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--allow-hosts", metavar="HOST,...", help="addresses other than loopback that --host may name"),
+    ] = None,
+    lasting: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="how long, such as 10m; default: until Ctrl-C")
+    ] = None,
+    list_behaviours: Annotated[
+        bool, typer.Option("--list", help="print what the local part of a recipient can ask for, and exit")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="print a JSON list: check, requirement, clause, outcome, sentence, session, transcript"
+        ),
+    ] = False,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="also write a JUnit file")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="print also what passed and what had no occasion")] = False,
+) -> None:
+    """Be a next hop that misbehaves, and judge the clients, libraries or relays that send mail to it.
+
+    The recipient's address says what happens: mail to rcpt-451@example.test is refused once with 451, mail to
+    silent@example.test gets no reply to its final dot. Sessions are printed as they come, the judgement at the end.
+    """
+    from conformance.commands.listen import ListenRequest, print_behaviours, print_judgement
+
+    if list_behaviours:
+        raise typer.Exit(print_behaviours())
+    hosts = [name for word in allow_hosts or () for name in word.split(",")]
+    raise typer.Exit(print_judgement(ListenRequest(host, port, hosts, lasting, as_json, junit, everything)))
+
+
+@app.command()
 def schema(
     name: Annotated[str, typer.Argument(help="scenario, topology, candidate, node or inspect")] = "scenario",
     out: Annotated[Path | None, typer.Option("--out", help="a file; default: standard output")] = None,

@@ -8,7 +8,7 @@ import json
 import xml.etree.ElementTree as ET  # only writes
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -60,7 +60,8 @@ class LiveFinding:
     """What one check found.
 
     `check` is its name in kebab-case, `clause` the place that demands it, such as `RFC 5321 4.1.1.5`. `requirement` is a row
-    of the catalogue, None where none says the same. `session` names the session, where a report has several.
+    of the catalogue, None where none says the same. `session` names the session that shows it, where a report has several,
+    and `transcript` is what was said in it.
     """
 
     check: str
@@ -69,22 +70,29 @@ class LiveFinding:
     sentence: str
     requirement: str | None = None
     session: str | None = None
+    transcript: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for a row that is not in the catalogue."""
         if self.requirement is not None and self.requirement not in catalogue().ids:
             raise ValueError(f"{self.check}: no requirement {self.requirement!r}")
 
-    def as_json(self) -> dict[str, str | None]:
-        """Return the finding as `--json` prints it; `session` is there only if it has one."""
-        fields: dict[str, str | None] = {
+    def with_transcript(self, transcript: tuple[str, ...]) -> "LiveFinding":
+        """Return the finding with the lines of its session."""
+        return replace(self, transcript=transcript)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the finding as `--json` prints it; `session` and `transcript` are there only if it has a session."""
+        fields: dict[str, object] = {
             "check": self.check,
             "requirement": self.requirement,
             "clause": self.clause,
             "outcome": str(self.outcome),
             "sentence": visible(self.sentence),
         }
-        return fields if self.session is None else fields | {"session": self.session}
+        if self.session is None:
+            return fields
+        return fields | {"session": self.session, "transcript": [visible(line) for line in self.transcript]}
 
 
 def exit_code(findings: Sequence[LiveFinding]) -> int:
@@ -116,15 +124,15 @@ def write_junit(findings: Sequence[LiveFinding], suite: str, file: Path) -> None
     )
     elements = {LiveOutcome.FAIL: "failure", LiveOutcome.INCONCLUSIVE: "error", LiveOutcome.NOT_APPLICABLE: "skipped"}
     for finding in findings:
-        name = finding.check if finding.session is None else f"{finding.session} {finding.check}"
-        case = ET.SubElement(root, "testcase", classname=suite, name=visible(name))
+        case = ET.SubElement(root, "testcase", classname=suite, name=finding.check)
         properties = ET.SubElement(case, "properties")
-        for key, value in (("clause", finding.clause), ("requirement", finding.requirement)):
+        own = (("clause", finding.clause), ("requirement", finding.requirement), ("session", finding.session))
+        for key, value in own:
             if value is not None:
                 ET.SubElement(properties, "property", name=key, value=value)
         sentence = visible(finding.sentence)
         if (element := elements.get(finding.outcome)) is not None:
-            ET.SubElement(case, element, message=sentence)
+            ET.SubElement(case, element, message=sentence).text = "\n".join(map(visible, finding.transcript)) or None
         else:
             ET.SubElement(case, "system-out").text = f"{finding.outcome}: {sentence}"
     tree = ET.ElementTree(root)

@@ -12,7 +12,9 @@ from conformance.live_checks import LiveFinding, LiveOutcome, exit_code, json_te
 
 FINDINGS = [
     LiveFinding("helo", "RFC 5321 3.2", LiveOutcome.PASS, "250 mx.test"),
-    LiveFinding("replies", "RFC 5321 4.2", LiveOutcome.FAIL, "a line \x1b[2J without CRLF", "RL-RPL-02", "s1"),
+    LiveFinding(
+        "replies", "RFC 5321 4.2", LiveOutcome.FAIL, "a line \x1b[2J without CRLF", "RL-RPL-02", "s1", ("S: 250\0",)
+    ),
     LiveFinding("help", "RFC 5321 4.1.1.8", LiveOutcome.WARN, "502 [bold]no[/bold]"),
     LiveFinding("bdat", "RFC 3030 2", LiveOutcome.NOT_APPLICABLE, "CHUNKING is not offered"),
     LiveFinding("rset", "RFC 5321 4.1.1.5", LiveOutcome.INCONCLUSIVE, "silence"),
@@ -37,6 +39,7 @@ def test_json_has_the_promised_keys_and_the_session_where_there_is_one():
         "sentence": "250 mx.test",
     }
     assert (failed["requirement"], failed["session"], failed["outcome"]) == ("RL-RPL-02", "s1", "fail")
+    assert failed["transcript"] == [r"S: 250\x00"]
 
 
 def test_junit_has_a_case_for_each_finding_with_its_clause(tmp_path: Path):
@@ -44,12 +47,16 @@ def test_junit_has_a_case_for_each_finding_with_its_clause(tmp_path: Path):
     suite = ET.parse(tmp_path / "probe.xml").getroot()
     assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["5", "1", "1", "1"]
     failed = suite[1]
-    assert failed.get("name") == "s1 replies"
+    assert failed.get("name") == "replies"
     assert {p.get("name"): p.get("value") for p in failed.iter("property")} == {
         "clause": "RFC 5321 4.2",
         "requirement": "RL-RPL-02",
+        "session": "s1",
     }
-    message = failed.find("failure").get("message")  # type: ignore[union-attr]
+    failure = failed.find("failure")
+    assert failure is not None
+    assert failure.text == r"S: 250\x00"
+    message = failure.get("message")
     assert message == r"a line \x1b[2J without CRLF"
 
 

@@ -66,10 +66,14 @@ class FaultInjector:
 
     # called for the steps of a scenario
 
-    def arm(self, fault: Fault) -> None:
-        """Arm a fault, after healing one of the same name. Raises ValueError if it makes no sense or matches no link."""
+    def arm(self, fault: Fault, session: str | None = None) -> None:
+        """Arm a fault, on one session or (None) on all, after healing one of the same name.
+
+        Raises ValueError if it makes no sense or matches no link.
+        """
         check_fault(fault)
-        armed = ArmedFault(fault, self._matching_pairs(lambda pair: _concerns(fault, pair), f"fault {fault.name}"))
+        pairs = self._matching_pairs(lambda pair: _concerns(fault, pair), f"fault {fault.name}")
+        armed = ArmedFault(fault, pairs, session)
         self._heal_one(fault.name)
         self._faults[fault.name] = armed
         self._record_armed(fault.name, fault.does, armed.pairs, healed=False)
@@ -158,7 +162,11 @@ class FaultInjector:
             if party in self._frozen:
                 _hold_lanes(relay, f"frozen {party}")
                 relay.dial_holds.add(f"frozen {party}")
-        acting = (armed for armed in self._faults.values() if armed.fault.at == "connect" and link.pair in armed.pairs)
+        acting = (
+            armed
+            for armed in self._faults.values()
+            if armed.fault.at == "connect" and armed.concerns(link.pair, relay.name)
+        )
         if (due := _first_due(acting)) is not None:
             apply_to_connection(self._context(due, relay, relay.to_server), link)
 
@@ -183,7 +191,9 @@ class FaultInjector:
     def after_write(self, relay: Relay, lane: Lane, unit: Unit) -> None:
         """Apply the first due fault that acts after the unit was forwarded, and start the moments that come with it."""
         points = points_when_forwarded(unit)
-        acting = (armed for armed in self._faults.values() if relay.pair in armed.pairs and armed.point in points)
+        acting = (
+            armed for armed in self._faults.values() if armed.concerns(relay.pair, relay.name) and armed.point in points
+        )
         if (due := _first_due(acting)) is not None:
             apply_after(self._context(due, relay, lane), unit)
         for awaited in tuple(self._moments):
@@ -198,7 +208,7 @@ class FaultInjector:
         A fault at an octet of the body acts here only if the content ends at that offset. That it was reached in this content
         is noted, so that it does not act there twice.
         """
-        if relay.pair not in armed.pairs:
+        if not armed.concerns(relay.pair, relay.name):
             return False
         if armed.fault.at == "body":
             at_end = isinstance(unit, ContentEnd) and armed.offset == relay.content_octets
@@ -216,7 +226,7 @@ class FaultInjector:
             armed
             for armed in self._faults.values()
             if armed.fault.at == "body"
-            and relay.pair in armed.pairs
+            and armed.concerns(relay.pair, relay.name)
             and start <= armed.offset < start + len(part.raw)
             and not armed.has_reached(content)
         ]

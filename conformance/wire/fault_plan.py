@@ -73,12 +73,13 @@ class ArmedFault:
     """A fault in force on some links: fires at its n-th occurrence over all of them, and from then on `times` times.
 
     `fault` is the scenario's step, whose `times` is None for no limit. `undo` are called when it is healed. `timers`
-    are what it does later. A content is (session, its number in the session); `_contents` are those in which the
-    offset was reached.
+    are what it does later. `session`: it acts in the session of this name alone. A content is (session, its number in the
+    session); `_contents` are those in which the offset was reached.
     """
 
     fault: Fault
     pairs: frozenset[Pair]
+    session: str | None = None
     occurrences: int = 0
     fired: int = 0
     undo: list[Callable[[], None]] = field(default_factory=list)
@@ -107,6 +108,10 @@ class ArmedFault:
             self.fault.at == "greeting" or FAULTS[self.fault.does].acts_on_reply
         )
         return self.fault.at, "after" if on_reply else self.fault.when
+
+    def concerns(self, pair: Pair, session: str) -> bool:
+        """Whether it may act on a session of a link; the name of a session that is not connected yet is ''."""
+        return pair in self.pairs and self.session in (None, session)
 
     def count_occurrence(self) -> bool:
         """Count an occurrence; return whether the fault is due to fire at this one."""

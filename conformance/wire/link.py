@@ -96,9 +96,13 @@ class Link:
     async def open(self, at: Address = LOOPBACK) -> None:
         """Listen at an address; port 0 is any free one. Raises OSError if the port is taken or none is free."""
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: Relay(self).client, *at, backlog=BACKLOG)
+        self._listening = await loop.create_server(lambda: self.make_relay().client, *at, backlog=BACKLOG)
         host, port = self._listening.sockets[0].getsockname()[:2]
         self._address = (host, port)
+
+    def make_relay(self) -> Relay:
+        """Return the relay of a new connection; a subclass can return one that observes more."""
+        return Relay(self)
 
     async def close(self) -> None:
         """Stop listening, reset every session, and wait until no server is being dialled any more."""

@@ -1,0 +1,113 @@
+"""`conformance listen`: a next hop that misbehaves on request, and judges the clients that connect to it."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from conformance.history.events import Connected, ConnectFailed
+from conformance.listen.behaviours import describe_behaviours
+from conformance.listen.checks import judge_client
+from conformance.listen.listener import Listener
+from conformance.listen.record import ListenRecord
+from conformance.live_checks import LiveFinding, exit_code, json_text, print_findings, write_junit
+from conformance.loopback import is_loopback
+from conformance.scenarios.values import parse_duration
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenRequest:
+    """What the user asks for. `lasting` is how long to listen, as on the command line; None: until a signal."""
+
+    host: str
+    port: int
+    hosts: Sequence[str]
+    lasting: str | None
+    as_json: bool
+    junit: Path | None
+    everything: bool
+
+
+def print_behaviours() -> int:
+    """Print what the local part of a recipient's address can ask for."""
+    typer.echo(describe_behaviours())
+    return 0
+
+
+def print_judgement(request: ListenRequest) -> int:
+    """Listen until a signal or the end of `lasting`, print each session as it comes, and then the findings.
+
+    With `as_json` sessions go to stderr. Returns 1 when a check failed, 2 for an address that cannot be used, 3 when a check was
+    inconclusive or no client has connected.
+    """
+    if not is_loopback(request.host) and request.host not in request.hosts:
+        typer.echo(
+            f"listen: {request.host} can be reached from other machines; --allow-hosts {request.host} permits it",
+            err=True,
+        )
+        return 2
+    try:
+        lasting = None if request.lasting is None else parse_duration(request.lasting)
+    except ValueError as error:
+        typer.echo(f"listen: --for: {error}", err=True)
+        return 2
+    try:
+        record = asyncio.run(_record_sessions(request, lasting))
+    except OSError as error:
+        typer.echo(f"listen: {request.host}:{request.port}: {error.strerror or error}", err=True)
+        return 2
+    connected = any(isinstance(event, Connected | ConnectFailed) for event in record.events)
+    findings = judge_client(record) if connected else []
+    try:
+        _report(findings, request)
+    except OSError as error:
+        typer.echo(f"listen: {error.filename}: {error.strerror}", err=True)
+        return 2
+    return exit_code(findings)
+
+
+async def _record_sessions(request: ListenRequest, lasting: float | None) -> ListenRecord:
+    """Listen, and return what was seen. Raises OSError when the address cannot be used."""
+
+    def say(line: str) -> None:
+        typer.echo(line, err=request.as_json)
+
+    listener = Listener(say)
+    host, port = await listener.open((request.host, request.port))
+    loop = asyncio.get_running_loop()
+    for number in _STOPPING:
+        loop.add_signal_handler(number, listener.stopping.set)
+    until = "" if request.lasting is None else f" for {request.lasting}"
+    say(
+        f"listening on {host}:{port}{until}; send mail to rcpt-451@example.test, silent@example.test and others (--list)"
+    )
+    say("Ctrl-C ends the listening and judges the clients")
+    try:
+        async with asyncio.timeout(lasting):
+            await listener.stopping.wait()
+    except TimeoutError:
+        pass
+    finally:
+        for number in _STOPPING:
+            loop.remove_signal_handler(number)
+    return await listener.close()
+
+
+def _report(findings: Sequence[LiveFinding], request: ListenRequest) -> None:
+    """Print the findings, and write the JUnit file if one is asked for. Raises OSError when that cannot be written."""
+    if request.as_json:
+        typer.echo(json_text(findings))
+    else:
+        console = Console(highlight=False, soft_wrap=True)
+        console.print()
+        print_findings(findings, console, everything=request.everything)
+        if not findings:
+            console.print("no client has connected")
+    if request.junit is not None:
+        write_junit(findings, "listen", request.junit)

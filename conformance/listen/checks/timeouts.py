@@ -1,0 +1,98 @@
+"""Checks how long a client waits for a reply (RFC 5321 4.5.3.2), in sessions in which the listener held one back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from conformance.history.events import Command, Content, FaultFired
+from conformance.listen.checks.tally import Tally
+from conformance.listen.record import ListenRecord
+from conformance.trace.finding import format_seconds
+from conformance.trace.sessions import Session
+from conformance.trace.trace import Trace
+
+_MINIMUM = {
+    "GREETING": ("greeting-timeout", "RFC 5321 4.5.3.2.1", "the greeting", 300.0),
+    "MAIL": ("mail-timeout", "RFC 5321 4.5.3.2.2", "the reply to MAIL", 300.0),
+    "RCPT": ("rcpt-timeout", "RFC 5321 4.5.3.2.3", "the reply to RCPT", 300.0),
+    "DATA": ("data-timeout", "RFC 5321 4.5.3.2.4", "the reply to DATA", 120.0),
+    "BLOCK": ("block-timeout", "RFC 5321 4.5.3.2.5", "room for more content", 180.0),
+    "CONTENT": ("dot-timeout", "RFC 5321 4.5.3.2.6", "the reply to the final dot", 600.0),
+}
+"""What is awaited -> check, clause, words, and the seconds that a client should wait at least."""
+
+_HOLDING = frozenset({"stall", "delay", "mute", "throttle", "merge", "split"})
+_GIVES_UP = frozenset({"QUIT", "RSET", "EHLO", "HELO"})
+_PIPELINED_S = 0.5
+"""A command that follows the awaited one within this time was sent without waiting, and does not mean giving up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a client was waiting for when a session ended or the listener stopped: since when, and until when.
+
+    `gave_up` is False where the listener ended it.
+    """
+
+    awaited: str
+    since: float
+    until: float
+    gave_up: bool
+
+    @property
+    def seconds(self) -> float:
+        """How long it waited."""
+        return max(0.0, self.until - self.since)
+
+
+def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
+    """Check each phase's minimum. One that was not reached when the listener stopped is inconclusive."""
+    tallies = {
+        awaited: Tally(check, clause, f"waits at least {format_seconds(least)} for {words}", should=True)
+        for awaited, (check, clause, words, least) in _MINIMUM.items()
+    }
+    held = {e.session: e for e in trace.events_of(FaultFired) if e.session is not None and e.action in _HOLDING}
+    for name, fault in held.items():
+        wait = last_wait(trace.sessions[name], trace, fault, record.ended)
+        if wait is None or wait.awaited not in _MINIMUM:
+            continue
+        _, _, words, least = _MINIMUM[wait.awaited]
+        tally = tallies[wait.awaited]
+        waited = f"{format_seconds(wait.seconds)} without {words}; {format_seconds(least)} are the minimum"
+        if wait.seconds >= least:
+            tally.occasions += 1
+        elif wait.gave_up:
+            tally.violate(f"gave up after {waited}", name)
+        else:
+            tally.leave_open(f"had waited {waited}", name)
+    return list(tallies.values())
+
+
+def last_wait(session: Session, trace: Trace, fault: FaultFired, ended: float) -> Wait | None:
+    """Return what the client was waiting for at its end in a session in which `fault` held something back; None for nothing."""
+    contents = [event for event in trace.events_of(Content) if event.session == session.name]
+    sent = sorted([*(x.command for x in session.exchanges), *contents], key=lambda event: event.n)
+    since = max((reply.t for reply in session.replies), default=session.t)
+    answered = len(session.replies)
+    if answered == 0:
+        awaited, start = "GREETING", session.t
+    elif answered - 1 < len(sent):
+        first = sent[answered - 1]
+        awaited, start = (first.verb, first.t) if isinstance(first, Command) else ("CONTENT", first.t)
+    elif session.exchanges and session.exchanges[-1].command.verb == "DATA" and "body" in fault.detail:
+        awaited, start = "BLOCK", fault.t
+    else:
+        return None
+    since = max(since, start)
+    later = [event for event in sent[answered:] if isinstance(event, Command)]
+    until, gave_up = _end(later, since, session, ended)
+    return Wait(awaited, since, until, gave_up)
+
+
+def _end(later: Iterable[Command], since: float, session: Session, ended: float) -> tuple[float, bool]:
+    """Return when the wait ended, and whether the client ended it: by a command that gives up, or by closing."""
+    for command in later:
+        if command.verb in _GIVES_UP and command.t - since > _PIPELINED_S:
+            return command.t, True
+    if session.closed is not None and session.closed.by == "client":
+        return session.closed.t, True
+    return (session.closed.t if session.closed is not None else ended), False

@@ -1,0 +1,82 @@
+"""Runs a listener: a sink behind a link that misbehaves, until it is stopped."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from conformance.history.events import AnyEvent
+from conformance.history.recorder import Recorder
+from conformance.listen.behaving_link import HELD_BACK_S, BehavingLink, BehaviourInjector
+from conformance.listen.behaviours import SINK
+from conformance.listen.record import ListenRecord
+from conformance.listen.transcript import transcript_line
+from conformance.wire.link import Address, RecordedSession
+from conformance.wire.sinks import Sink, open_sink
+
+MAX_EVENTS = 200_000
+"""Events after which a listener stops, since it keeps them all in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopwatch:
+    """The clock of the recorder: real seconds since it was made."""
+
+    started: float = field(default_factory=time.monotonic)
+
+    def elapsed(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self.started
+
+
+class Listener:
+    """A next hop that misbehaves.
+
+    `say` is called with a line for everything that happens in a session. `stopping` is set when too much was
+    recorded. `held_back`: see `BehaviourInjector`.
+    """
+
+    def __init__(self, say: Callable[[str], None], held_back: float = HELD_BACK_S) -> None:
+        self._say = say
+        self._held_back = held_back
+        self._clock = _Stopwatch()
+        self._recorder = Recorder(self._clock)
+        self._recorder.subscribe(self._print)
+        self._injector: BehaviourInjector | None = None
+        self._link: BehavingLink | None = None
+        self._sink: Sink | None = None
+        self.stopping = asyncio.Event()
+
+    async def open(self, at: Address) -> Address:
+        """Listen, and return the address; port 0 is any free one. Raises OSError if that cannot be done."""
+        sink = self._sink = await open_sink(SINK, "smtp", self._recorder, self)
+        self._injector = BehaviourInjector(self._recorder, self._clock, sink, self._announce, self._held_back)
+        self._link = BehavingLink(sink.address, self._recorder, self._injector, self._announce)
+        await self._link.open(at)
+        return self._link.address
+
+    def session_behind(self, port: int, dialled: int) -> RecordedSession | None:
+        """Return the session of a connection of the sink, None if there is none."""
+        return self._link.names.session_behind(port, dialled) if self._link else None
+
+    async def close(self) -> ListenRecord:
+        """End all sessions, and return what was seen. Raises the first exception of the sink."""
+        assert self._injector is not None
+        assert self._link is not None
+        assert self._sink is not None
+        record = self._injector.record
+        record.ended = self._clock.elapsed()
+        record.events = tuple(self._recorder.events)
+        await self._link.close()
+        await self._injector.close()
+        await self._sink.close()
+        return record
+
+    def _announce(self, session: str, text: str) -> None:
+        self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
+
+    def _print(self, event: AnyEvent) -> None:
+        if (line := transcript_line(event)) is not None:
+            self._say(f"{event.t:9.3f}  {getattr(event, 'session', None) or '-':4} {line}")
+        if event.n >= MAX_EVENTS:
+            self.stopping.set()

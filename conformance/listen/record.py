@@ -1,0 +1,103 @@
+"""What a listener keeps of the clients: the history of its link, and what the history leaves out of a client's octets.
+
+The history has commands as text and contents as hashes. Line ends, dots and octets that came too early are here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conformance.history.events import AnyEvent
+
+MAX_KEPT = 1024
+"""Octets of a command line that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentLine:
+    """A command line as it was sent, cut to `MAX_KEPT` octets; `size` is its whole length, its line end included."""
+
+    session: str
+    t: float
+    verb: str
+    raw: bytes
+    size: int
+    line_end: bytes
+
+
+@dataclass(slots=True)
+class SentContent:
+    """What was sent between 354 and the final dot, counted line by line.
+
+    `dotted` counts lines that begin with a dot, `unstuffed` those whose dot was not doubled, `example` is the first of these.
+    `bare_cr` and `bare_lf` count those octets outside of CRLF. `longest` is the longest line without its CRLF and without a
+    doubled dot. `eight_bit` counts octets above 127; `declared` is whether MAIL announced them (BODY=8BITMIME).
+    """
+
+    session: str
+    t: float
+    declared: bool
+    complete: bool = False
+    size: int = 0
+    dotted: int = 0
+    unstuffed: int = 0
+    example: bytes = b""
+    bare_cr: int = 0
+    bare_lf: int = 0
+    longest: int = 0
+    eight_bit: int = 0
+    _line: bytearray = field(default_factory=bytearray)
+
+    def feed(self, octets: bytes) -> None:
+        """Count the next octets, as on the wire."""
+        self.size += len(octets)
+        self._line += octets
+        while (end := self._line.find(b"\r\n")) >= 0:
+            self._count(bytes(self._line[:end]))
+            del self._line[: end + 2]
+
+    def end(self) -> None:
+        """Note that the final dot has come."""
+        self.complete = True
+
+    def _count(self, line: bytes) -> None:
+        if line.startswith(b"."):
+            self.dotted += 1
+            if not line.startswith(b".."):
+                self.unstuffed += 1
+                self.example = self.example or line[:80]
+        self.bare_cr += line.count(b"\r")
+        self.bare_lf += line.count(b"\n")
+        self.longest = max(self.longest, len(line) - line.startswith(b".."))
+        if not line.isascii():
+            self.eight_bit += sum(octet > 127 for octet in line)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyOctets:
+    """The client sent octets after a command before the reply to it was sent, where they can belong to no other command."""
+
+    session: str
+    t: float
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """A client named a recipient; `behaviour` is what was done for it, '' if the recipient was to be accepted."""
+
+    session: str
+    t: float
+    address: str
+    behaviour: str
+
+
+@dataclass(slots=True)
+class ListenRecord:
+    """All that was seen. `ended` is when the listener stopped, in seconds since it began."""
+
+    events: Sequence[AnyEvent] = ()
+    lines: list[SentLine] = field(default_factory=list)
+    contents: list[SentContent] = field(default_factory=list)
+    early: list[EarlyOctets] = field(default_factory=list)
+    attempts: list[Attempted] = field(default_factory=list)
+    ended: float = 0.0

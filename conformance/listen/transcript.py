@@ -1,0 +1,46 @@
+"""A session as lines of text: what the client and the listener said, and what the listener did."""
+
+from collections.abc import Sequence
+
+from conformance.history.events import AnyEvent, Closed, Command, ConnectFailed, Content, FaultFired, Reply
+from conformance.report.escaping import visible
+
+_WIDTH = 300
+"""Characters of a line that are shown."""
+
+
+def transcript_line(event: AnyEvent) -> str | None:
+    """Return an event of a session as a line, None for an event that is not part of what was said or done."""
+    match event:
+        case Command():
+            text = f"C: {event.line}"
+        case Content():
+            text = f"C: ({event.digest.size} octets of content, Message-ID {event.digest.message_id or 'missing'})"
+        case Reply():
+            text = _reply(event)
+        case FaultFired(action="answer" | "replace"):
+            return None  # its reply is a line of its own
+        case FaultFired():
+            text = f"!  {event.action} {event.detail}"
+        case ConnectFailed():
+            text = f"!  the connection ended before a greeting: {event.reason}"
+        case Closed():
+            text = f"-- closed by the {'listener' if event.by == 'link' else event.by} ({event.how})"
+        case _:
+            return None
+    return visible(text, _WIDTH)
+
+
+def _reply(event: Reply) -> str:
+    """Return a reply as one line; of several lines the first and how many follow."""
+    more = f" (and {len(event.lines) - 1} lines)" if len(event.lines) > 1 else ""
+    return f"S: {event.code or 'unreadable'} {event.lines[0] if event.lines else ''}{more}"
+
+
+def session_transcript(events: Sequence[AnyEvent], session: str) -> tuple[str, ...]:
+    """Return the lines of one session, each with its time in seconds since the listener began."""
+    return tuple(
+        f"{event.t:9.3f}  {line}"
+        for event in events
+        if getattr(event, "session", None) == session and (line := transcript_line(event)) is not None
+    )

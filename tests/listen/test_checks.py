@@ -1,0 +1,242 @@
+"""Each check finds what breaks its clause, passes what keeps it, and says when it had no occasion."""
+
+import asyncio
+
+import pytest
+
+from conformance.listen.checks import judge_client
+from conformance.listen.record import ListenRecord
+from tests.listen.listening import Listening, RawClient, deliver, listening
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def listener():
+    with listening(held_back=0.1) as running:
+        yield running
+
+
+def test_without_a_session_no_check_has_an_occasion():
+    assert {str(found.outcome) for found in judge_client(ListenRecord())} == {"not-applicable"}
+
+
+def test_an_orderly_client_fails_no_check(listener: Listening):
+    content = b"Message-ID: <1@a.test>\r\n\r\n..dot\r\n..\r\n" + b"x" * 998 + b"\r\n"
+    assert deliver(listener, b"alice@b.test", b"bob@b.test", content=content)[:3] == b"250"
+    outcomes = listener.outcomes()
+    assert set(outcomes.values()) == {"pass"}
+    assert {"command-syntax", "dot-stuffing", "content-line-ends", "hello-first", "greeting-wait", "pipelining", "quit",
+            "quit-wait", "arrives-once"} <= set(outcomes)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "outcome", "words"),
+    [
+        (b"MAIL FROM: <a@a.test>", "command-syntax", "fail", "no space is allowed"),
+        (b"MAIL FROM:a@a.test", "command-syntax", "fail", "no angle brackets"),
+        (b"MAIL FROM:<a@a.test> ", "command-syntax", "fail", "white space at the end"),
+        (b"MAIL FROM:<a@a_b.test>", "command-syntax", "fail", "4.1.1.2"),
+        (b"MAIL FROM:<a..b@a.test>", "command-syntax", "fail", "4.1.1.2"),
+        (b"MAIL FROM:<\xc3\xa4@a.test>", "command-syntax", "fail", "not ASCII"),
+        (b"EHLO", "command-syntax", "fail", "4.1.1.1"),
+        (b"EHLO my_host", "command-syntax", "fail", "4.1.1.1"),
+        (b"HELO [127.0.0.1]", "command-syntax", "fail", "4.1.1.1"),
+        (b"RSET now", "command-syntax", "fail", "4.1.1.5"),
+        (b"MAIL FROM:<a@a.test> RET=HDRS", "parameters", "fail", "RET was not offered"),
+        (b"MAIL FROM:<a@a.test> SMTPUTF8", "parameters", "fail", "SMTPUTF8 was not offered"),
+        (b"NOOP " + b"x" * 506, "command-length", "warn", "513 octets"),
+        (b"MAIL FROM:<>", "command-syntax", "pass", ""),
+        (b'mail from:<"a b"@[IPv6:::1]> SIZE=9', "command-syntax", "pass", ""),
+        (b"MAIL FROM:<@x.test,@y.test:a@a.test>", "command-syntax", "pass", ""),
+        (b"EHLO [127.0.0.1]", "command-syntax", "pass", ""),
+        (b"MAIL FROM:<a@a.test> SIZE=9 BODY=8BITMIME", "parameters", "pass", ""),
+        (b"NOOP " + b"x" * 505, "command-length", "pass", ""),
+    ],
+)
+def test_a_command_line_is_judged_by_the_grammar(
+    listener: Listening, line: bytes, check: str, outcome: str, words: str
+):
+    client = RawClient(listener)
+    client.hello()
+    client.ask(line)
+    client.quit()
+    found = listener.findings()[check]
+    assert (str(found.outcome), found.session) == (outcome, None if outcome == "pass" else "s1")
+    assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("content", "check", "outcome"),
+    [
+        (b".dot\r\n", "dot-stuffing", "fail"),
+        (b"..dot\r\n", "dot-stuffing", "pass"),
+        (b"dot\r\n", "dot-stuffing", "not-applicable"),
+        (b"a\nb\r\n", "content-line-ends", "fail"),
+        (b"a\rb\r\n", "content-line-ends", "fail"),
+        (b"x" * 999 + b"\r\n", "content-line-length", "warn"),
+        (b".." + b"x" * 997 + b"\r\n", "content-line-length", "pass"),
+        (b"\xe4\r\n", "eight-bit-content", "fail"),
+        (b"a\r\n", "eight-bit-content", "not-applicable"),
+    ],
+)
+def test_a_content_is_judged_line_by_line(listener: Listening, content: bytes, check: str, outcome: str):
+    deliver(listener, b"alice@b.test", content=content)
+    assert str(listener.findings()[check].outcome) == outcome
+
+
+def test_eight_bit_content_that_was_announced_passes(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    for line in (b"MAIL FROM:<a@a.test> BODY=8BITMIME", b"RCPT TO:<b@b.test>", b"DATA", b"\xe4\r\n."):
+        client.ask(line)
+    client.quit()
+    assert listener.outcomes()["eight-bit-content"] == "pass"
+
+
+def test_a_bare_line_feed_after_a_command_is_found(listener: Listening):
+    client = RawClient(listener)
+    client.reply()
+    client.send(b"EHLO client.test\n")
+    client.reply()
+    client.quit()
+    assert listener.outcomes()["command-line-ends"] == "fail"
+
+
+ENVELOPE = b"MAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "pipelined", "replies", "expected"),
+    [
+        (b"EHLO a.test\r\n", ENVELOPE, 3, {"pipelining": "pass"}),
+        (b"EHLO a.test\r\n", ENVELOPE + b"x\r\n.\r\n", 4, {"pipelining": "fail"}),
+        (b"EHLO a.test\r\n", b"NOOP\r\nRSET\r\n", 2, {"pipelining": "fail"}),
+        (b"EHLO a.test\r\n" + ENVELOPE, b"", 3, {"reply-wait": "fail"}),
+        (b"HELO a.test\r\n", ENVELOPE, 3, {"reply-wait": "fail", "ehlo-first": "warn"}),
+        (b"HELO a.test\r\n", b"NOOP\r\n", 1, {"reply-wait": "pass"}),
+    ],
+)
+def test_commands_that_are_sent_without_waiting(
+    listener: Listening, first: bytes, pipelined: bytes, replies: int, expected: dict[str, str]
+):
+    client = RawClient(listener)
+    client.reply()
+    client.send(first)
+    client.reply()
+    client.send(pipelined)
+    for _ in range(replies):
+        client.reply()
+    if b"DATA" in first + pipelined and not pipelined.endswith(b".\r\n"):
+        client.ask(b"x\r\n.")
+    client.quit()
+    outcomes = listener.outcomes()
+    assert {name: outcomes.get(name) for name in expected} == expected
+
+
+def test_a_client_that_speaks_before_the_greeting(listener: Listening):
+    client = RawClient(listener)
+    client.send(b"EHLO a.test\r\n")
+    client.reply()
+    client.reply()
+    client.quit()
+    assert listener.outcomes()["greeting-wait"] == "warn"
+
+
+def test_mail_without_a_hello(listener: Listening):
+    client = RawClient(listener)
+    client.reply()
+    client.ask(b"MAIL FROM:<a@a.test>")
+    client.quit()
+    assert listener.outcomes()["hello-first"] == "fail"
+
+
+@pytest.mark.parametrize(("then", "outcome"), [(b"HELO a.test", "pass"), (b"NOOP", "warn")])
+def test_helo_follows_an_ehlo_that_is_not_recognized(listener: Listening, then: bytes, outcome: str):
+    deliver(listener, b"ehlo-502@b.test")
+    client = RawClient(listener)
+    client.reply()
+    assert client.ask(b"EHLO a.test")[:3] == b"502"
+    client.ask(then)
+    client.quit()
+    assert listener.outcomes()["helo-fallback"] == outcome
+
+
+def test_closing_without_quit(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    client.close()
+    while not any("closed by" in line for line in list(listener.lines)):
+        asyncio.run(asyncio.sleep(0.01))
+    found = listener.findings()["quit"]
+    assert (str(found.outcome), found.sentence) == ("fail", "the client closed the connection after EHLO")
+    assert any("EHLO client.test" in line for line in found.transcript)
+
+
+def test_after_421_no_quit_is_asked_for(listener: Listening):
+    deliver(listener, b"dot-421@b.test")
+    assert "quit" not in listener.outcomes()
+
+
+@pytest.mark.parametrize(
+    ("local", "check"),
+    [(b"rcpt-451", "retry"), (b"dot-451", "retry"), (b"drop-data", "retry"), (b"drop-heard-dot", "lost-reply")],
+)
+def test_a_message_that_never_comes_again_is_inconclusive(listener: Listening, local: bytes, check: str):
+    deliver(listener, local + b"@b.test")
+    found = listener.findings()[check]
+    assert str(found.outcome) == "inconclusive"
+    assert "was not tried again" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("local", "check"),
+    [
+        (b"rcpt-451", "retry"),
+        (b"dot-451", "retry"),
+        (b"drop-data", "retry"),
+        (b"drop-heard-dot", "lost-reply"),
+        (b"dot-451-always", "retry"),
+    ],
+)
+def test_a_message_that_comes_again_at_once_was_retried_without_delay(listener: Listening, local: bytes, check: str):
+    for _ in range(2):
+        deliver(listener, local + b"@b.test")
+    outcomes = listener.outcomes()
+    assert (outcomes[check], outcomes["retry-delay"], outcomes["retry-interval"]) == ("pass", "fail", "warn")
+
+
+def test_what_was_refused_for_good_is_not_repeated(listener: Listening):
+    deliver(listener, b"rcpt-550@b.test")
+    assert listener.outcomes()["no-retry-after-5yz"] == "pass"
+
+
+def test_what_was_refused_for_good_and_is_repeated_is_found(listener: Listening):
+    for _ in range(2):
+        deliver(listener, b"dot-550@b.test")
+    assert listener.outcomes()["no-retry-after-5yz"] == "warn"
+
+
+def test_a_message_that_was_accepted_and_comes_again_is_found(listener: Listening):
+    for _ in range(2):
+        deliver(listener, b"alice@b.test", content=b"Message-ID: <7@a.test>\r\n\r\nx\r\n")
+    assert listener.outcomes()["arrives-once"] == "fail"
+
+
+def test_two_messages_to_one_address_arrive_once_each(listener: Listening):
+    for number in b"12":
+        deliver(listener, b"alice@b.test", content=b"Message-ID: <%d@a.test>\r\n\r\nx\r\n" % number)
+    assert listener.outcomes()["arrives-once"] == "pass"
+
+
+def test_a_retry_for_a_refused_recipient_that_repeats_the_accepted_one_is_found(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<alice@b.test>", b"RCPT TO:<rcpt-450@b.test>", b"DATA", b"x\r\n."):
+        client.ask(line)
+    client.quit()
+    deliver(listener, b"alice@b.test", b"rcpt-450@b.test", content=b"x\r\n")
+    found = listener.findings()
+    assert str(found["arrives-once"].outcome) == "fail"
+    assert "alice@b.test" in found["arrives-once"].sentence
+    assert str(found["retry"].outcome) == "pass"

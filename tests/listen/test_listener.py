@@ -1,0 +1,122 @@
+"""A listener does to each session what the recipients ask for, and records what clients send."""
+
+import threading
+
+import pytest
+
+from tests.listen.listening import Listening, RawClient, deliver, listening
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def listener():
+    with listening() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("local", "first"),
+    [
+        (b"rcpt-451", b"451 4.3.0 rcpt-451\r\n"),
+        (b"data-452", b"452 4.3.0 data-452\r\n"),
+        (b"dot-451", b"451 4.3.0 dot-451\r\n"),
+        (b"dot-421", b"421 4.3.0 dot-421\r\n"),
+        (b"rcpt-421", b"421 4.3.0 rcpt-421\r\n"),
+        (b"drop-heard-dot", b""),
+        (b"reset-data", b""),
+        (b"cut-after-dot", b""),
+        (b"drop-body", b""),
+    ],
+)
+def test_a_message_meets_the_behaviour_once_and_is_accepted_then_and_the_next_message_meets_it_again(
+    listener: Listening, local: bytes, first: bytes
+):
+    to = local + b"@b.test"
+    assert deliver(listener, to) == first
+    assert deliver(listener, to) == b"250 2.0.0 delivered\r\n"
+    assert deliver(listener, to) == first
+
+
+def test_x2_and_always_and_5yz_act_more_than_once(listener: Listening):
+    twice = [deliver(listener, b"rcpt-451-x2@b.test")[:3] for _ in range(4)]
+    assert twice == [b"451", b"451", b"250", b"451"]
+    assert [deliver(listener, b"dot-451-always@b.test")[:3] for _ in range(3)] == [b"451"] * 3
+    assert [deliver(listener, b"dot-550@b.test")[:3] for _ in range(3)] == [b"550"] * 3
+
+
+def test_addresses_are_counted_by_themselves(listener: Listening):
+    assert [deliver(listener, b"rcpt-451+%d@b.test" % n)[:3] for n in range(3)] == [b"451"] * 3
+
+
+def test_a_recipient_is_refused_and_another_in_the_same_message_accepted(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    client.ask(b"MAIL FROM:<a@a.test>")
+    assert client.ask(b"RCPT TO:<alice@b.test>")[:3] == b"250"
+    assert client.ask(b"RCPT TO:<rcpt-550@b.test>")[:3] == b"550"
+    assert client.ask(b"DATA")[:3] == b"354"
+    assert client.ask(b"x\r\n.")[:3] == b"250"
+    client.quit()
+
+
+@pytest.mark.parametrize(
+    ("local", "greeting"),
+    [
+        (b"greeting-421", b"421 greeting-421\r\n"),
+        (b"refuse", b"(reset)"),
+        (b"drop-connect", b""),
+        (b"cut-greeting", b"220 listen."),
+    ],
+)
+def test_a_place_before_rcpt_is_met_by_the_next_connection(listener: Listening, local: bytes, greeting: bytes):
+    to = local + b"@b.test"
+    assert deliver(listener, to) == b"451 4.7.1 %s: the next connection meets it\r\n" % local
+    assert RawClient(listener).read_to_end() == greeting
+    assert deliver(listener, to)[:3] == b"250"
+
+
+def test_ehlo_without_extensions(listener: Listening):
+    deliver(listener, b"ehlo-250@b.test")
+    client = RawClient(listener)
+    client.reply()
+    assert client.ask(b"EHLO client.test") == b"250 listen.test\r\n"
+    client.quit()
+
+
+def test_a_held_reply_ends_with_the_client_and_harms_no_other_session(listener: Listening):
+    waiting = RawClient(listener)
+    waiting.hello()
+    thread = threading.Thread(target=waiting.message, args=(b"silent@b.test",))
+    thread.start()
+    while not any("stall" in line for line in list(listener.lines)):
+        assert deliver(listener, b"alice@b.test")[:3] == b"250"
+    waiting.shut_down()
+    thread.join()
+    while not any("s1   -- closed by the client" in line for line in list(listener.lines)):
+        assert deliver(listener, b"alice@b.test")[:3] == b"250"
+    waiting.close()
+
+
+def test_a_misspelt_behaviour_is_refused_with_the_reason(listener: Listening):
+    assert deliver(listener, b"rcpt-45@b.test").startswith(b"550 5.1.1 rcpt-45: a reply has a code from 400")
+
+
+def test_what_a_client_sends_is_printed_without_control_characters(listener: Listening):
+    client = RawClient(listener)
+    client.reply()
+    client.ask(b"EHLO \x1b[2Jx")
+    client.quit()
+    listener.stop()
+    assert any(r"\x1b[2Jx" in line for line in listener.lines)
+    assert not any("\x1b" in line for line in listener.lines)
+
+
+def test_the_secret_of_auth_is_neither_printed_nor_kept(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    client.ask(b"AUTH PLAIN AHVzZXIAc2VjcmV0")
+    client.quit()
+    listener.stop()
+    assert listener.record is not None
+    assert "AHVzZXIAc2VjcmV0" not in repr(listener.record) + "".join(listener.lines)
