@@ -11,7 +11,7 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from conformance.history.events import CommandRun, Configured, NodeEvent, StepEvent
+from conformance.history.events import CommandRun, Configured, FaultFired, NodeEvent, StepEvent
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
@@ -142,15 +142,23 @@ class Facts:
 
     def limits_between(self, server: str, listener: str, after_n: int, before_n: int) -> list[dict[str, float]]:
         """Return the limits of a receive connector in force at some time between two events; the first are the oldest."""
-        own = self.topology.by_name[server]
-        limits = {**LISTENER_LIMITS["edge" if own.role == "edge" else ""], **own.listeners.get(listener, {})}
+        limits = self._first_limits.get((server, listener))
+        if limits is None:
+            own = self.topology.by_name[server]
+            limits = {**LISTENER_LIMITS["edge" if own.role == "edge" else ""], **own.listeners.get(listener, {})}  # type: ignore[dict-item]
+            self._first_limits[server, listener] = limits
         found = []
         for event in self._accepted_changes.get(server, ()):
             if isinstance(change := event.changes.get(f"listeners.{listener}"), dict) and event.n < before_n:
                 if event.n > after_n:
                     found.append(limits)
-                limits = {**limits, **change}
-        return [*found, limits]  # type: ignore[list-item]  # what a server took is a number, or another rule finds it
+                limits = {**limits, **change}  # type: ignore[dict-item]  # what was taken is a number, or SR-CFG-03 fails
+        return [*found, limits]
+
+    @cached_property
+    def _first_limits(self) -> dict[tuple[str, str], dict[str, float]]:
+        """The limits of receive connectors from the start, as far as they were asked for."""
+        return {}
 
     @cached_property
     def _accepted_changes(self) -> Mapping[str, list[Configured]]:
@@ -166,6 +174,15 @@ class Facts:
     def is_disturbed(self, session: str) -> bool:
         """Return whether a fault altered the session's octets or held them back."""
         return session in self.trace.altered_sessions or session in self.trace.held_sessions
+
+    @cached_property
+    def faults_in(self) -> Mapping[str, list[FaultFired]]:
+        """The faults that fired in each session, in order."""
+        found: dict[str, list[FaultFired]] = defaultdict(list)
+        for event in self.trace.events_of(FaultFired):
+            if event.session is not None:
+                found[event.session].append(event)
+        return found
 
     @cached_property
     def sessions_between(self) -> Mapping[tuple[str, str], list[Session]]:

@@ -1,0 +1,283 @@
+"""Judges how long a session may last: receive connectors (SR-TMO-06, SR-TMO-07) and send connectors (SR-TMO-08).
+
+Theory of operation
+-------------------
+A session alternates between two states: the client waits for a reply, or the server waits for the client. `_waits` cuts it into
+such waits by counting what is not answered yet. A server is idle while it waits; from 354 to the final dot, and during AUTH,
+octets of the client flow that no event shows, so there the server may end the session late but not early.
+
+- A receive connector ends a session with 421 4.4.2, or closes it, when it is idle for ConnectionInactivityTimeout or older than
+  ConnectionTimeout; not before, unless it stops (RFC 5321 3.8: a server does not close a session on purpose otherwise).
+- A send connector closes a session in which it waits for SendConnectionInactivityTimeout.
+
+Both sides of the limits are judged. A limit that is changed while the session is open counts from the same moment, in its
+old or its new value (ruling 22). Candidates that claim only `relay` are not bound by these limits.
+
+From some faults on, what the link recorded may differ from what the two parties saw; a session is judged up to these.
+`n` is an event's number, `t` its time in documented seconds.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from conformance.faults import ALTERING_FAULTS, HOLDING_FAULTS
+from conformance.history.events import Command, FaultFired, NodeEvent, Reply
+from conformance.model.facts import STOPPING, Facts
+from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Session
+
+_AGE, _IDLE = "connection_timeout", "connection_inactivity_timeout"
+_SEND_LIMIT = "SendConnectionInactivityTimeout"
+
+_DELAYING = frozenset({"delay", "merge", "throttle"})
+"""Faults that keep octets, and an end behind these, for a while."""
+
+_LMTP = frozenset({"delivery", "lmtp"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A wait of one party for the other, from an event to the next; `until_*` are None for the wait in which the history ends.
+
+    `octets` says whether the client may send octets that no event shows.
+    """
+
+    party: Literal["client", "server"]
+    n: int
+    t: float
+    until_n: int | None
+    until_t: float | None
+    octets: bool = False
+
+
+@rule("SR-TMO-06", "SR-TMO-07")
+def receive_connectors_keep_their_limits(facts: Facts) -> Finding:
+    """Check that a server closes idle and old sessions at their limits, and none before."""
+    finding = Finding("receive connectors close idle and old sessions at their limits, and no others")
+    if is_relay_only(facts.context.claims):
+        return finding
+    for session in facts.trace.sessions.values():
+        if facts.is_tested(session.server):
+            _check_receiver(facts, finding, session)
+    return finding
+
+
+def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
+    """Count an occasion for a session that reaches a limit or that the server ended; add a violation for each missed limit."""
+    end_n, end_t = _end(facts, session)
+    shutdown = next((reply for reply in session.replies if reply.code == 421), None)
+    ended_by_server = shutdown is not None or (session.closed is not None and session.closed.by == "server")
+    limits = facts.limits_between(session.server, session.listener, session.n, end_n)
+    ages, idles = ([float(limit[name]) for limit in limits] for name in (_AGE, _IDLE))
+    if not ended_by_server and end_t - session.t < min(*ages, *idles):
+        return
+    over_n, over_t = (shutdown.n, shutdown.t) if shutdown is not None else (end_n, end_t)
+    hidden_n, hidden_t = _hidden_from(facts, session)
+    waits = list(_waits(facts, session))
+    # ---- too late
+    age = min(over_t, hidden_t) - session.t
+    if age >= min(ages) - facts.slack:
+        finding.occasions += 1
+        if age > max(ages) + facts.slack:
+            finding.add_violation(
+                f"{session.server} left its session {session.name} with {session.client} open for {format_seconds(age)}, "
+                f"beyond the limit of {format_seconds(max(ages))}",
+                session.n,
+                row="SR-TMO-07",
+            )
+    for wait in waits:
+        if wait.party != "server" or wait.octets or wait.n > over_n:
+            continue
+        lasted = min(wait.until_t if wait.until_t is not None else end_t, over_t, hidden_t) - wait.t
+        finding.occasions += lasted >= min(idles) - facts.slack
+        if lasted > max(idles) + facts.slack:
+            finding.add_violation(
+                f"{session.server} left its session {session.name} with {session.client} open although that was idle for "
+                f"{format_seconds(lasted)}, beyond the limit of {format_seconds(max(idles))}",
+                wait.n,
+            )
+    # ---- too early
+    if not ended_by_server or hidden_n < over_n or facts.faults_in.get(session.name):
+        return
+    is_timeout = shutdown is not None and shutdown.enhanced == "4.4.2"
+    if not is_timeout and (shutdown is not None or not _is_closed_without_reason(session)):
+        return
+    finding.occasions += 1
+    last = max((wait for wait in waits if wait.n < over_n), key=lambda wait: wait.n)
+    idle = over_t - last.t
+    if over_t - session.t < min(ages) - facts.slack and idle < min(idles) - facts.slack:
+        finding.add_violation(
+            f"{session.server} ended its session {session.name} with {session.client} after "
+            f"{format_seconds(over_t - session.t)}, of which the client was idle for {format_seconds(idle)}: the limits are "
+            f"{format_seconds(min(ages))} and {format_seconds(min(idles))}",
+            over_n,
+            row="SR-TMO-06" if idle > facts.slack and last.party == "server" else "SR-TMO-07",
+        )
+
+
+def _hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
+    """Return number and time from which the server's replies, or the end that it makes, may not be recorded; infinities.
+
+    A fault hides them that alters the session, cuts the link without a sign, or holds octets while the server owes a reply:
+    while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused
+    reads nothing.
+    """
+    hiding: list[FaultFired | NodeEvent] = [
+        fault
+        for fault in facts.faults_in.get(session.name, ())
+        if fault.action in ALTERING_FAULTS
+        or fault.action.startswith("partition")
+        or (fault.action in HOLDING_FAULTS and _is_reply_owed(session, fault.n))
+    ]
+    for party, actions in ((session.server, STOPPING), (session.client, {"paused"})):
+        hiding += [e for e in facts.node_events.get(party, ()) if e.n > session.n and e.action in actions][:1]
+    return min(((event.n, event.t) for event in hiding), default=(math.inf, math.inf))
+
+
+def _is_closed_without_reason(session: Session) -> bool:
+    """Return whether the server closed the session though it owed no reply, the client had not said QUIT, and nothing was refused.
+
+    Where it owes a reply, its loss is for the rules about custody; after a refusal SR-WIR-03 says that the session goes on.
+    """
+    closed = session.closed
+    if closed is None or closed.by != "server" or closed.how == "secured" or not session.replies:
+        return False
+    if any(exchange.command.verb in ("QUIT", "STARTTLS") for exchange in session.exchanges):
+        return False
+    return not _is_reply_owed(session, closed.n) and session.replies[-1].code // 100 in (2, 3)
+
+
+@rule("SR-TMO-08")
+def send_connectors_keep_their_limit(facts: Facts) -> Finding:
+    """Check that a server leaves a next hop, or another server, that is silent for SendConnectionInactivityTimeout.
+
+    With `timers: own` nothing says what the server's own limit is. A shadow server may be left earlier (ruling 16), and a
+    primary that is asked for its discard status too (ruling 29).
+    """
+    finding = Finding("send connectors close a session at the limit of silence, and a transmission not before")
+    if is_relay_only(facts.context.claims) or facts.context.cell.timers == "own":
+        return finding
+    for session in facts.trace.sessions.values():
+        if facts.is_own(session.client, session.name):
+            _check_sender(facts, finding, session)
+    return finding
+
+
+def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
+    """Count an occasion for each silence that reaches the limit or ends with the session; add violations."""
+    end_n, end_t = _end(facts, session)
+    limits = [
+        float(value)
+        for value in facts.values_between(session.client, _SEND_LIMIT, session.n, end_n)
+        if isinstance(value, int | float)
+    ]
+    closed = session.closed
+    is_left = closed is not None and closed.by == "client" and closed.how != "secured"
+    if not limits or (end_t - session.t < min(limits) and not is_left):
+        return
+    faults = facts.faults_in.get(session.name, ())
+    until = _end_hidden_from(facts, session)
+    for wait in _waits(facts, session):
+        if wait.party != "client" and not any(fault.n == wait.n for fault in faults):  # it said what a fault kept
+            continue
+        ended = wait.until_t if wait.until_t is not None else end_t
+        lasted = (ended if _is_still_there(session, wait) else min(ended, until)) - wait.t
+        finding.occasions += lasted >= min(limits) - facts.slack
+        if lasted > max(limits) + facts.slack:
+            finding.add_violation(
+                f"{session.client} waited for {session.server} for {format_seconds(lasted)} in session {session.name}, "
+                f"beyond the limit of {format_seconds(max(limits))}",
+                wait.n,
+            )
+    if is_left and until == math.inf and not faults:
+        _check_early_leave(facts, finding, session, min(limits))
+
+
+def _end_hidden_from(facts: Facts, session: Session) -> float:
+    """Return the time from which the end that the client makes may not be recorded; infinity.
+
+    Faults hide it that alter the session (a muted one's end is recorded) or hold octets, cuts without a sign, and a server that
+    is paused. A client that is interrupted does not keep its limits.
+    """
+    hiding: list[FaultFired | NodeEvent] = [
+        fault
+        for fault in facts.faults_in.get(session.name, ())
+        if fault.action in (ALTERING_FAULTS - {"mute"}) | HOLDING_FAULTS | _DELAYING
+        or fault.action.startswith("partition")
+    ]
+    for party, actions in ((session.client, STOPPING), (session.server, {"paused"})):
+        hiding += [e for e in facts.node_events.get(party, ()) if e.n > session.n and e.action in actions][:1]
+    return min((event.t for event in hiding), default=math.inf)
+
+
+def _is_still_there(session: Session, wait: _Wait) -> bool:
+    """Return whether the client sent a content after the wait for which it had waited: the 354 came after the wait."""
+    return wait.until_n is not None and any(
+        sent.dot_n is not None and x.command.verb == "DATA" and x.reply is not None and x.reply.code == 354
+        and wait.until_n <= x.command.n < x.reply.n < sent.dot_n
+        for x in session.exchanges
+        for sent in session.transactions[-1:]
+    )  # fmt: skip
+
+
+def _check_early_leave(facts: Facts, finding: Finding, session: Session, limit: float) -> None:
+    """Add a violation where the client closed a session in the midst of an ordinary transmission, before the limit of silence."""
+    assert session.closed is not None
+    commands = [exchange.command for exchange in session.exchanges]
+    sent = session.transactions[-1] if session.transactions else None
+    if sent is None or sent.kind != "plain" or sent.replies or commands[-1].verb not in ("MAIL", "RCPT", "DATA"):
+        return
+    if any(exchange.reply is not None and exchange.reply.code >= 400 for exchange in session.exchanges):
+        return
+    last = max(event.t for event in (*commands, *session.replies) if event.n < session.closed.n)
+    last = max(last, sent.dot_t or 0)
+    finding.occasions += 1
+    if session.closed.t - last < limit - facts.slack:
+        finding.add_violation(
+            f"{session.client} left {session.server} in the midst of a transmission (session {session.name}) after a silence of "
+            f"{format_seconds(session.closed.t - last)}: the limit is {format_seconds(limit)}",
+            session.closed.n,
+        )
+
+
+def _end(facts: Facts, session: Session) -> tuple[int, float]:
+    """Return number and time of the end of a session, or of the history where it stays open."""
+    return (session.closed.n, session.closed.t) if session.closed is not None else (facts.end_n, facts.end_t)
+
+
+def _is_reply_owed(session: Session, n: int) -> bool:
+    """Return whether the server owed a reply when event `n` happened."""
+    greeted = any(reply.n < n for reply in session.replies)
+    unanswered = any(x.command.n < n and (x.reply is None or x.reply.n > n) for x in session.exchanges)
+    sent = any(
+        t.dot_n is not None and t.dot_n < n and not any(r.n < n for r in t.replies) for t in session.transactions
+    )
+    return not greeted or unanswered or sent
+
+
+def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
+    """Yield the waits of a session in order, up to its end."""
+    events: list[Command | Reply | FaultFired | tuple[int, float, int]] = [x.command for x in session.exchanges]
+    events += session.replies
+    events += facts.faults_in.get(session.name, ())
+    for t in session.transactions:
+        if t.dot_n is not None and t.dot_t is not None:
+            events.append((t.dot_n, t.dot_t, len(t.recipients) if session.listener in _LMTP else 1))
+    owed, octets, n, t_ = 1, False, session.n, session.t
+    for event in sorted(events, key=lambda e: e[0] if isinstance(e, tuple) else e.n):
+        at_n, at_t = event[:2] if isinstance(event, tuple) else (event.n, event.t)
+        yield _Wait("client" if owed > 0 else "server", n, t_, at_n, at_t, octets)
+        n, t_ = at_n, at_t
+        if isinstance(event, tuple):
+            owed, octets = owed + event[2], False
+        elif isinstance(event, Command):
+            owed, octets = owed + 1, False
+        elif isinstance(event, Reply):
+            owed -= bool(event.to) and owed > 0
+            octets = event.code // 100 == 3
+    last = session.closed
+    yield _Wait("client" if owed > 0 else "server", n, t_, last.n if last else None, last.t if last else None, octets)
