@@ -442,6 +442,15 @@ def probe(
         str | None,
         typer.Option(metavar="ADDRESS", help="a recipient to whom the probe may send mail; without it no mail is sent"),
     ] = None,
+    sink: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=1,
+            max=65535,
+            help="port at which the probe listens; the server passes mail for --rcpt on to it",
+        ),
+    ] = None,
     check: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only this check; repeatable; --all prints the names")
     ] = None,
@@ -456,7 +465,7 @@ def probe(
     """Judge a mail server that already runs, by its replies. It needs no scenario, and no configuration of the server."""
     from conformance.commands.probe import ProbeRequest, print_probe
 
-    request = ProbeRequest(where, tuple(allow_hosts or ()), tls, rcpt, seconds, tuple(check or ()))
+    request = ProbeRequest(where, tuple(allow_hosts or ()), tls, rcpt, seconds, tuple(check or ()), sink)
     raise typer.Exit(print_probe(request, as_json=as_json, junit=junit, everything=everything))
 
 

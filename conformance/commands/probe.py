@@ -13,8 +13,9 @@ from rich.console import Console
 from conformance.live_checks import LiveFinding, exit_code, json_text, print_findings, write_junit
 from conformance.loopback import is_loopback
 from conformance.probe.checks import CHECKS
-from conformance.probe.run import probe
+from conformance.probe.run import probe_with_sink
 from conformance.probe.server import Server
+from conformance.probe.sink import SinkError
 from conformance.report.escaping import visible
 from conformance.scenarios.errors import unknown_name
 
@@ -31,7 +32,7 @@ class ProbeRequest:
     """What the user asks for. `where` is HOST:PORT, `hosts` are hosts other than this machine that may be probed.
 
     `recipient`: an address to which mail may be sent. `seconds`: how long everything together may take. `checks`: the names of
-    the checks, none for all.
+    the checks, none for all. `sink`: the port at which the probe listens for the mail that it has sent.
     """
 
     where: str
@@ -40,6 +41,7 @@ class ProbeRequest:
     recipient: str | None = None
     seconds: float = 9.0
     checks: Sequence[str] = ()
+    sink: int | None = None
 
 
 def print_probe(request: ProbeRequest, *, as_json: bool, junit: Path | None, everything: bool) -> int:
@@ -54,7 +56,10 @@ def print_probe(request: ProbeRequest, *, as_json: bool, junit: Path | None, eve
         return 2
     server = Server((host, port), request.seconds * _REPLY_SHARE, request.tls, request.recipient)
     try:
-        findings = asyncio.run(probe(server, request.seconds, request.checks))
+        findings = asyncio.run(probe_with_sink(server, request.sink, request.seconds, request.checks))
+    except SinkError as error:
+        typer.echo(f"probe: --sink {request.sink}: {error}", err=True)
+        return 2
     except OSError as error:
         typer.echo(f"probe: no connection to {visible(request.where)}: {error.strerror or error}", err=True)
         return 3
@@ -90,6 +95,8 @@ def _address(request: ProbeRequest) -> tuple[str, int]:
         request.recipient.isascii() and request.recipient.isprintable() and not set(request.recipient) & set("<> ")
     ):
         raise _UsageError(f"--rcpt {request.recipient!r} is not an address")
+    if request.sink is not None and request.recipient is None:
+        raise _UsageError("--sink has no use without --rcpt: mail for a recipient comes to it")
     allowed = {name for word in request.hosts for name in word.split(",")}
     if not is_loopback(host) and host not in allowed:
         raise _UsageError(f"{host} is not this machine; with --allow-hosts {host} the probe connects to it")

@@ -8,6 +8,7 @@ from conformance.probe import topics
 from conformance.probe.checks import CHECKS, Check, Judgement
 from conformance.probe.server import NotApplicable, Server
 from conformance.probe.session import ServerClosed, ServerSilent, Unanswered
+from conformance.probe.sink import open_sink
 from conformance.registry import import_submodules
 from conformance.shortage import shortage_of
 from conformance.wire.sockets import describe_error
@@ -17,8 +18,16 @@ import_submodules(topics)
 SESSIONS = 4
 """Checks that run at the same time: few, since servers limit the sessions of one client."""
 
-LAST_SHARE = 0.9
-"""The part of the time that checks with sessions have."""
+LAST_SHARE = 0.7
+"""The part of the time that checks with sessions have; the others wait for mail that comes to the sink."""
+
+
+async def probe_with_sink(server: Server, port: int | None, within: float, names: Collection[str]) -> list[LiveFinding]:
+    """Probe with a sink at a port of this machine, or without one. Raises SinkError, and what `probe` raises."""
+    if port is None:
+        return await probe(server, within, names)
+    async with open_sink(port) as server.sink:
+        return await probe(server, within, names)
 
 
 async def probe(server: Server, within: float, names: Collection[str] = ()) -> list[LiveFinding]:

@@ -1,11 +1,13 @@
 """The server under probe, as checks see it: opens sessions, begins transactions, and says what it offers."""
 
 import ssl
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from conformance.probe.session import EHLO_NAME, ProbeSession, Reply, SessionLog
+from conformance.probe.sink import ProbeSink
 
 
 class NotApplicable(Exception):
@@ -26,6 +28,8 @@ class Server:
 
     `limit`: seconds to wait for a reply. `tls`: TLS begins with the connection. `recipient`: an address to which mail may be
     sent, None if the user named none. `keywords` are those of EHLO.
+    `sink` takes that mail where the server passes it on to it. `accepted` has the names of the messages that were acknowledged,
+    and `token` makes them those of this run.
     """
 
     address: tuple[str, int]
@@ -34,6 +38,9 @@ class Server:
     recipient: str | None = None
     keywords: dict[str, str] = field(default_factory=dict)
     log: SessionLog = field(default_factory=SessionLog)
+    sink: ProbeSink | None = None
+    accepted: set[str] = field(default_factory=set)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[ProbeSession]:
@@ -66,6 +73,10 @@ class Server:
         if keyword not in self.keywords:
             raise NotApplicable(f"{keyword} is not offered")
         return self.keywords[keyword]
+
+    def mark(self, name: str) -> str:
+        """Return the left part of the Message-ID of the message of a name, which no other run has."""
+        return f"{name}.{self.token}"
 
     def permitted_recipient(self) -> str:
         """Return the address to which mail may be sent. Raises NotApplicable if the user named none."""

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from conformance.probe.sink import ProbeSink
 from conformance.wire.link import Address
 
 OFFERS = (
@@ -23,6 +24,7 @@ class Miniature:
     greeting = "220 mini.test ready"
     max_line = 2000
     messages: list[bytes]
+    next_hop: ProbeSink | None
     context: ssl.SSLContext | None = None
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,9 +125,19 @@ class Miniature:
         content = await self.content()
         if content is None:
             return None
-        self.messages.append(content)
+        reply = "552 5.3.4 too large" if len(content) > 100000 else self.accept(content)
         self.reset()
+        return reply
+
+    def accept(self, content: bytes) -> str:
+        self.messages.append(content)
+        self.deliver(content)
         return "250 2.0.0 accepted"
+
+    def deliver(self, content: bytes, sender: str | None = None) -> None:
+        if self.next_hop is not None:
+            envelope = sender if sender is not None else (self.sender or "")[6:-1]
+            self.next_hop.deliver(0, envelope, self.recipients, content)
 
     async def content(self) -> bytes | None:
         """Return the lines up to the final dot, without dot-stuffing; None at the end of the connection."""
@@ -147,7 +159,7 @@ class Miniature:
             return "503 5.5.1 RCPT first"
         self.chunks = (self.chunks or b"") + chunk
         if len(words) > 1:
-            self.messages.append(self.chunks)
+            self.accept(self.chunks)
             self.reset()
         return f"250 2.0.0 {len(chunk)} octets"
 
@@ -199,10 +211,14 @@ class Miniature:
 
 @asynccontextmanager
 async def serve(
-    kind: type[Miniature], context: ssl.SSLContext | None = None, *, tls: bool = False
+    kind: type[Miniature],
+    context: ssl.SSLContext | None = None,
+    *,
+    tls: bool = False,
+    next_hop: ProbeSink | None = None,
 ) -> AsyncIterator[Address]:
     """Serve each connection with a session of this kind, and yield the address; `tls`: TLS begins with the connection."""
-    kind.context, kind.messages = context, []
+    kind.context, kind.messages, kind.next_hop = context, [], next_hop
     tasks: set[asyncio.Task[None]] = set()
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

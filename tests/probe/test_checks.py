@@ -7,8 +7,10 @@ import pytest
 
 from conformance.live_checks import LiveFinding, LiveOutcome
 from conformance.probe.checks import CHECKS
+from conformance.probe.end_of_data import SMUGGLED_SENDER, VARIANTS
 from conformance.probe.run import probe
 from conformance.probe.server import Server
+from conformance.probe.sink import ProbeSink
 from tests.probe.miniature import OFFERS, Miniature, serve
 
 MISBEHAVIOURS: list[tuple[str, LiveOutcome, type[Miniature]]] = []
@@ -334,14 +336,119 @@ class Deaf(Miniature):
     on_vrfy = on_help
 
 
+@misbehaves("end-in-pieces")
+class SeesAnEndInOneReadOnly(Miniature):
+    async def fill(self) -> bool:
+        more = await super().fill()
+        if self.recipients and self.buffer in (b"\r\n", b"\r", b"\n", b".", b".\r"):
+            self.buffer = b"x"
+        return more
+
+    async def content(self) -> bytes | None:
+        while not (self.buffer.startswith(b".\r\n") or b"\r\n.\r\n" in self.buffer):
+            self.buffer = b""
+            if not await self.fill():
+                return None
+        return await super().content()
+
+
+@misbehaves("transaction-behind-the-end")
+class ForgetsWhatIsBehindTheEnd(Miniature):
+    async def content(self) -> bytes | None:
+        content = await super().content()
+        self.buffer = b""
+        return content
+
+
+class Refuses(Miniature):
+    """Refuses some contents, by `refuses`."""
+
+    refuses = staticmethod(lambda content: True)
+
+    def accept(self, content: bytes) -> str:
+        return "554 5.6.0 no" if self.refuses(content) else super().accept(content)
+
+
+for name, rule in {
+    "message-accepted": lambda content: True,
+    "text-line-of-1000-octets": lambda content: max(map(len, content.splitlines())) > 900,
+    "content-of-64-k": lambda content: len(content) > 60000,
+    "content-accepted": lambda content: b"\r\n.." in content,
+}.items():
+    misbehaves(name)(type(f"Refuses-{name}", (Refuses,), {"refuses": staticmethod(rule)}))
+
+
+@misbehaves("size-enforced")
+class TakesAnySize(Miniature):
+    async def content(self) -> bytes | None:
+        content = await super().content()
+        return content[:90000] if content is not None else None
+
+
+@misbehaves("bdat-last")
+class TakesAChunkBehindTheLast(Miniature):
+    async def on_bdat(self, argument: str) -> str | None:
+        await super().on_bdat(argument)
+        return "250 2.0.0 ok"
+
+
+class EndsContentAt(Miniature):
+    """Ends content at another sequence too."""
+
+    end = b"\n.\n"
+
+    async def content(self) -> bytes | None:
+        content = await super().content()
+        if content is None or self.end not in content:
+            return content
+        first, _, rest = content.partition(self.end)
+        self.buffer = rest + b".\r\n" + self.buffer
+        return first
+
+
+for octets in (b"\n.\n", b"\r.\r", b"\r\n\0.\r\n", b"x.\r\n", b"\x85.\x85", b"\r\n \r\n"):
+    misbehaves("message-ends-at-crlf-dot-crlf-only")(
+        type(f"EndsContentAt{octets!r}", (EndsContentAt,), {"end": octets})
+    )
+
+
+@misbehaves("relays-one-message")
+class PassesOnALoneDot(Miniature):
+    def deliver(self, content: bytes, sender: str | None = None) -> None:
+        first, end, second = content.partition(b"\n.\n")
+        super().deliver(first)
+        if end:
+            super().deliver(second.partition(b"DATA\r\n")[2], SMUGGLED_SENDER)
+
+
+@misbehaves("arrives-once")
+class DeliversTwice(Miniature):
+    def deliver(self, content: bytes, sender: str | None = None) -> None:
+        super().deliver(content)
+        super().deliver(content)
+
+
+@misbehaves("arrives-once", LiveOutcome.INCONCLUSIVE)
+class DeliversNothing(Miniature):
+    def deliver(self, content: bytes, sender: str | None = None) -> None:
+        pass
+
+
+@misbehaves("content-unchanged")
+class KeepsStuffedDots(Miniature):
+    def deliver(self, content: bytes, sender: str | None = None) -> None:
+        super().deliver(content.replace(b"\r\n.", b"\r\n.."))
+
+
 def probed(
     kind: type[Miniature], context: ssl.SSLContext, names: tuple[str, ...] = (), *, tls: bool = False
 ) -> list[LiveFinding]:
     """Probe a miniature with the checks of these names, all by default."""
 
     async def run() -> list[LiveFinding]:
-        async with serve(kind, context, tls=tls) as address:
-            return await probe(Server(address, 0.6, tls), 20, names)
+        sink = ProbeSink()
+        async with serve(kind, context, tls=tls, next_hop=sink) as address:
+            return await probe(Server(address, 0.6, tls, "victor@probe.test", sink=sink), 20, names)
 
     return asyncio.run(run())
 
@@ -369,3 +476,19 @@ def test_a_server_that_misbehaves_in_one_way_fails_the_check_about_it(
 
 def test_every_check_has_a_server_that_fails_it():
     assert sorted(set(CHECKS) - {check for check, _, _ in MISBEHAVIOURS}) == []
+
+
+def test_without_a_permitted_recipient_no_mail_is_sent(context: ssl.SSLContext):
+    async def run() -> list[LiveFinding]:
+        async with serve(Miniature, context) as address:
+            return await probe(Server(address, 0.6), 20)
+
+    findings = asyncio.run(run())
+    assert Miniature.messages == []
+    reasons = {finding.check: finding.sentence for finding in findings if "--rcpt" in finding.sentence}
+    assert {"message-accepted", "size-enforced", "message-ends-at-crlf-dot-crlf-only", "arrives-once"} <= set(reasons)
+
+
+def test_no_variant_has_the_end_of_content_in_it():
+    assert [v.name for v in VARIANTS.values() if b"\r\n.\r\n" in v.octets and not v.chunked] == []
+    assert len({(v.octets, v.chunked, v.cut) for v in VARIANTS.values()}) == len(VARIANTS) >= 40

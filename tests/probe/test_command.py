@@ -159,3 +159,22 @@ def test_the_reference_is_probed_within_ten_seconds(mail_node, capsys: pytest.Ca
     # aiosmtpd, whose lines and parameters the reference has, ends a line at a bare LF.
     assert {check for check, outcome in findings.items() if outcome == "fail"} == {"lf-ends-no-line", "dsn"}
     assert "inconclusive" not in findings.values()
+
+
+@pytest.mark.integration
+def test_mail_for_the_permitted_recipient_comes_back_to_the_sink(mail_node, capsys: pytest.CaptureFixture[str]):
+    node: MailNode = mail_node("exec:reference")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    node._links.link("mta1", "outside", "smtp").target = ("127.0.0.1", port)
+    probe(f"{node.host}:{node.port}", "--json", "--rcpt", "victor@outside.test", "--sink", str(port))
+    findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    for check in ("message-ends-at-crlf-dot-crlf-only", "relays-one-message", "arrives-once", "content-unchanged"):
+        assert findings[check]["outcome"] == "pass", findings[check]["sentence"]
+
+
+def test_a_sink_without_a_recipient_or_at_a_taken_port_is_2(aiosmtpd: str, capsys: pytest.CaptureFixture[str]):
+    assert probe(aiosmtpd, "--sink", "2526") == 2
+    assert "--sink has no use without --rcpt" in capsys.readouterr().err
+    assert probe(aiosmtpd, "--rcpt", "a@b.test", "--sink", aiosmtpd.rpartition(":")[2]) == 2
+    assert "Address already in use" in capsys.readouterr().err

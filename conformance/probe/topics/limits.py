@@ -66,7 +66,7 @@ async def a_hundred_recipients(server: Server) -> Judgement:
 @check("size-parameter", "RFC 1870 6.1")
 async def size_parameter(server: Server) -> Judgement:
     """MAIL with a declared size above the announced one is refused."""
-    limit = _announced_size(server)
+    limit = announced_size(server)
     async with server.session() as session:
         await begin_transaction(session)
         await session.command("RSET")
@@ -83,7 +83,7 @@ async def size_parameter(server: Server) -> Judgement:
     return passed(f"SIZE {limit} is announced, and 'MAIL FROM:<> SIZE={limit + 1}' answered {large}")
 
 
-def _announced_size(server: Server) -> int:
+def announced_size(server: Server) -> int:
     """Return the announced limit of a message's size. Raises NotApplicable if there is none."""
     words = server.offers("SIZE").split()
     if not words or not words[0].isdecimal() or int(words[0]) == 0:

