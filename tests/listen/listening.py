@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,6 +38,13 @@ class Listening:
         self._opened.set()
         await self._listener.stopping.wait()
         self.record = await self._listener.close()
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a line with this text was printed."""
+        deadline = time.monotonic() + WITHIN
+        while not any(text in line for line in list(self.lines)):
+            assert time.monotonic() < deadline, self.lines
+            time.sleep(0.01)
 
     def stop(self) -> None:
         """Stop listening; `record` is set then."""

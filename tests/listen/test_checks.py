@@ -1,6 +1,6 @@
 """Each check finds what breaks its clause, passes what keeps it, and says when it had no occasion."""
 
-import asyncio
+import time
 
 import pytest
 
@@ -166,8 +166,7 @@ def test_closing_without_quit(listener: Listening):
     client = RawClient(listener)
     client.hello()
     client.close()
-    while not any("closed by" in line for line in list(listener.lines)):
-        asyncio.run(asyncio.sleep(0.01))
+    listener.wait_for("closed by the client")
     found = listener.findings()["quit"]
     assert (str(found.outcome), found.sentence) == ("fail", "the client closed the connection after EHLO")
     assert any("EHLO client.test" in line for line in found.transcript)
@@ -204,6 +203,31 @@ def test_a_message_that_comes_again_at_once_was_retried_without_delay(listener: 
         deliver(listener, local + b"@b.test")
     outcomes = listener.outcomes()
     assert (outcomes[check], outcomes["retry-delay"], outcomes["retry-interval"]) == ("pass", "fail", "warn")
+
+
+def test_a_client_that_leaves_before_the_content_has_nothing_to_try_again(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    client.ask(b"MAIL FROM:<a@a.test>")
+    client.ask(b"RCPT TO:<alice@b.test>")
+    client.close()
+    listener.wait_for("closed by the client")
+    assert "retry" not in listener.outcomes()
+
+
+def test_octets_of_a_client_that_gave_up_waiting_for_354_are_no_content_sent_too_early(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<silent-data@b.test>"):
+        client.ask(line)
+    client.send(b"DATA\r\n")
+    listener.wait_for("stall after DATA")
+    time.sleep(0.6)  # what is sent sooner may have been pipelined
+    client.send(b"QUIT\r\n")
+    client.close()
+    listener.wait_for("closed by the client")
+    outcomes = listener.outcomes()
+    assert (outcomes["pipelining"], outcomes["data-timeout"]) == ("pass", "warn")
 
 
 def test_what_was_refused_for_good_is_not_repeated(listener: Listening):

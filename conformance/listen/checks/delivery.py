@@ -7,6 +7,7 @@ from typing import Literal
 
 from conformance.listen.behaviours import parse_behaviour
 from conformance.listen.checks.tally import Tally
+from conformance.listen.checks.waiting import misbehaved_sessions
 from conformance.listen.record import Attempted, ListenRecord
 from conformance.report.escaping import visible
 from conformance.trace.finding import format_seconds
@@ -117,17 +118,18 @@ def _later(attempt: Attempt, again: Attempt) -> str:
 def find_attempts(record: ListenRecord, trace: Trace) -> list[Attempt]:
     """Return each attempt for a recipient, in order. One whose RCPT was not understood by the listener is left out."""
     attempts = []
+    misbehaved = misbehaved_sessions(trace)
     for noted in record.attempts:
         session = trace.sessions.get(noted.session)
         if session is not None and noted.behaviour != "unknown":
-            attempts.append(_attempt(noted, session, record.ended))
+            attempts.append(_attempt(noted, session, record.ended, misbehaved=noted.session in misbehaved))
     return attempts
 
 
-def _attempt(noted: Attempted, session: Session, ended: float) -> Attempt:
+def _attempt(noted: Attempted, session: Session, ended: float, *, misbehaved: bool) -> Attempt:
     """Return the result of one attempt in its session."""
     transaction = next((t for t in reversed(session.transactions) if t.t <= noted.t), None)
-    result, at, cause = _result(noted, session, transaction, ended)
+    result, at, cause = _result(noted, session, transaction, ended, misbehaved=misbehaved)
     return Attempt(noted.address.lower(), session.name, noted.t, at, result, _identity(transaction), cause)
 
 
@@ -140,7 +142,7 @@ def _identity(transaction: Transaction | None) -> str | None:
 
 
 def _result(
-    noted: Attempted, session: Session, transaction: Transaction | None, ended: float
+    noted: Attempted, session: Session, transaction: Transaction | None, ended: float, *, misbehaved: bool
 ) -> tuple[Result, float, str]:
     """Return how an attempt ended, when, and why, in words."""
     closed = session.closed
@@ -164,8 +166,9 @@ def _result(
         return ("unanswered", end, "no reply to the final dot was read") if closed is not None else ("open", end, "")
     if closed is None:
         return "open", end, ""
-    quits = any(x.command.verb in ("QUIT", "RSET") for x in of_transaction)
-    return ("abandoned", end, "") if quits else ("lost", end, "the session ended before the final dot")
+    if any(x.command.verb in ("QUIT", "RSET") for x in of_transaction) or (closed.by == "client" and not misbehaved):
+        return "abandoned", end, ""
+    return "lost", end, "the session ended before the final dot"
 
 
 def _by_code(code: int) -> Result:

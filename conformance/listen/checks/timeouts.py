@@ -50,9 +50,10 @@ def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
         awaited: Tally(check, clause, f"waits at least {format_seconds(least)} for {words}", should=True)
         for awaited, (check, clause, words, least) in _MINIMUM.items()
     }
+    early = {octets.session: octets.t for octets in reversed(record.early)}
     held = {e.session: e for e in trace.events_of(FaultFired) if e.session is not None and e.action in _HOLDING}
     for name, fault in held.items():
-        wait = last_wait(trace.sessions[name], trace, fault, record.ended)
+        wait = last_wait(trace.sessions[name], trace, fault, record.ended, early.get(name))
         if wait is None or wait.awaited not in _MINIMUM:
             continue
         _, _, words, least = _MINIMUM[wait.awaited]
@@ -67,8 +68,13 @@ def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
     return list(tallies.values())
 
 
-def last_wait(session: Session, trace: Trace, fault: FaultFired, ended: float) -> Wait | None:
-    """Return what the client was waiting for at its end in a session in which `fault` held something back; None for nothing."""
+def last_wait(
+    session: Session, trace: Trace, fault: FaultFired, ended: float, early: float | None = None
+) -> Wait | None:
+    """Return what the client was waiting for at its end in a session in which `fault` held something back; None for nothing.
+
+    `early` is when it sent octets although the reply to DATA was due, None if it did not: what they mean cannot be known.
+    """
     contents = [event for event in trace.events_of(Content) if event.session == session.name]
     sent = sorted([*(x.command for x in session.exchanges), *contents], key=lambda event: event.n)
     since = max((reply.t for reply in session.replies), default=session.t)
@@ -85,6 +91,8 @@ def last_wait(session: Session, trace: Trace, fault: FaultFired, ended: float) -
     since = max(since, start)
     later = [event for event in sent[answered:] if isinstance(event, Command)]
     until, gave_up = _end(later, since, session, ended)
+    if awaited == "DATA" and early is not None and since + _PIPELINED_S < early < until:
+        until, gave_up = early, True
     return Wait(awaited, since, until, gave_up)
 
 

@@ -72,14 +72,14 @@ def check_waits(record: ListenRecord, trace: Trace) -> list[Tally]:
     greeting = Tally("greeting-wait", "RFC 5321 4.3.1", "waits for the greeting", should=True)
     replies = Tally("reply-wait", "RFC 5321 4.3.1", "waits for each reply where PIPELINING was not offered")
     groups = Tally("pipelining", "RFC 2920 3.1", "waits for the reply to each command that ends a group")
-    early = {octets.session for octets in record.early}
+    early = {octets.session: octets.t for octets in record.early}
     for session in trace.sessions.values():
         keywords = [words for _, _, words in commands_with_keywords(session)]
-        disturbed_at = min((e.n for e in trace.events_of(FaultFired) if e.session == session.name), default=None)
+        disturbed = next((e for e in trace.events_of(FaultFired) if e.session == session.name), None)
         pending = ["GREETING"]
         number = -1
         for event in _conversation(session, trace):
-            if disturbed_at is not None and event.n > disturbed_at:
+            if disturbed is not None and event.n > disturbed.n:
                 break
             if isinstance(event, Reply):
                 pending = pending[1:]
@@ -91,10 +91,11 @@ def check_waits(record: ListenRecord, trace: Trace) -> list[Tally]:
             pipelined = "PIPELINING" in keywords[number]
             _check_command(event, pending, session.name, (greeting, replies, groups), pipelined=pipelined)
             pending.append(event.verb)
-            if event.verb == "DATA" and session.name in early:
+            sent_early = early.get(session.name) if event.verb == "DATA" else None
+            if sent_early is not None and sent_early >= event.t and (disturbed is None or sent_early < disturbed.t):
                 tally = groups if pipelined else replies
                 tally.violate("content was sent before the reply to DATA", session.name)
-                early.discard(session.name)
+                del early[session.name]
     return [greeting, replies, groups]
 
 
