@@ -5,9 +5,10 @@ Nothing here decides whether something was right. `n` is an event's number in th
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -16,7 +17,9 @@ from conformance.trace.context import CheckContext
 from conformance.trace.parameters import parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
 from conformance.trace.sessions import Exchange, Session, Transaction
-from conformance.trace.trace import ShadowCopy, Trace
+from conformance.trace.trace import Discard, ShadowCopy, Trace
+
+T = TypeVar("T")
 
 STOPPING = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
 """Actions of a `NodeEvent` after which a node does not work, or not on the queue that it had."""
@@ -32,11 +35,21 @@ RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
 
 
 @dataclass(frozen=True, slots=True)
+class WorkingSpan:
+    """A time during which a node works without a break, from being ready or resumed to what stops it, or to the end."""
+
+    since_n: int
+    since_t: float
+    until_n: int
+    until_t: float
+
+
+@dataclass(frozen=True, slots=True)
 class HeldInterval:
     """A stored copy, and the last event and time at which it is surely held.
 
     It is held from its stored reply until the holder is notified, begins to transmit it itself, or loses its database.
-    `until_n` and `until_t` are None when none of that happens in the history.
+    `until_n` and `until_t` are None when none of that happens in the history; the end may lie before the stored reply.
     """
 
     copy: ShadowCopy
@@ -66,6 +79,14 @@ class Facts:
         self.trace: Trace = context.trace
         self.topology = context.cell.topology
         self.slack = context.slack
+        self._derived: dict[Callable[[Facts], Any], Any] = {}
+
+    def derive(self, compute: Callable[["Facts"], T]) -> T:
+        """Return what a function computes from these facts; it is called once."""
+        if compute not in self._derived:
+            self._derived[compute] = compute(self)
+        result: T = self._derived[compute]
+        return result
 
     # ---- servers
 
@@ -86,6 +107,11 @@ class Facts:
     def end_n(self) -> int:
         """The number after that of the last event."""
         return self.trace.events[-1].n + 1 if self.trace.events else 0
+
+    def first_event_at(self, t: float) -> int:
+        """Return the number of the first event at or after a time; the number after the last one without such an event."""
+        position = bisect_left(self.trace.events, t, key=lambda event: event.t)
+        return self.trace.events[position].n if position < len(self.trace.events) else self.end_n
 
     def is_tested(self, party: str) -> bool:
         """Return whether a party is a server under test, and not one of the harness's own."""
@@ -108,6 +134,23 @@ class Facts:
         """Return whether anything happened to the node between two events, a start or a reload included."""
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end for e in self.node_events.get(server, ()))
+
+    @cached_property
+    def working_spans(self) -> Mapping[str, list[WorkingSpan]]:
+        """The times during which each server under test works; a node of which no event is recorded works all the time."""
+        return {server: self._working_spans(server) for server in self.topology.by_name}
+
+    def _working_spans(self, server: str) -> list[WorkingSpan]:
+        """Return the times during which a server works, in order."""
+        spans: list[WorkingSpan] = []
+        since: tuple[int, float] | None = None if self.node_events.get(server) else (-1, 0.0)
+        for event in self.node_events.get(server, ()):
+            if event.action in ("ready", "resumed"):
+                since = since or (event.n, event.t)
+            elif event.action in STOPPING and since is not None:
+                spans.append(WorkingSpan(*since, event.n, event.t))
+                since = None
+        return spans if since is None else [*spans, WorkingSpan(*since, self.end_n, self.end_t)]
 
     # ---- parameters
 
@@ -135,6 +178,11 @@ class Facts:
             if after_n < e.n < before_n and name in e.changes
         ]
         return [self.parameter(server, name, after_n), *changed]
+
+    def numbers_between(self, server: str, name: str, after_n: int, before_n: int) -> list[float]:
+        """Return those of the values in force at some time between two events that are numbers: durations, or counts."""
+        values = self.values_between(server, name, after_n, before_n)
+        return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
     def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:
         """Return the limits of a receive connector in force at event `n`, in seconds (SR-TMO-06, SR-TMO-07)."""
@@ -205,6 +253,14 @@ class Facts:
         return {name: find_promotions(self.context, name) for name in self.trace.messages}
 
     @cached_property
+    def discards_by_copy(self) -> Mapping[tuple[str, str, str], list[Discard]]:
+        """The notifications for each shadow copy, by primary, shadow id and notified server, in order."""
+        found: dict[tuple[str, str, str], list[Discard]] = defaultdict(list)
+        for discard in self.trace.discards:
+            found[discard.primary, discard.shadow_id, discard.holder].append(discard)
+        return found
+
+    @cached_property
     def held_intervals(self) -> list[HeldInterval]:
         """All stored copies, each with the time during which it is surely held."""
         promoted: dict[int, Transaction] = {}
@@ -217,11 +273,9 @@ class Facts:
     def _held_interval(self, copy: ShadowCopy, promotion: Transaction | None) -> HeldInterval:
         """Return the time during which a copy is surely held."""
         stored = copy.stored_reply.n
-        ends: list[tuple[int, float]] = [
-            (d.n, d.t)
-            for d in self.trace.discards
-            if (d.primary, d.shadow_id, d.holder) == (copy.primary, copy.shadow_id, copy.holder) and d.n > stored
-        ][:1]
+        notified = self.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
+        # a primary may be done, and say so, before the reply that shows that the copy is stored has passed the link
+        ends: list[tuple[int, float]] = [(d.n, d.t) for d in notified if d.n > copy.transaction.n][:1]
         ends += [(e.n, e.t) for e in self.node_events.get(copy.holder, ()) if e.action == "wiped" and e.n > stored][:1]
         if promotion is not None:  # the session in which it is transmitted begins after the decision
             session = self.trace.sessions[promotion.session]

@@ -196,10 +196,12 @@ class History:
         self.add(ev.Closed, session=one.name, by=by, how=how)
         self._open.pop((one.client, one.server), None)
 
-    def query(self, by: str, at: str, answer: Sequence[str] | str, *, in_session: bool = False) -> None:
+    def query(
+        self, by: str, at: str, answer: Sequence[str] | str, *, in_session: bool = False, limit: int = 100, left: int = 0
+    ) -> None:  # fmt: skip
         """Add an XQDISCARD and its reply: shadow ids, a refusal such as `550 5.7.1 no`, or none (`silence`)."""
         one = self.session(by, at) if in_session else self.connect(by, at, greet=answer != "silence")
-        line = f"XQDISCARD {by} 100"
+        line = f"XQDISCARD {by} {limit}"
         if answer == "silence":
             self.say(one, line)
         elif isinstance(answer, str):
@@ -207,7 +209,7 @@ class History:
             self.say(one, line, int(code), text)
         else:
             ids = [f"2.0.0 discard {shadow_id}" for shadow_id in answer]
-            self.say(one, line, 250, f"2.0.0 database {self.database(at)}", *ids, "2.0.0 end 0")
+            self.say(one, line, 250, f"2.0.0 database {self.database(at)}", *ids, f"2.0.0 end {left}")
         if not in_session:
             self.close(one, polite=answer != "silence")
 

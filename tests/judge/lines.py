@@ -8,6 +8,7 @@
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
+    mbx2 ? mbx1 for 2: s1, s2; 3 left            how many it asks for (else 100), and how many are left (else none)
     mbx1 >< mbx2                                 a connection that fails
     mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
@@ -112,7 +113,9 @@ def _reported(history: History, m: re.Match[str]) -> None:
 def _queried(history: History, m: re.Match[str]) -> None:
     answer = m["answer"]
     reply = answer if answer == "silence" or answer[:1].isdigit() else () if answer == "nothing" else _several(answer)
-    history.query(m["by"], m["at"], reply, in_session=bool(m["also"]))
+    history.query(
+        m["by"], m["at"], reply, in_session=bool(m["also"]), limit=int(m["limit"] or 100), left=int(m["left"] or 0)
+    )
 
 
 def _said(history: History, m: re.Match[str]) -> None:
@@ -236,7 +239,8 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (_PAIR + _REPORT + _RESULT, _reported),
     (_PAIR + _JOURNAL + _RESULT, _reported),
     (_PAIR + _WHAT + _RESULT, _sent),
-    (r"(?P<by>\S+) \? (?P<at>\S+?)(?P<also> also)?: (?P<answer>.+)", _queried),
+    (r"(?P<by>\S+) \? (?P<at>\S+?)(?: for (?P<limit>\d+))?(?P<also> also)?: (?P<answer>.+?)(?:; (?P<left>\d+) left)?",
+     _queried),
     (r"(?P<node>\S+) has database (?P<database>\S+)", _renamed),
     (r"(?P<node>\S+) offers (?P<keyword>.+) at (?P<listener>\S+)", _offered),
     (r"(?P<node>\S+) takes (?P<change>\S+)(?P<why>(?!))?", _configured),

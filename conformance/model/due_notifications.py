@@ -1,0 +1,259 @@
+"""Which discard notifications are surely queued when a holder asks for them; `notification` judges by this.
+
+Theory of operation
+-------------------
+A *primary* queues a notification for the *holder* of a shadow copy when it is done with the message for every recipient of
+the copy, and lists it in its reply to a query of that holder. It is *done* with a recipient when a next hop has accepted the
+message for him, or a report about his failure, and with the message when its journal report is accepted too. A notification is
+*due* in a reply where these are certain:
+
+- The primary read the holder's positive reply, and had not answered the sender before (else ruling 18).
+- It is done with all recipients: its next line in each session shows that it read the reply. Where it had several copies
+  of a message stored, each recipient was accepted as often.
+- It had `PROMPT_S` to queue the notification, after a restart two retry intervals more: it may have to send the message
+  again before it knows that it is done.
+- The notification is younger than ShadowMessageAutoDiscardInterval, and the primary's queue was not wiped.
+
+A notification is *delivered* when the asking server sends any further command in that session (wire.md).
+
+`n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from conformance.history.events import Configured, Reply
+from conformance.history.values import Operation
+from conformance.model.facts import Facts
+from conformance.trace.sessions import Session, Transaction
+from conformance.trace.trace import Discard, Query, ShadowCopy
+
+INTERVAL = "ShadowMessageAutoDiscardInterval"
+
+PROMPT_S = 5.0
+"""Documented seconds within which a primary queues a notification after the last next hop has accepted the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueNotification:
+    """A notification that is queued for a copy since event `n` at `t`; `is_restarted`: the primary was, since then."""
+
+    copy: ShadowCopy
+    n: int
+    t: float
+    is_restarted: bool = False
+
+
+def delivered_notifications(facts: Facts) -> Mapping[tuple[str, str, str], list[tuple[int, Discard]]]:
+    """Return each copy's delivered notifications, by primary, holder and shadow id, with the event of the further command."""
+    found: dict[tuple[str, str, str], list[tuple[int, Discard]]] = defaultdict(list)
+    for discard in facts.trace.discards:
+        following = following_command(facts, discard)
+        if following is not None and not facts.is_disturbed(discard.session):
+            found[discard.primary, discard.holder, discard.shadow_id].append((following, discard))
+    return found
+
+
+def following_command(facts: Facts, discard: Discard) -> int | None:
+    """Return the number of the next command in the session of a notification, None where none followed."""
+    exchanges = facts.trace.sessions[discard.session].exchanges
+    if not exchanges or exchanges[-1].command.n < discard.n:
+        return None
+    return next(x.command.n for x in exchanges if x.command.n > discard.n)
+
+
+def queries_between(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
+    """Return the queries to servers under test, answered or not, by primary and asking server.
+
+    A query whose client names itself otherwise than the link does is left out: whose notifications it gets is not documented.
+    """
+    found: dict[tuple[str, str], list[Query]] = defaultdict(list)
+    for query in facts.trace.queries:
+        operation = query.exchange.command.operation
+        named = operation.server if operation else None
+        if facts.is_tested(query.server) and (named or "").casefold() in ("", query.client.casefold()):
+            found[query.server, query.client].append(query)
+    return found
+
+
+def answered_queries(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
+    """Return the queries that a server under test answered with a list, in sessions that no fault altered."""
+    return {
+        pair: [query for query in queries if query.is_answered and query.session not in facts.trace.altered_sessions]
+        for pair, queries in facts.derive(queries_between).items()
+    }
+
+
+def list_of(query: Query) -> tuple[Reply, Operation]:
+    """Return the reply to an answered query, and the discard list in it."""
+    reply = query.exchange.reply
+    assert reply is not None
+    assert reply.operation is not None
+    return reply, reply.operation
+
+
+def offered_ids(facts: Facts) -> dict[tuple[str, str], dict[str, int]]:
+    """Return the shadow ids that each primary gave out for each holder, with the event of the (first) MAIL."""
+    found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for sent in facts.trace.transactions:
+        if sent.shadow_id is not None and sent.kind != "plain":
+            primary, holder = (sent.client, sent.server) if sent.kind == "shadow" else (sent.server, sent.client)
+            found[primary, holder].setdefault(sent.shadow_id, sent.n)
+            if sent.kind == "tracked":  # a 2010 sender that takes a message over notifies the failed primary
+                found[holder, primary].setdefault(sent.shadow_id, sent.n)
+    return found
+
+
+def due_notifications(facts: Facts) -> list[tuple[Query, list[DueNotification]]]:
+    """Return the answered queries in whose replies notifications are due that were not delivered before, with these."""
+    due: dict[tuple[str, str], list[DueNotification]] = defaultdict(list)
+    for copy in facts.trace.copies:
+        if copy.transaction.kind == "shadow" and copy.transaction.message is not None and facts.is_tested(copy.primary):
+            done = _done(facts, copy)
+            if done is not None:
+                due[copy.primary, copy.holder].append(done)
+    queries, delivered = facts.derive(answered_queries), facts.derive(delivered_notifications)
+    found = []
+    for pair, notifications in due.items():
+        waiting = sorted(notifications, key=lambda one: one.n, reverse=True)
+        active: list[DueNotification] = []
+        for query in queries.get(pair, ()):
+            while waiting and waiting[-1].n < query.n and waiting[-1].t + PROMPT_S <= query.t:
+                active.append(waiting.pop())
+            active = [one for one in active if not _is_over(facts, one, query, delivered)]
+            present = [one for one in (_present(facts, one, query) for one in active) if one is not None]
+            if present:
+                found.append((query, present))
+    return found
+
+
+def _is_over(
+    facts: Facts,
+    due: DueNotification,
+    query: Query,
+    delivered: Mapping[tuple[str, str, str], list[tuple[int, Discard]]],
+) -> bool:
+    """Return whether a notification was delivered, may be deleted or was lost with the queue, or may be void, at a query."""
+    copy = due.copy
+    if any(n <= query.n for n, _ in delivered.get((copy.primary, copy.holder, copy.shadow_id), ())):
+        return True
+    intervals = facts.numbers_between(copy.primary, INTERVAL, due.n, query.n)
+    if query.t - due.t >= min(intervals, default=0.0) - facts.slack:
+        return True
+    return any(
+        event.action == "wiped" and copy.transaction.n < event.n < query.n
+        for event in facts.node_events.get(copy.primary, ())
+    )
+
+
+def _present(facts: Facts, due: DueNotification, query: Query) -> DueNotification | None:
+    """Return a notification if it is certain at a query also after what happened to the primary since, None if it is not.
+
+    What the primary transmits again after a restart it did not know to be done.
+    """
+    server = due.copy.primary
+    events = [event for event in facts.node_events.get(server, ()) if due.n < event.n < query.n]
+    if all(event.action == "reloaded" for event in events):
+        return due
+    is_restarted = any(event.action in ("ready", "started") for event in events)
+    retry = max(facts.numbers_between(server, "MessageRetryInterval", due.n, query.n), default=0.0)
+    if query.t < events[-1].t + PROMPT_S + (2 * retry if is_restarted else 0.0):
+        return None
+    again = [
+        t for t in facts.trace.transactions_of(due.copy.transaction.message or "")
+        if t.client == server and t.kind != "shadow" and due.n < t.n < query.n
+    ]  # fmt: skip
+    if any(t.acceptance is None or t.acceptance.t + PROMPT_S > query.t for t in again):
+        return None
+    return DueNotification(due.copy, due.n, due.t, is_restarted)
+
+
+def _done(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
+    """Return the notification of a copy if the primary is surely done with the message at some time, None if not."""
+    name, primary = copy.transaction.message or "", copy.primary
+    known = [
+        one for one in facts.trace.copies_of(name)
+        if one.primary == primary and one.transaction.kind == "shadow" and _is_known(facts, one)
+    ]  # fmt: skip
+    if copy not in known or _is_switched_off(facts, primary):
+        return None
+    accepted: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for recipient, n, t in _accepted(facts, name, primary):
+        if n > known[0].transaction.n:
+            accepted[recipient].append((n, t))
+    ends = []
+    for recipient in facts.context.normalize_addresses(copy.transaction.recipients):
+        times = sorted(accepted[recipient])
+        if len(times) < len(known):
+            return None
+        ends.append(times[len(known) - 1])
+    if facts.topology.journal is not None:
+        reports = [end for end in _journal_reports(facts, name) if end is not None]
+        if not reports:
+            return None
+        ends.append(min(reports))
+    return DueNotification(copy, *max(ends)) if ends else None
+
+
+def _is_known(facts: Facts, copy: ShadowCopy) -> bool:
+    """Return whether the primary surely read that a copy is stored, before it answered its sender positively."""
+    session = facts.trace.sessions[copy.transaction.session]
+    if not facts.is_own(copy.primary, session.name) or not was_read(facts, session, copy.stored_reply.n):
+        return False
+    given = [
+        t for t in facts.trace.transactions_of(copy.transaction.message or "")
+        if t.server == copy.primary and t.kind != "shadow" and t.n < copy.transaction.n
+    ]  # fmt: skip
+    return not given or any(t.acceptance is not None and t.acceptance.n > copy.stored_reply.n for t in given)
+
+
+def was_read(facts: Facts, session: Session, n: int) -> bool:
+    """Return whether the client surely read the reply of event `n`: it said something more in the session later."""
+    last = session.exchanges[-1].command.n if session.exchanges else -1
+    return last > n and not facts.is_disturbed(session.name) and not facts.was_interrupted(session.client, n, last)
+
+
+def _is_switched_off(facts: Facts, server: str) -> bool:
+    """Return whether redundancy is off on a server at some time: what becomes of its notifications is not documented."""
+    values = [event.changes.get("ShadowRedundancyEnabled") for event in facts.trace.events_of(Configured)]
+    return False in values or facts.parameter(server, "ShadowRedundancyEnabled", -1) is False
+
+
+def _accepted(facts: Facts, name: str, primary: str) -> Iterator[tuple[str, int, float]]:
+    """Yield each recipient with whom the primary surely is done, with the event and time of the next hop's reply."""
+    for t in facts.trace.transactions_of(name):
+        if t.client == primary and t.kind != "shadow" and (end := _read_end(facts, t)) is not None:
+            for recipient in facts.context.normalize_addresses(t.accepted_recipients):
+                yield recipient, *end
+    message_id = facts.trace.messages[name].message_id
+    for t in facts.derive(reports).get(message_id or "", ()):
+        assert t.digest is not None
+        if t.client == primary and t.digest.action == "failed" and (end := _read_end(facts, t)) is not None:
+            for recipient in facts.context.normalize_addresses(t.digest.failed):
+                yield recipient, *end
+
+
+def _read_end(facts: Facts, sent: Transaction) -> tuple[int, float] | None:
+    """Return event and time of the last reply to an accepted transaction, None where the client may not have read it."""
+    if sent.acceptance is None or not was_read(facts, facts.trace.sessions[sent.session], sent.replies[-1].n):
+        return None
+    return sent.replies[-1].n, sent.replies[-1].t
+
+
+def _journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, float] | None]:
+    """Yield when each journal report about a message was accepted, None for one of which this is not certain."""
+    for t in facts.derive(reports).get(facts.trace.messages[name].message_id or "", ()):
+        if t.digest is not None and t.digest.report == "journal":
+            yield _read_end(facts, t)
+
+
+def reports(facts: Facts) -> Mapping[str, list[Transaction]]:
+    """Return the transactions in which servers under test passed a report on, by the Message-ID that it is about."""
+    found: dict[str, list[Transaction]] = defaultdict(list)
+    for t in facts.trace.transactions:
+        if t.kind == "shadow" or t.digest is None or t.digest.report is None:
+            continue
+        if facts.is_own(t.client, t.session):
+            found[t.digest.about or ""].append(t)
+    return found

@@ -1,0 +1,197 @@
+"""Judges that a holder asks its primary for discard status: in every session, and often enough (SR-MNT-02, SR-MNT-03,
+SR-WIR-06).
+
+A *holder* keeps shadow copies for a *primary*. `n` is an event's number; times are documented seconds. Rulings are those of
+docs/rulings.md.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from conformance.history.events import FaultArmed
+from conformance.model.facts import Facts, operation_name
+from conformance.model.rules import rule
+from conformance.model.shadow_pairs import FREQUENCY, ShadowPair, Wait, shadow_pairs
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Session
+from conformance.trace.trace import Discard
+
+_DECLINING_CODES = frozenset({421, 535})
+"""Replies after which a client is right to say nothing more: the server ends the session, or gave the client no rights."""
+
+
+@rule("SR-MNT-02", timed=False)
+def query_in_every_session(facts: Facts) -> Finding:
+    """Check each session that a holder ended with QUIT: it asked for discard status in it, whatever the session was for.
+
+    It may leave that out where the primary did not offer shadow redundancy: it would refuse the query (wire.md).
+    """
+    finding = Finding("a holder asks for discard status in every session that it opens to the primary")
+    for pair in facts.derive(shadow_pairs):
+        for session in facts.sessions_between[pair.holder, pair.primary] if pair.waits else ():
+            quit_n = _quit_of(facts, session)
+            if quit_n is None:
+                continue
+            held = pair.is_surely_held(session.n, quit_n)
+            if held is None:
+                continue
+            finding.occasions += 1
+            if not any(operation_name(exchange) == "query-discard" for exchange in session.exchanges):
+                finding.add_violation(
+                    f"{pair.holder} had session {session.name} with {pair.primary} at {format_seconds(session.t)} and did "
+                    f"not ask for discard status, while it held the shadow {held.copy.shadow_id}",
+                    quit_n,
+                    held.since_n,
+                )
+    return finding
+
+
+def _quit_of(facts: Facts, session: Session) -> int | None:
+    """Return the number of QUIT in a session of the holder that it could have used for a query, None for another session."""
+    if not session.exchanges or session.listener != "transport" or session.exchanges[-1].command.verb != "QUIT":
+        return None
+    if session.keywords is None or "XSHADOWREQUEST" not in session.keywords:
+        return None
+    if not facts.is_own(session.client, session.name) or facts.is_disturbed(session.name):
+        return None
+    if any(reply.code in _DECLINING_CODES for reply in session.replies):
+        return None
+    return session.exchanges[-1].command.n
+
+
+@rule("SR-MNT-03", "SR-WIR-06", "SR-CRE-04", "SR-BND-09")
+def heartbeat_often_enough(facts: Facts) -> Finding:
+    """Check that a holder turns to the primary at least once in every ShadowHeartbeatFrequency while it holds a copy.
+
+    The interval counts from the end of its last session or attempt, from when it stored the copy, or from when it was
+    ready after a restart, whichever is last. A session for another purpose counts, since the query is part of it (ruling 21),
+    and so does an attempt that failed. An attempt at a silent primary is recorded when the client gives up. A holder that
+    stops asking may also have lost its copies: at a restart (SR-CRE-04, SR-BND-09), or to a notification of another's.
+    """
+    finding = Finding("a holder turns to the primary in every ShadowHeartbeatFrequency")
+    for pair in facts.derive(shadow_pairs):
+        for since_n, since_t, until_n, until_t in _windows(facts, pair):
+            last_n, last_t = since_n, since_t
+            first = bisect_left(pair.waits, since_t, key=lambda wait: wait.since_t)
+            # a wait that began before the window may reach into it
+            for wait in (*(w for w in pair.waits[max(0, first - 5) : first]), *pair.waits[first:]):
+                if wait.since_t >= until_t:
+                    break
+                if wait.since_t > last_t:
+                    _check_gap(facts, finding, pair, (last_n, last_t), wait)
+                if wait.until_t > last_t:
+                    last_n, last_t = wait.until_n, wait.until_t
+            if last_t < until_t:
+                _check_gap(facts, finding, pair, (last_n, last_t), Wait(until_n, until_t, until_n, until_t))
+    return finding
+
+
+def _windows(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float, int, float]]:
+    """Yield the times, with their events, during which the holder works and surely holds a copy for the primary."""
+    merged: list[tuple[int, float, int, float]] = []
+    for held, (end_n, end_t) in zip(pair.copies, pair.sure_ends, strict=True):
+        if merged and held.since_n <= merged[-1][2]:
+            since_n, since_t, last_n, last_t = merged.pop()
+            merged.append((since_n, since_t, max(end_n, last_n), max(end_t, last_t)))
+        elif end_n > held.since_n:
+            merged.append((held.since_n, held.since_t, end_n, end_t))
+    for since_n, since_t, until_n, until_t in merged:
+        for span in facts.working_spans[pair.holder]:
+            begin = max((since_n, since_t), (span.since_n, span.since_t))
+            end = min((until_n, until_t), (span.until_n, span.until_t))
+            if begin < end:
+                yield *begin, *end
+
+
+def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: tuple[int, float], following: Wait) -> None:
+    """Count an occasion where the holder left the primary alone, and add a violation where that was for too long."""
+    gap = following.since_t - last[1]
+    frequency = max(facts.numbers_between(pair.holder, FREQUENCY, last[0], following.since_n), default=gap)
+    finding.occasions += gap >= frequency / 2
+    if gap <= frequency + facts.slack:
+        return
+    if following.failed or _may_be_silent(facts, pair, last[0], following.since_n):
+        # the attempt began earlier: while nothing answers, it lasts as long as the client's own limit
+        limits = facts.numbers_between(pair.holder, "SendConnectionInactivityTimeout", last[0], following.since_n)
+        if gap <= frequency + max(limits, default=gap) + facts.slack:
+            return
+    unknown = _unknown_notification(facts, pair, following.since_n)
+    finding.add_violation(
+        f"{pair.holder} left {pair.primary} alone for {format_seconds(gap)} from {format_seconds(last[1])} on, while it held "
+        f"its shadows; ShadowHeartbeatFrequency is {format_seconds(frequency)}",
+        *(n for n in (last[0], following.since_n) if 0 <= n < facts.end_n),
+        row="SR-WIR-06" if unknown else None,
+    )
+
+
+def _may_be_silent(facts: Facts, pair: ShadowPair, after_n: int, before_n: int) -> bool:
+    """Return whether the primary or the link to it may swallow what the holder sends at some time between two events."""
+    paused = any(
+        event.action == "paused" and event.n < before_n and not _is_resumed(facts, pair.primary, event.n, after_n)
+        for event in facts.node_events.get(pair.primary, ())
+    )
+    link = f"{pair.holder} -> {pair.primary} transport"
+    armed: dict[str, bool] = {}
+    for event in facts.trace.events_of(FaultArmed):
+        if event.n >= before_n:
+            break
+        if link in event.links and (not event.healed or event.n < after_n):
+            armed[event.fault] = not event.healed
+    return paused or any(armed.values())
+
+
+def _is_resumed(facts: Facts, server: str, paused_n: int, before_n: int) -> bool:
+    """Return whether a paused node went on, or ended, before event `before_n`."""
+    return any(paused_n < event.n < before_n for event in facts.node_events[server])
+
+
+def _unknown_notification(facts: Facts, pair: ShadowPair, before_n: int) -> bool:
+    """Return whether the holder was notified of a shadow id that it does not know, before event `before_n` (SR-WIR-06)."""
+    return any(
+        (discard.primary, discard.holder) == (pair.primary, pair.holder) and discard.n < before_n
+        for discard in facts.derive(_unknown_discards)
+    )
+
+
+def _unknown_discards(facts: Facts) -> list[Discard]:
+    """Return the notifications of shadow ids that were not sent to the holder, or only before its queue was wiped last."""
+    offered: dict[tuple[str, str, str | None], int] = {}  # holder, primary, shadow id: the last MAIL
+    for sent in facts.trace.transactions:
+        if sent.kind != "plain":
+            holder, primary = (sent.server, sent.client) if sent.kind == "shadow" else (sent.client, sent.server)
+            offered[holder, primary, sent.shadow_id] = sent.n
+    unknown = []
+    for discard in facts.trace.discards:
+        sent_n = offered.get((discard.holder, discard.primary, discard.shadow_id), -1)
+        events = facts.node_events.get(discard.holder, ())
+        wiped_n = max((e.n for e in events if e.action == "wiped" and e.n < discard.n), default=-1)
+        if sent_n <= wiped_n:
+            unknown.append(discard)
+    return unknown
+
+
+@rule("SR-WIR-06", timed=False)
+def unknown_notification_ignored(facts: Facts) -> Finding:
+    """Check that a holder which is notified of a shadow id that it does not know goes on with the session."""
+    finding = Finding("a notification for an unknown shadow id is ignored")
+    for discard in facts.derive(_unknown_discards):
+        session = facts.trace.sessions[discard.session]
+        if session.closed is None:
+            continue
+        if not facts.is_own(discard.holder, discard.session):
+            continue
+        if facts.was_interrupted(discard.holder, session.n, session.closed.n):
+            continue
+        goes_on = session.exchanges[-1].command.n > discard.n
+        finding.occasions += goes_on
+        if not goes_on and session.closed.by == "client":
+            finding.occasions += 1
+            finding.add_violation(
+                f"{discard.holder} broke session {discard.session} off at {format_seconds(session.closed.t)}, after {discard.primary} "
+                f"had notified it of {discard.shadow_id}, which it does not know",
+                session.closed.n,
+                discard.n,
+            )
+    return finding

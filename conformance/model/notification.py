@@ -1,0 +1,243 @@
+"""Judges discard notifications: who is notified of what, when, and how often (SR-MNT-01, SR-MNT-04, SR-MNT-05, SR-MNT-12,
+SR-WIR-04, SR-WIR-05).
+
+When a notification is due, and when it is delivered, says `due_notifications`. One in a reply without a further command may have
+been read or not: it may be repeated (SR-WIR-05). Whether a primary that stopped had recorded that a notification was delivered is
+not seen either, so a restart permits a repetition. That a notification does not come too early is judged in `discards`.
+
+A *primary* notifies the *holder* of a shadow copy. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from collections.abc import Iterator
+
+from conformance.model.due_notifications import (
+    INTERVAL,
+    DueNotification,
+    answered_queries,
+    delivered_notifications,
+    due_notifications,
+    following_command,
+    list_of,
+    offered_ids,
+    queries_between,
+    reports,
+)
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds, format_time
+from conformance.trace.trace import Discard, Query, ShadowCopy
+
+_CLEAN_UP_S = 600.0
+"""Documented seconds within which an expired notification is deleted: the documents name no interval for the clean-up."""
+
+
+@rule("SR-MNT-04", timed=False)
+def only_the_askers_notifications(facts: Facts) -> Finding:
+    """Check that each notification belongs to the asking server: the primary offered it this copy before."""
+    finding = Finding("an asking server gets its own notifications and no others")
+    offered = facts.derive(offered_ids)
+    for (primary, holder), queries in facts.derive(answered_queries).items():
+        for query in queries:
+            reply, answer = list_of(query)
+            finding.occasions += 1
+            for shadow_id in answer.shadow_ids:
+                if offered[primary, holder].get(shadow_id, reply.n) < reply.n:
+                    continue
+                owners = [other for (one, other), ids in offered.items() if one == primary and shadow_id in ids]
+                whose = f"a copy that {owners[0]} was sent" if owners else "a copy that it was never sent"
+                finding.add_violation(
+                    f"{primary} notified {holder} of {shadow_id} {format_time(reply)}, {whose}", reply.n
+                )
+    return finding
+
+
+@rule("SR-WIR-04", timed=False)
+def list_is_right(facts: Facts) -> Finding:
+    """Check of each discard list that it has at most the asked number, names each copy once, and says how many are left.
+
+    A notification that was delivered is not repeated. As many as it says can be left, no more than there are copies; where
+    it says that fewer are left than surely are, this is a violation if the list is as long as was asked, and else the
+    missing ones are judged as missing. A holder that is told that some are left asks again in that session.
+    """
+    finding = Finding("a discard list has at most the asked number, each copy once, and the right number of those left")
+    offered = facts.derive(offered_ids)
+    delivered = facts.derive(delivered_notifications)
+    due = {query.n: notifications for query, notifications in facts.derive(due_notifications)}
+    for (primary, holder), queries in facts.derive(answered_queries).items():
+        for query in queries:
+            reply, answer = list_of(query)
+            ids, left = answer.shadow_ids, answer.left
+            asked = query.exchange.command.operation.limit if query.exchange.command.operation else None
+            finding.occasions += 1
+            about = f"{primary} answered {holder} {format_time(reply)}"
+            if asked is not None and len(ids) > asked:
+                finding.add_violation(f"{about} with {len(ids)} notifications; {asked} were asked for", reply.n)
+            repeated = [one for one in dict.fromkeys(ids) if ids.count(one) > 1]
+            if repeated:
+                finding.add_violation(f"{about} with {repeated[0]} {ids.count(repeated[0])} times", reply.n)
+            old = {
+                one
+                for one in offered[primary, holder]
+                if any(n <= query.n for n, _ in delivered.get((primary, holder, one), ()))
+            }
+            for one in ids:
+                again = [d for n, d in delivered.get((primary, holder, one), ()) if n <= query.n]
+                if again and not facts.was_interrupted(primary, again[-1].n, reply.n):
+                    finding.add_violation(
+                        f"{about} with {one}, of which it had notified it already at {format_seconds(again[-1].t)}",
+                        reply.n,
+                        again[-1].n,
+                    )
+            if left is None:
+                continue
+            possible = sum(n < reply.n for one, n in offered[primary, holder].items() if one not in ids)
+            if left > possible:
+                finding.add_violation(f"{about} that {left} are left, and there are {possible} copies at most", reply.n)
+            missing = [one for one in due.get(query.n, ()) if one.copy.shadow_id not in (*ids, *old)]
+            if len(missing) > left and asked is not None and len(ids) >= asked:
+                finding.add_violation(
+                    f"{about} that {left} are left, and {len(missing)} are, such as {missing[0].copy.shadow_id}",
+                    reply.n,
+                    missing[0].n,
+                )
+            if left and facts.is_own(holder, query.session):
+                _check_asked_again(facts, finding, query)
+    return finding
+
+
+def _check_asked_again(facts: Facts, finding: Finding, query: Query) -> None:
+    """Add a violation where the asking server ended the session with QUIT, though notifications were left."""
+    later = [x.command for x in facts.trace.sessions[query.session].exchanges if x.command.n > query.n]
+    if (
+        later
+        and not any(c.operation and c.operation.name == "query-discard" for c in later)
+        and later[-1].verb == "QUIT"
+    ):
+        finding.add_violation(
+            f"{query.client} ended session {query.session} with {query.server} though notifications were left",
+            later[-1].n,
+            query.n,
+        )
+
+
+@rule("SR-MNT-01", "SR-MNT-05", "SR-CRE-08", "SR-MNT-07", "SR-MNT-08", "SR-WIR-05")
+def notified_when_done(facts: Facts) -> Finding:
+    """Check that each reply to a query has, or leaves for the next, every notification that is due."""
+    finding = Finding("a primary offers its discard notification when every next hop has the message")
+    missed: set[tuple[str, str]] = set()
+    for query, notifications in facts.derive(due_notifications):
+        reply, answer = list_of(query)
+        listed, left = answer.shadow_ids, answer.left or 0
+        for due in notifications:
+            copy = due.copy
+            earlier = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
+            if any(discard.n < query.n for discard in earlier) or (copy.primary, copy.shadow_id) in missed:
+                continue  # a notification that got lost is judged by its own rule
+            finding.occasions += 1
+            if copy.shadow_id not in listed and not left:
+                missed.add((copy.primary, copy.shadow_id))
+                finding.add_message_violation(
+                    facts.trace.messages[copy.transaction.message or ""],
+                    f"{copy.primary} was done with it at {format_seconds(due.t)} (event {due.n}), and did not notify "
+                    f"{copy.holder}, which asked {format_time(reply)}",
+                    reply.n,
+                    due.n,
+                    row=_row(facts, query, due),
+                )
+    return finding
+
+
+def _row(facts: Facts, query: Query, due: DueNotification) -> str | None:
+    """Return the requirement to blame for a missing notification, None for the one that the scenario names.
+
+    A reply to an earlier query may have had it, and got lost with it; or it did not survive a restart.
+    """
+    earlier = (one for one in facts.derive(queries_between).get((query.server, query.client), ()) if one.n < query.n)
+    if any(one.n > due.n and one.exchange.reply is None for one in earlier):
+        return "SR-WIR-05"
+    return "SR-MNT-05" if due.is_restarted else None
+
+
+@rule("SR-WIR-05")
+def lost_notification_repeated(facts: Facts) -> Finding:
+    """Check that a notification in a reply after which the session was lost is repeated in the reply to the next query."""
+    finding = Finding("a notification that was never acted on is repeated")
+    for query, notifications in facts.derive(due_notifications):
+        reply, answer = list_of(query)
+        for due in notifications:
+            copy = due.copy
+            earlier = [
+                discard
+                for discard in facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
+                if discard.n < query.n
+            ]
+            if not earlier or not _is_lost(facts, earlier[-1], query) or len(earlier) > 1:
+                continue
+            finding.occasions += 1
+            if copy.shadow_id not in answer.shadow_ids and not answer.left:
+                finding.add_violation(
+                    f"{copy.primary} did not repeat to {copy.holder} {format_time(reply)} the notification of "
+                    f"{copy.shadow_id} that got lost at {format_seconds(earlier[-1].t)} (event {earlier[-1].n})",
+                    reply.n,
+                    earlier[-1].n,
+                )
+    return finding
+
+
+def _is_lost(facts: Facts, discard: Discard, query: Query) -> bool:
+    """Return whether the session of a notification had ended before a query, without a further command or an alteration."""
+    closed = facts.trace.sessions[discard.session].closed
+    if closed is None or closed.n > query.n or discard.session in facts.trace.altered_sessions:
+        return False
+    return following_command(facts, discard) is None
+
+
+@rule("SR-MNT-12")
+def unasked_notifications_deleted(facts: Facts) -> Finding:
+    """Check that a primary deleted a notification that was queued, and not asked for, for the documented interval.
+
+    Both count: the age of the notification, and the time since the holder asked last. The other side, a notification that is
+    deleted too early, is judged by `notified_when_done`.
+    """
+    finding = Finding("a notification that no server asks for is deleted after ShadowMessageAutoDiscardInterval")
+    last_asked: dict[tuple[str, str], float] = {}
+    answered = {query.n for queries in facts.derive(answered_queries).values() for query in queries}
+    for query in facts.trace.queries:
+        pair = query.server, query.client
+        before, last_asked[pair] = last_asked.get(pair, 0.0), query.t
+        if query.n not in answered:
+            continue
+        interval = max(facts.numbers_between(query.server, INTERVAL, -1, query.n), default=query.t)
+        if query.t - before <= interval + _CLEAN_UP_S + facts.slack:
+            continue
+        span = next((s for s in facts.working_spans[query.server] if s.since_n < query.n < s.until_n), None)
+        if span is None or (span.since_t > before and query.t - span.since_t <= _CLEAN_UP_S):
+            continue  # it had no time to clean up since it was started
+        reply, answer = list_of(query)
+        for copy, queued_n, queued_t in _queued_copies(facts, query):
+            if query.t - queued_t > interval + _CLEAN_UP_S + facts.slack:
+                finding.occasions += 1
+                if copy.shadow_id in answer.shadow_ids:
+                    finding.add_violation(
+                        f"{query.server} notified {query.client} of {copy.shadow_id} {format_time(reply)}, "
+                        f"{format_seconds(query.t - queued_t)} after it was done with the message",
+                        reply.n,
+                        queued_n,
+                    )
+    return finding
+
+
+def _queued_copies(facts: Facts, query: Query) -> Iterator[tuple[ShadowCopy, int, float]]:
+    """Yield the copies of the asking holder whose message its primary passed on, and when it did so for the last time."""
+    for copy in facts.trace.copies:
+        if (copy.primary, copy.holder) == (query.server, query.client) and copy.transaction.message is not None:
+            message_id = facts.trace.messages[copy.transaction.message].message_id or ""
+            sent = (*facts.trace.transactions_of(copy.transaction.message), *facts.derive(reports).get(message_id, ()))
+            replies = [
+                reply for t in sent if t.client == copy.primary and t.kind != "shadow"
+                for reply in t.replies if copy.stored_reply.n < reply.n < query.n
+            ]  # fmt: skip
+            if replies:
+                yield copy, replies[-1].n, max(reply.t for reply in replies)

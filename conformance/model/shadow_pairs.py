@@ -1,0 +1,225 @@
+"""What passed between the holder of shadow copies and their primary: contacts, questions, names of the primary's database.
+
+Theory of operation
+-------------------
+A `ShadowPair` is a holder and a primary of 2013 or later, with the copies that the one holds for the other. The times of its
+contacts decide what the holder must do (ask for discard status, promote itself) and may do. What the holder knows is not
+always seen, so there are two opinions of each thing:
+
+- A copy is *surely held* only until the first event after which a right server may hold it no longer: its notification, a
+  promotion of any copy of this primary, a new database or an absence of ShadowResubmitTimeSpan that permits one, a queue
+  that is wiped, a switch that turns redundancy off, or the expiry of a shadow that is never acknowledged.
+- The holder is *waiting* for the primary from the opening of a session, or a command, to the reply. While it waits, it need
+  not ask again, so a heartbeat counts from the end of the last wait (`waits`).
+
+`n` is an event's number, times are documented seconds.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from conformance.history.events import Configured, ConnectFailed
+from conformance.model.facts import Facts, HeldInterval
+from conformance.trace.sessions import Session
+
+SPAN, FREQUENCY = "ShadowResubmitTimeSpan", "ShadowHeartbeatFrequency"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A time during which the holder was in contact with the primary, or waited for it; `failed`: it got no session."""
+
+    since_n: int
+    since_t: float
+    until_n: int
+    until_t: float
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSeen:
+    """The primary named its queue database to the holder; `is_sure`: the holder's next line shows that it has read this."""
+
+    n: int
+    t: float
+    database: str
+    is_sure: bool
+
+
+@dataclass(slots=True)
+class ShadowPair:
+    """A holder and a primary, the copies that the one holds for the other, and their contacts, each list in order.
+
+    `sure_ends` has the event and time until which each copy is surely held, in the order of `copies`. `own_contacts` are
+    positive replies in sessions that the holder opened, `contacts` those in sessions of either.
+    """
+
+    holder: str
+    primary: str
+    copies: list[HeldInterval]
+    sure_ends: list[tuple[int, float]]
+    waits: list[Wait]
+    contacts: list[tuple[float, int]]
+    databases: list[DatabaseSeen]
+
+    def is_surely_held(self, n: int, until_n: int) -> HeldInterval | None:
+        """Return a copy that the holder surely holds from event `n` to event `until_n`, None without one."""
+        held = zip(self.copies, self.sure_ends, strict=True)
+        return next((copy for copy, (end, _) in held if copy.since_n < n and until_n < end), None)
+
+    def database_of(self, held: HeldInterval) -> str | None:
+        """Return the name of the database from which a copy came, None where it was not seen."""
+        before = [seen.database for seen in self.databases if seen.n < held.since_n]
+        return before[-1] if before else None
+
+
+def shadow_pairs(facts: Facts) -> list[ShadowPair]:
+    """Return the pairs of servers under test of which one stored a shadow copy of the other, by `Facts.derive`."""
+    groups: dict[tuple[str, str], list[HeldInterval]] = defaultdict(list)
+    for held in facts.held_intervals:
+        copy = held.copy
+        if copy.transaction.kind == "shadow" and facts.is_tested(copy.holder) and facts.is_tested(copy.primary):
+            groups[copy.holder, copy.primary].append(held)
+    promoted: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    for promotion in (one for promotions in facts.promotions.values() for one in promotions):
+        session = facts.trace.sessions[promotion.transmission.session]
+        for holder, primary in {(copy.holder, copy.primary) for copy in promotion.held_copies}:
+            promoted[holder, primary].append((session.n, session.t))
+    return [_pair(facts, pair, copies, promoted[pair]) for pair, copies in groups.items()]
+
+
+def _pair(
+    facts: Facts, servers: tuple[str, str], copies: list[HeldInterval], promoted: list[tuple[int, float]]
+) -> ShadowPair:
+    """Return the pair of a holder and a primary; `promoted` are the event and time of each promotion."""
+    holder, primary = servers
+    own = [s for s in facts.sessions_between.get((holder, primary), ()) if s.listener == "transport"]
+    other = facts.sessions_between.get((primary, holder), ())
+    failed = [
+        Wait(event.n, event.t, event.n, event.t, failed=True)
+        for event in facts.trace.events_of(ConnectFailed)
+        if (event.client, event.server, event.listener) == (holder, primary, "transport")
+    ]
+    idle = facts.seconds(holder, FREQUENCY, copies[0].since_n) or 0.0
+    waits = [wait for session in own for wait in _waits(facts, session, idle / 2)]
+    own_contacts = _contacts(own)
+    pair = ShadowPair(
+        holder,
+        primary,
+        sorted(copies, key=lambda held: held.since_n),
+        [],
+        sorted([*waits, *failed], key=lambda wait: wait.since_t),
+        sorted([*own_contacts, *_contacts(other)]),
+        sorted([*_listed(facts, own), *_requested(facts, other)], key=lambda seen: seen.n),
+    )
+    switched_off = [
+        (event.n, event.t)
+        for event in facts.trace.events_of(Configured)
+        if event.node == holder and event.changes.get("ShadowRedundancyEnabled") is False
+    ]
+    absences = list(_long_absences(facts, pair, sorted(own_contacts)))
+    pair.sure_ends = [_sure_end(facts, pair, held, [*switched_off, *promoted, *absences]) for held in pair.copies]
+    return pair
+
+
+def _sure_end(facts: Facts, pair: ShadowPair, held: HeldInterval, ends: list[tuple[int, float]]) -> tuple[int, float]:
+    """Return the event and time until which a copy is surely held; the history's end where nothing may end it before."""
+    database = pair.database_of(held)
+    found = [(n, t) for n, t in ends if n > held.since_n]
+    if held.until_n is not None:
+        found.append((held.until_n, held.until_t or 0.0))
+    found += [(seen.n, seen.t) for seen in pair.databases if seen.n > held.since_n and seen.database != database][:1]
+    expires = held.since_t + expiry_of_copy(facts, held)
+    if expires < facts.end_t:
+        found.append((facts.first_event_at(expires), expires))
+    if facts.parameter(pair.holder, "ShadowRedundancyEnabled", held.since_n) is False:
+        found.append((held.since_n, held.since_t))
+    return min(found, default=(facts.end_n, facts.end_t))
+
+
+def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
+    """Return after how many seconds, at the earliest, the holder may drop a copy that was never acknowledged (SR-SFN-03)."""
+    names = ("SafetyNetHoldTime", "MessageExpirationTimeout")
+    return sum(
+        min(facts.numbers_between(held.copy.holder, name, held.since_n, facts.end_n), default=0.0) for name in names
+    )
+
+
+def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float]]:
+    """Yield the event and time at which the holder had had no contact in a session of its own for the resubmit time.
+
+    From then on it may promote itself. It may count from one heartbeat before it stored its first copy: a holder that keeps
+    its heartbeat has had contact since then.
+    """
+    first = pair.copies[0]
+    spans = facts.numbers_between(pair.holder, SPAN, first.since_n, facts.end_n)
+    frequency = facts.seconds(pair.holder, FREQUENCY, first.since_n) or 0.0
+    span = min(spans, default=0.0)
+    times = [first.since_t - frequency, *(t for t, _ in own[bisect_left(own, (first.since_t, -1)) :]), facts.end_t]
+    for before, after in pairwise(times):
+        if after - before >= span - facts.slack:
+            yield facts.first_event_at(before + span - facts.slack), before + span - facts.slack
+
+
+def _contacts(sessions: "list[Session] | tuple[()]") -> list[tuple[float, int]]:
+    """Return time and number of each positive reply in sessions in which EHLO was answered."""
+    return [
+        (reply.t, reply.n)
+        for session in sessions
+        if session.keywords is not None
+        for reply in session.replies
+        if reply.code // 100 == 2
+    ]
+
+
+def _waits(facts: Facts, session: Session, idle: float) -> Iterator[Wait]:
+    """Yield the times of a session in which the client waited; shorter ones than `idle` between them are not told apart.
+
+    In a session that a fault altered or held, and from DATA to the final reply, the client is taken to wait.
+    """
+    end_n, end_t = (session.closed.n, session.closed.t) if session.closed else (facts.end_n, facts.end_t)
+    if end_t - session.t <= idle or facts.is_disturbed(session.name):
+        yield Wait(session.n, session.t, end_n, end_t)
+        return
+    since_n, since_t = session.n, session.t
+    replied: tuple[int, float] | None = None
+    lines = sorted(
+        [(x.command.n, x.command.t, 0) for x in session.exchanges] + [(r.n, r.t, r.code) for r in session.replies]
+    )
+    for n, t, code in [*lines, (end_n, end_t, 0)]:
+        if code:
+            replied = (n, t) if code != 354 else None
+        elif replied is not None:
+            if t - replied[1] > idle:
+                yield Wait(since_n, since_t, *replied)
+                since_n, since_t = n, t
+            replied = None
+    yield Wait(since_n, since_t, end_n, end_t)
+
+
+def _listed(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
+    """Yield the names of its database in the primary's discard lists."""
+    for session in sessions:
+        if session.name in facts.trace.harness_sessions:
+            continue
+        last = session.exchanges[-1].command.n if session.exchanges else -1
+        for reply in session.replies:
+            if reply.operation and reply.operation.database and reply.operation.name == "discard-list":
+                sure = last > reply.n and not facts.is_disturbed(session.name)
+                yield DatabaseSeen(reply.n, reply.t, reply.operation.database, sure)
+
+
+def _requested(facts: Facts, sessions: "list[Session] | tuple[()]") -> Iterator[DatabaseSeen]:
+    """Yield the names of its database in the primary's requests for shadow copies."""
+    for session in sessions:
+        if session.name in facts.trace.harness_sessions:
+            continue
+        for exchange in session.exchanges:
+            command = exchange.command
+            if command.operation and command.operation.database:
+                granted = exchange.reply is not None and exchange.reply.code // 100 == 2
+                sure = granted and not facts.is_disturbed(session.name)
+                yield DatabaseSeen(command.n, command.t, command.operation.database, sure)
