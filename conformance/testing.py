@@ -136,6 +136,11 @@ class MailLink:
         self._background.call(self._links.arm, Fault.model_validate(values))
         return name
 
+    def connect_to(self, host: str, port: int) -> None:
+        """Connect every session that begins from now on to the server at this address."""
+        link = self._links.link(*self._pair)
+        self._background.call(setattr, link, "target", (host, port))
+
     def heal(self, name: str = "all") -> None:
         """Remove a fault by its name, or all faults. Raises ValueError when no fault has that name."""
         self._background.call(self._links.heal, name)
@@ -193,12 +198,16 @@ class MailSink(MailLink):
         with self._changed:
             return list(self._messages)
 
+    def wait_until(self, condition: Callable[[Sequence[ReceivedMessage]], bool], within: float = 10.0) -> bool:
+        """Wait until a condition on the accepted messages holds; return whether it does within this many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: condition(self._messages), within)
+
     def wait_for(self, count: int, within: float = 10.0) -> list[ReceivedMessage]:
         """Wait until `count` messages have been accepted, and return all. Raises TimeoutError after `within` seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: len(self._messages) >= count, within):
-                raise TimeoutError(f"{len(self._messages)} of {count} messages came within {within:g} s")
-            return list(self._messages)
+        if not self.wait_until(lambda messages: len(messages) >= count, within):
+            raise TimeoutError(f"{len(self.messages)} of {count} messages came within {within:g} s")
+        return self.messages
 
 
 class MailBench:

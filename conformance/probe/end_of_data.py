@@ -4,11 +4,21 @@ Each is a piece of content that ends no message. A server that ends one there ta
 becomes two (SMTP smuggling), with an envelope that the author of the content has chosen.
 """
 
+import asyncio
 from dataclasses import dataclass
+
+from conformance.probe.server import NotApplicable, Server, add_recipient, begin_transaction
+from conformance.probe.session import CLOSING, Reply, ServerClosed
 
 _LINE_ENDS = {"crlf": b"\r\n", "lf": b"\n", "cr": b"\r"}
 _CUTS = (512, 990, 998, 1000, 1024, 2046, 2047, 2048, 4096, 8192, 16384)
 """Lengths at which servers are known to cut lines, or to read."""
+
+_SESSIONS = 4
+"""Messages with variants that are sent at the same time."""
+
+SENDER = "probe@probe.test"
+"""The reverse-path of the messages that are sent."""
 
 SMUGGLED_SENDER = "smuggled@probe.test"
 """The reverse-path of the message that would be smuggled."""
@@ -81,3 +91,47 @@ def content_of(variant: Variant, recipient: str, mark: str) -> tuple[bytes, ...]
         at = len(first) - len(variant.octets) + variant.cut
         return first[:at], first[at:] + smuggled
     return (first + smuggled,)
+
+
+async def send_variants(server: Server) -> dict[str, list[Reply]]:
+    """Send a message with each variant, several at a time, and return the replies as `send_variant` does, by name.
+
+    Without CHUNKING the variants in chunks are left out. Raises NotApplicable, ServerSilent.
+    """
+    variants = [variant for variant in VARIANTS.values() if not variant.chunked or "CHUNKING" in server.keywords]
+    semaphore = asyncio.Semaphore(_SESSIONS)
+
+    async def send(variant: Variant) -> list[Reply]:
+        async with semaphore:
+            return await send_variant(server, variant)
+
+    return dict(zip((v.name for v in variants), await asyncio.gather(*map(send, variants)), strict=True))
+
+
+async def send_variant(server: Server, variant: Variant) -> list[Reply]:
+    """Send one message with a variant in it, and return the replies from its end to QUIT, without that to QUIT.
+
+    None at all: the server has closed the connection. Raises NotApplicable if the transaction is refused.
+    """
+    recipient = server.permitted_recipient()
+    parts = content_of(variant, recipient, server.mark(variant.name))
+    async with server.session() as session:
+        await begin_transaction(session, SENDER)
+        await add_recipient(session, server)
+        try:
+            if variant.chunked:
+                for number, part in enumerate(parts, 1):
+                    last = b" LAST" if number == len(parts) else b""
+                    await session.send(b"BDAT %d%s\r\n%s" % (len(part), last, part))
+                    reply = await session.reply()
+            else:
+                if (reply := await session.command("DATA")).code != 354:
+                    raise NotApplicable(f"DATA is refused: {reply}")
+                await session.send(parts[0] + b"\r\n.\r\n")
+                reply = await session.reply()
+            behind = await session.drain()
+        except ServerClosed:
+            return []
+        finally:
+            session.ended = True
+    return [reply, *(other for other in behind if other.code not in (221, CLOSING))]

@@ -166,7 +166,7 @@ def test_mail_for_the_permitted_recipient_comes_back_to_the_sink(mail_node, caps
     node: MailNode = mail_node("exec:reference")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    node._links.link("mta1", "outside", "smtp").target = ("127.0.0.1", port)
+    node.next_hop.connect_to("127.0.0.1", port)
     probe(f"{node.host}:{node.port}", "--json", "--rcpt", "victor@outside.test", "--sink", str(port))
     findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
     for check in ("message-ends-at-crlf-dot-crlf-only", "relays-one-message", "arrives-once", "content-unchanged"):

@@ -97,6 +97,20 @@ def test_a_link_to_a_running_server_records_commands_and_applies_faults(smtp_sin
     assert link.commands == smtp_sink.commands
 
 
+def test_a_link_connects_to_another_server_from_then_on(smtp_sink: MailSink, mail_bench: MailBench):
+    other = mail_bench.sink("other", "smtp")
+    send(smtp_sink)
+    smtp_sink.connect_to(other.host, other.port)
+    send(smtp_sink)
+    assert (len(smtp_sink.messages), len(other.messages)) == (1, 1)
+
+
+def test_waiting_for_a_condition_says_whether_it_holds(smtp_sink: MailSink):
+    assert not smtp_sink.wait_until(lambda messages: bool(messages), within=0.05)
+    threading.Timer(0.1, send, (smtp_sink,)).start()
+    assert smtp_sink.wait_until(lambda messages: messages[0].sender == "app@app.test" if messages else False)
+
+
 def test_sinks_are_independent_and_have_distinct_names(mail_bench: MailBench):
     one, other = mail_bench.sink("one", "smtp"), mail_bench.sink("other", "smtp")
     send(one)

@@ -1,60 +1,21 @@
 """The end of content: nothing but CRLF . CRLF, at the server's door and behind it, and the content that reaches the sink."""
 
-import asyncio
-
 from conformance.probe.checks import Judgement, check, failed, passed
-from conformance.probe.end_of_data import SMUGGLED_SENDER, VARIANTS, Variant, content_of
-from conformance.probe.server import NotApplicable, Server, add_recipient, begin_transaction
-from conformance.probe.session import CLOSING, Reply, ServerClosed, ServerSilent
+from conformance.probe.end_of_data import SMUGGLED_SENDER, VARIANTS, send_variants
+from conformance.probe.server import NotApplicable, Server
+from conformance.probe.session import ServerSilent
 from conformance.probe.sink import ProbeSink
 from conformance.probe.topics.content import BODY
 
-_SESSIONS = 4
 _ARRIVAL = 3.0
 """Seconds in which what was accepted reaches the sink."""
-
-
-async def send_variant(server: Server, variant: Variant) -> list[Reply]:
-    """Send one message with a variant in it, and return the replies from its end to QUIT, without that to QUIT.
-
-    None at all: the server has closed the connection. Raises NotApplicable if the transaction is refused.
-    """
-    recipient = server.permitted_recipient()
-    parts = content_of(variant, recipient, server.mark(variant.name))
-    async with server.session() as session:
-        await begin_transaction(session, "probe@probe.test")
-        await add_recipient(session, server)
-        try:
-            if variant.chunked:
-                for number, part in enumerate(parts, 1):
-                    last = b" LAST" if number == len(parts) else b""
-                    await session.send(b"BDAT %d%s\r\n%s" % (len(part), last, part))
-                    reply = await session.reply()
-            else:
-                if (reply := await session.command("DATA")).code != 354:
-                    raise NotApplicable(f"DATA is refused: {reply}")
-                await session.send(parts[0] + b"\r\n.\r\n")
-                reply = await session.reply()
-            behind = await session.drain()
-        except ServerClosed:
-            return []
-        finally:
-            session.ended = True
-    return [reply, *(other for other in behind if other.code not in (221, CLOSING))]
 
 
 @check("message-ends-at-crlf-dot-crlf-only", "RFC 5321 4.1.1.4", "RL-SMG-01")
 async def message_ends_at_crlf_dot_crlf_only(server: Server) -> Judgement:
     """Of each variant the server makes one message, or refuses it: it has one reply."""
     server.permitted_recipient()
-    variants = [v for v in VARIANTS.values() if not v.chunked or "CHUNKING" in server.keywords]
-    semaphore = asyncio.Semaphore(_SESSIONS)
-
-    async def one(variant: Variant) -> list[Reply]:
-        async with semaphore:
-            return await send_variant(server, variant)
-
-    results = dict(zip((v.name for v in variants), await asyncio.gather(*map(one, variants)), strict=True))
+    results = await send_variants(server)
     server.accepted |= {name for name, replies in results.items() if replies and replies[0].positive}
     if split := {name: replies for name, replies in results.items() if len(replies) > 1}:
         name, replies = next(iter(split.items()))
