@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from conformance.history.events import CommandRun, Configured, FaultFired, NodeEvent, StepEvent
+from conformance.history.events import Closed, CommandRun, Configured, FaultFired, NodeEvent, StepEvent
+from conformance.model.contacts import Contact, find_contacts, find_database_names
+from conformance.model.parameter_changes import ParameterChanges
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
@@ -217,7 +219,42 @@ class Facts:
                 found[event.node].append(event)
         return found
 
+    @cached_property
+    def _parameter_changes(self) -> ParameterChanges:
+        return ParameterChanges(self.context)
+
+    def possible_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
+        """Return each value that a transport parameter may have had between two events, a change under way included."""
+        return self._parameter_changes.possible_values(server, name, after_n, before_n)
+
+    def possible_numbers(self, server: str, name: str, after_n: int, before_n: int) -> tuple[float, float]:
+        """Return the least and the greatest value that a parameter may have had between two events."""
+        return self._parameter_changes.possible_numbers(server, name, after_n, before_n)
+
     # ---- sessions and messages
+
+    @cached_property
+    def transactions_from(self) -> Mapping[str, list[Transaction]]:
+        """The transactions of each client, in order; those of the harness under a server's name included."""
+        found: dict[str, list[Transaction]] = defaultdict(list)
+        for transaction in self.trace.transactions:
+            found[transaction.client].append(transaction)
+        return found
+
+    @cached_property
+    def secured_sessions(self) -> list[Session]:
+        """The sessions of which nothing was seen any more once STARTTLS was granted."""
+        return [self.trace.sessions[e.session] for e in self.trace.events_of(Closed) if e.how == "secured"]
+
+    @cached_property
+    def contacts(self) -> Mapping[tuple[str, str], list[Contact]]:
+        """The attempts of each pair (client, server) of servers under test at a session on `transport`, in order."""
+        return find_contacts(self.context)
+
+    @cached_property
+    def database_names(self) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
+        """The names of its queue database that each server (the second) gave to another: number and time of the event, name."""
+        return find_database_names(self.trace)
 
     def is_disturbed(self, session: str) -> bool:
         """Return whether a fault altered the session's octets or held them back."""

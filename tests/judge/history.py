@@ -180,6 +180,9 @@ class History:
                 self.reply_to(one, "CONTENT", code, words, recipient=recipient, operation=stored)
         if client in SENDERS or one.name in self.harness:
             self._attempt(one, code, words)
+        if accepted and one.mail_operation and self._of_2010(client) and not self.is_sink(server):
+            self._open[client, server] = one
+            self.query(client, server, (), in_session=True)  # a 2010 sender asks before each QUIT
         self.close(one, by="client" if code is not None else "server", polite=code is not None)
 
     def _attempt(self, one: OpenSession, code: int | None, text: str) -> None:

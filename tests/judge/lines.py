@@ -2,7 +2,7 @@
 
     outside > mbx1  m                            a transaction of message m, up to its final dot
     outside < mbx1  250                          its final reply; `nothing`: the session was lost first
-    mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id
+    mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id; a 2010 sender asks before QUIT
     mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250

@@ -97,6 +97,7 @@ def _miniature(file: str, what: Mapping[str, Any]) -> Miniature:
             history.step("reached", "1", "expect")
         history.step("ended", "1", "expect")
     complete = what.get("complete", True)
+    claims = (CLAIMS | set(what.get("claimed", ()))) - set(what.get("unclaimed", ()))
     return Miniature(
         file=file,
         check=what["check"],
@@ -109,7 +110,7 @@ def _miniature(file: str, what: Mapping[str, Any]) -> Miniature:
         setting=JudgeSettings(
             "virtual",
             what.get("tolerance", 0.0),
-            CLAIMS - set(what.get("unclaimed", ())),
+            claims,
             complete,
             what.get("should", "warn"),
         ),

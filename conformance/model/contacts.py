@@ -1,0 +1,81 @@
+"""Contacts between servers under test: attempts at a session, and the names of queue databases that were given in sessions.
+
+`n` is an event's number, times are documented seconds.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from conformance.history.events import ConnectFailed
+from conformance.trace.context import CheckContext
+from conformance.trace.sessions import Session
+from conformance.trace.trace import Trace
+
+_WITHOUT_MEANING = frozenset({"GREETING", "EHLO", "HELO", "QUIT"})
+"""Replies to these show a listener, and not that the server behind it works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """An attempt of one server at a session with another's transport listener, from its begin to its end.
+
+    It is `reached` where the other gave a positive reply to a command behind EHLO and the session was not broken off, `failed`
+    where it did not even answer EHLO, and `unclear` in between. `end_t` is that of the history's end while the session is open.
+    """
+
+    n: int
+    t: float
+    end_n: int
+    end_t: float
+    outcome: Literal["reached", "failed", "unclear"]
+
+
+def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contact]]:
+    """Return the contacts of each pair (client, server), in order; sessions of the harness under a server's name left out."""
+    trace = context.trace
+    last = trace.events[-1] if trace.events else None
+    end = (last.n + 1, last.t) if last else (0, 0.0)
+    found: dict[tuple[str, str], list[Contact]] = defaultdict(list)
+    for session in trace.sessions.values():
+        if session.listener == "transport" and context.is_opened_by_tested_server(session.client, session.name):
+            found[session.client, session.server].append(_contact(session, *end))
+    for event in trace.events_of(ConnectFailed):
+        if event.listener == "transport" and context.is_tested_server(event.client):
+            found[event.client, event.server].append(Contact(event.n, event.t, event.n, event.t, "failed"))
+    for attempts in found.values():
+        attempts.sort(key=lambda contact: contact.n)
+    return found
+
+
+def _contact(session: Session, end_n: int, end_t: float) -> Contact:
+    """Return the attempt that a session was; the end is that of the history."""
+    answered = any(reply.code // 100 == 2 and reply.to not in _WITHOUT_MEANING for reply in session.replies)
+    left = any(exchange.command.verb == "QUIT" and exchange.reply is None for exchange in session.exchanges)
+    broken = session.closed is not None and (session.closed.how == "reset" or left)
+    outcome: Literal["reached", "failed", "unclear"]
+    outcome = "failed" if session.keywords is None else "reached" if answered and not broken else "unclear"
+    if session.closed is not None:
+        end_n, end_t = session.closed.n, session.closed.t
+    return Contact(session.n, session.t, end_n, end_t, outcome)
+
+
+def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
+    """Return the names of its queue database that each server (the second) gave to another: number and time of the event, name.
+
+    A server names it when it asks for or grants redundancy, and in its discard lists.
+    """
+    found: dict[tuple[str, str], list[tuple[int, float, str]]] = defaultdict(list)
+    for session in trace.sessions.values():
+        for exchange in session.exchanges:
+            command, reply = exchange.command, exchange.reply
+            if command.operation is None:
+                continue
+            if command.operation.database is not None:
+                found[session.server, session.client].append((command.n, command.t, command.operation.database))
+            if reply is not None and reply.operation is not None and reply.operation.database is not None:
+                found[session.client, session.server].append((reply.n, reply.t, reply.operation.database))
+    for names in found.values():
+        names.sort()
+    return found

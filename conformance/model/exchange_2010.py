@@ -1,0 +1,287 @@
+"""Judges the sessions of 2010 servers: who is offered XSHADOW and who uses it, the query at the end, the heartbeat.
+
+In 2010 the sender of a message keeps its shadow, once the next hop has taken the message and tracks it (XSHADOW); the next hop
+is then its *primary*, the sender the *holder*. `tracked_shadows` are what these rules go by, and those of
+`exchange_2010_discards` and `exchange_2010_takeover`. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+Rulings are those of docs/rulings.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from conformance.history.events import Command, Reply, StepEvent
+from conformance.model.facts import STOPPING, Facts, HeldInterval, operation_name
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Session
+
+_QUERY_DELAY = 5.0
+"""By how much a query may follow the end of its interval. Seconds."""
+
+COMMIT_TIME = 1.0
+"""A server that is killed within this time after an event may have forgotten it: it was not on disk yet. Seconds."""
+
+
+def tracked_shadows(facts: Facts) -> Iterator[HeldInterval]:
+    """Yield the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
+
+    Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message.
+    """
+    for held in facts.held_intervals:
+        copy = held.copy
+        if copy.transaction.kind != "tracked" or not facts.is_own(copy.holder, copy.transaction.session):
+            continue
+        if copy.transaction.session in facts.trace.altered_sessions or not facts.is_tested(copy.primary):
+            continue
+        if not was_cut_short(facts, copy.holder, held.since_n, held.since_t):
+            yield held
+
+
+def was_cut_short(facts: Facts, server: str, n: int, t: float) -> bool:
+    """Return whether a server stopped so soon after an event that it may have forgotten it."""
+    return any(
+        e.n > n and e.t - t < COMMIT_TIME and e.action in STOPPING and e.action not in ("paused", "wiped")
+        for e in facts.node_events.get(server, ())
+    )
+
+
+def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
+    """Return whether the connector of a server grants a peer `accept_xshadow`, or itself `send_xshadow` towards the peer."""
+    for entry in facts.topology.rights:
+        if (entry.server, entry.peer) == (server, peer):
+            return bool(getattr(entry, right))
+    return peer in facts.topology.by_name
+
+
+def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) -> frozenset[str] | None:
+    """Return the parties to which a server may pass what it took over from a primary (ruling 35); None where that is not known.
+
+    Known are the other next hops of an explicit route by which the message went to the primary; behind the server that hosts
+    the mailbox there is none.
+    """
+    topology, domain = facts.topology, recipient.rpartition("@")[2].lower()
+    routes = [route for route in topology.routes if not route.servers or server in route.servers]
+    explicit = next((route for route in routes if route.domain == domain), None)
+    if explicit is None and facts.context.normalize_address(recipient) in facts.context.mailboxes:
+        hosts = {box.server for box in topology.mailboxes if box.address.casefold() == recipient.casefold()}
+        moved = any(step.verb == "activate" for step in facts.trace.events_of(StepEvent))
+        return frozenset() if primary in hosts and not moved else None
+    route = explicit or next((route for route in routes if route.domain == "*"), None)
+    if route is None or primary not in route.next_hops:
+        return None
+    return frozenset(route.next_hops) - {server, primary}
+
+
+@rule("SR-E10-18", "SR-E10-02", timed=False)
+def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
+    """Check that a 2010 server offers XSHADOW to the servers that are granted it, and to no other client.
+
+    A client is the server that it says to be on an externally secured connector, elsewhere once it has authenticated. Left
+    out are replies while shadow redundancy is switched off (SR-ENA-02 judges these). Whether a server of 2013 is offered
+    XSHADOW is not documented.
+    """
+    finding = Finding("XSHADOW is offered to the servers that are granted it, and to nobody else")
+    names = {name.casefold(): name for name in facts.topology.by_name}
+    for session in facts.trace.sessions.values():
+        if session.listener != "transport" or session.name in facts.trace.altered_sessions:
+            continue
+        if not facts.is_tested(session.server) or not facts.is_2010(session.server):
+            continue
+        for command, reply in _greetings(session):
+            if facts.possible_values(session.server, "ShadowRedundancyEnabled", command.n, reply.n) != [True]:
+                continue
+            peer = names.get(command.line.partition(" ")[2].strip().casefold())
+            has_authenticated = any(earlier.code == 235 and earlier.n < reply.n for earlier in session.replies)
+            is_known = peer is not None and (facts.topology.externally_secured or has_authenticated)
+            granted = peer is not None and is_known and has_right(facts, session.server, peer, "accept_xshadow")
+            offered = any(line.split(" ")[0].upper() == "XSHADOW" for line in reply.lines[1:])
+            finding.occasions += 1
+            whom = f"{peer or 'a client that is no server'} (session {session.name})"
+            if offered and not granted:
+                why = "is not granted it" if is_known else "has not authenticated as a server"
+                finding.add_violation(f"{session.server} offers XSHADOW to {whom}, which {why}", reply.n)
+            elif granted and not offered and peer is not None and facts.is_2010(peer):
+                finding.add_violation(f"{session.server} does not offer XSHADOW to {whom}", reply.n, row="SR-E10-02")
+    return finding
+
+
+def _greetings(session: Session) -> Iterator[tuple[Command, Reply]]:
+    """Yield each EHLO that was answered positively, with its reply."""
+    for exchange in session.exchanges:
+        if exchange.command.verb == "EHLO" and exchange.reply is not None and exchange.reply.code // 100 == 2:
+            yield exchange.command, exchange.reply
+
+
+@rule("SR-E10-19", "SR-E10-02", "SR-E10-14", timed=False)
+def xshadow_used_where_granted(facts: Facts) -> Finding:
+    """Check that a 2010 server uses XSHADOW before its mail wherever it is offered and granted, and nowhere else.
+
+    Queries for discard status follow the same rights. A server that was refused XSHADOW may go on without it.
+    """
+    finding = Finding("XSHADOW before the mail where it is offered and the session has the right, and nowhere else")
+    for session in facts.trace.sessions.values():
+        if not facts.is_own(session.client, session.name) or not facts.is_2010(session.client):
+            continue
+        if session.keywords is None or session.name in facts.trace.altered_sessions:
+            continue
+        offered = "XSHADOW" in session.keywords
+        granted = has_right(facts, session.client, session.server, "send_xshadow")
+        refused_n = None
+        for exchange in session.exchanges:
+            name = operation_name(exchange)
+            if name not in ("track-shadow", "query-discard"):
+                continue
+            finding.occasions += 1
+            verb = exchange.command.verb
+            if exchange.reply is not None and exchange.reply.code // 100 != 2:
+                refused_n = exchange.command.n
+            if not granted:
+                finding.add_violation(
+                    f"{session.client} used {verb} towards {session.server} without the right to send it",
+                    exchange.command.n,
+                )
+            elif not offered:
+                finding.add_violation(
+                    f"{session.client} used {verb} towards {session.server}, which does not offer XSHADOW",
+                    exchange.command.n,
+                    row="SR-E10-14",
+                )
+        if not (offered and granted):
+            continue
+        for sent in session.transactions:
+            if refused_n is not None and refused_n < sent.n:
+                continue
+            if facts.possible_values(session.client, "ShadowRedundancyEnabled", session.n, sent.n) != [True]:
+                continue
+            finding.occasions += 1
+            if sent.kind == "plain":
+                finding.add_violation(
+                    f"{session.client} sent a message to {session.server}, which offers XSHADOW, and keeps no shadow of it",
+                    sent.n,
+                    message=sent.message,
+                    row="SR-E10-02",
+                )
+    return finding
+
+
+@rule("SR-E10-05", timed=False)
+def query_at_the_end_of_a_session(facts: Facts) -> Finding:
+    """Check that a 2010 server asks a primary for discard status before it ends a session with it.
+
+    It has asked when an XQDISCARD follows the last message of the session. No occasion is a session in which the server has
+    nothing to ask for, does not end the session itself, or is told by the other that it is about to end (421).
+    """
+    finding = Finding("a query for discard status at the end of every session with a primary")
+    held = _by_pair(facts)
+    for pair, sessions in facts.sessions_between.items():
+        if pair not in held or not has_right(facts, *pair, "send_xshadow"):
+            continue
+        for session in sessions:
+            if not facts.is_own(session.client, session.name) or "XSHADOW" not in (session.keywords or ()):
+                continue
+            if session.name in facts.trace.altered_sessions or any(reply.code == 421 for reply in session.replies):
+                continue
+            ended_n = next((e.command.n for e in session.exchanges if e.command.verb == "QUIT"), None)
+            if ended_n is None or not any(one.covers(session.n) or one.covers(ended_n) for one in held[pair]):
+                continue
+            if facts.possible_values(session.client, "ShadowRedundancyEnabled", session.n, ended_n) != [True]:
+                continue
+            finding.occasions += 1
+            last_n = max((sent.n for sent in session.transactions), default=session.n)
+            if not any(operation_name(e) == "query-discard" and e.command.n > last_n for e in session.exchanges):
+                finding.add_violation(
+                    f"{session.client} ended session {session.name} with {session.server}, the primary of its shadows, without "
+                    "asking for their discard status",
+                    ended_n,
+                )
+    return finding
+
+
+def _by_pair(facts: Facts) -> Mapping[tuple[str, str], list[HeldInterval]]:
+    """Return the tracked shadows by holder and primary."""
+    held: dict[tuple[str, str], list[HeldInterval]] = defaultdict(list)
+    for one in tracked_shadows(facts):
+        held[one.copy.holder, one.copy.primary].append(one)
+    return held
+
+
+@rule("SR-E10-06")
+def heartbeat_of_2010(facts: Facts) -> Finding:
+    """Check that a holder has a session with the primary, or tries to, in each ShadowHeartbeatTimeoutInterval.
+
+    The interval counts from the end of its last session, from when it got something to ask for, or from its own start. It
+    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that). Whether a session
+    that was broken off is one of its interval or the failed attempt of the next is not documented: the next one may then
+    follow after two.
+    """
+    finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
+    for (holder, primary), shadows in _by_pair(facts).items():
+        contacts = facts.contacts.get((holder, primary), [])
+        for since_n, since_t, until_n, until_t in _merge(facts, shadows):
+            failed, intervals = 0, 1
+            last_n, last_t = since_n, since_t
+            for contact in (*(c for c in contacts if since_n < c.end_n and c.n < until_n), None):
+                next_n, next_t = (contact.n, contact.t) if contact else (until_n, until_t)
+                retries = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", since_n, until_n)[0]
+                if failed < retries and next_t > last_t:
+                    _check_interval(facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t), intervals)
+                if contact:
+                    failed = failed + 1 if contact.outcome == "failed" else 0
+                    last_n, last_t = max((last_n, last_t), (contact.end_n, contact.end_t))
+                    intervals = 2 if contact.outcome == "unclear" else 1
+    return finding
+
+
+def _merge(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, int, float]]:
+    """Return the times during which at least one of the shadows is held: number and time of begin and end."""
+    merged: list[tuple[int, float, int, float]] = []
+    for one in sorted(shadows, key=lambda held: held.since_n):
+        holder = one.copy.holder
+        lifetimes = [
+            facts.possible_numbers(holder, name, one.since_n, facts.end_n)[0]
+            for name in ("MessageExpirationTimeout", "ShadowMessageAutoDiscardInterval")
+        ]
+        until_n = facts.end_n if one.until_n is None else one.until_n
+        until_t = min(facts.end_t if one.until_t is None else one.until_t, one.since_t + min(lifetimes))
+        if merged and one.since_n <= merged[-1][2] and one.since_t <= merged[-1][3]:
+            since_n, since_t, end_n, end_t = merged.pop()
+            merged.append((since_n, since_t, max(end_n, until_n), max(end_t, until_t)))
+        else:
+            merged.append((one.since_n, one.since_t, until_n, until_t))
+    return merged
+
+
+def _check_interval(
+    facts: Facts,
+    finding: Finding,
+    pair: tuple[str, str],
+    last: tuple[int, float],
+    following: tuple[int, float],
+    intervals: int,
+) -> None:
+    """Check the time from the last session to the following one, or to each end of the holder's work in between."""
+    holder, primary = pair
+    begin_n, begin_t, working = *last, True
+    for event in (*facts.node_events.get(holder, ()), None):
+        n, t = (event.n, event.t) if event else following
+        if n < last[0]:
+            working = event is None or event.action not in STOPPING
+            continue
+        n, t = min((n, t), following)
+        values = facts.possible_values(holder, "ShadowRedundancyEnabled", begin_n, n)
+        longest = intervals * facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n)[1]
+        if working and values == [True]:
+            finding.occasions += t - begin_t > longest - facts.slack
+            if t - begin_t > longest + _QUERY_DELAY + facts.slack:
+                finding.add_violation(
+                    f"{holder} had no session with {primary}, the primary of its shadows, from {format_seconds(begin_t)} to "
+                    f"{format_seconds(t)}, longer than {format_seconds(longest)}",
+                    begin_n,
+                    min(n, facts.end_n - 1),
+                )
+                return
+        if event is None or n >= following[0]:
+            return
+        begin_n, begin_t, working, intervals = n, t, event.action not in STOPPING, 1

@@ -1,0 +1,204 @@
+"""Judges when 2010 servers acknowledge a message (SR-E10-03, SR-E10-15, SR-E10-16, SR-E10-17).
+
+A sender that keeps a shadow is acknowledged at once. From any other the acknowledgement is withheld until every next hop has
+the message, for at most MaxAcknowledgementDelay; a server that dies in the meantime has acknowledged nothing, and has the
+message when it is sent again. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+Rulings are those of docs/rulings.md.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import Drained, FaultArmed
+from conformance.model.facts import STOPPING, Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Transaction
+
+_AT_ONCE = 1.0
+"""Within this time a reply is given at once. Seconds."""
+
+
+def _received(facts: Facts) -> Iterator[Transaction]:
+    """Yield each message that a 2010 server was sent whole, in a session that no fault altered or held back.
+
+    Left out are servers whose disk is slow or broken, and those that stopped before they replied.
+    """
+    slow_disks = {
+        link.removesuffix(" disk")
+        for e in facts.trace.events_of(FaultArmed)
+        if e.action.startswith("disk-")
+        for link in e.links
+    }
+    for sent in facts.trace.transactions:
+        if sent.dot_n is None or sent.kind == "shadow" or sent.listener not in ("frontend", "transport"):
+            continue
+        if not facts.is_tested(sent.server) or not facts.is_2010(sent.server) or sent.server in slow_disks:
+            continue
+        replied_n = sent.replies[0].n if sent.replies else None
+        if not facts.is_disturbed(sent.session) and not facts.was_interrupted(sent.server, sent.dot_n, replied_n):
+            yield sent
+
+
+@rule("SR-E10-03")
+def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
+    """Check that a message of which the sender keeps a shadow is acknowledged at once."""
+    finding = Finding("an acknowledgement at once for a sender that keeps a shadow")
+    for sent in _received(facts):
+        if sent.kind != "tracked" or sent.dot_t is None or sent.dot_n is None:
+            continue
+        replied_n, replied_t = (
+            (sent.replies[0].n, sent.replies[0].t) if sent.replies else (facts.end_n - 1, facts.end_t)
+        )
+        finding.occasions += 1
+        if replied_t - sent.dot_t > _AT_ONCE + facts.slack:
+            finding.add_violation(
+                f"{sent.server} let {sent.client}, which keeps a shadow, wait from {format_seconds(sent.dot_t)} to "
+                f"{format_seconds(replied_t)}",
+                replied_n,
+                sent.dot_n,
+                message=sent.message,
+            )
+    return finding
+
+
+@rule("SR-E10-15", "SR-E10-16")
+def acknowledgement_is_withheld(facts: Facts) -> Finding:
+    """Check that a message without a shadow at its sender is acknowledged when all next hops have it, or after the delay.
+
+    A recipient is done when a next hop has taken or refused the message for it, or when a mailbox that detects duplicates has
+    one like it already. Judged are servers that claim delayed acknowledgement, while shadow redundancy is switched on.
+    """
+    finding = Finding("an acknowledgement when every next hop has the message, or after MaxAcknowledgementDelay")
+    if "delayed-acknowledgement" not in facts.context.claims:
+        return finding
+    for sent in _received(facts):
+        if sent.kind != "plain" or sent.dot_t is None or sent.dot_n is None or sent.message is None:
+            continue
+        reply = sent.replies[0] if sent.replies else None
+        end_n, end_t = (reply.n, reply.t) if reply else (facts.end_n, facts.end_t)
+        delays = facts.possible_values(sent.server, "MaxAcknowledgementDelay", sent.n, end_n)
+        limits = [float(delay) for delay in delays if isinstance(delay, int | float)]
+        if facts.possible_values(sent.server, "ShadowRedundancyEnabled", sent.n, end_n) != [True] or len(limits) < len(
+            delays
+        ):
+            continue
+        withheld, least, most = end_t - sent.dot_t, min(limits), max(limits)
+        if reply is None or reply.code // 100 == 2:
+            finding.occasions += 1
+        if withheld > most + _AT_ONCE + facts.slack:
+            finding.add_violation(
+                f"{sent.server} withheld its acknowledgement for {format_seconds(withheld)}, longer than {format_seconds(most)}",
+                end_n if reply else sent.dot_n,
+                sent.dot_n,
+                message=sent.message,
+                row="SR-E10-16",
+            )
+        if reply is None or reply.code // 100 != 2 or withheld >= least - facts.slack:
+            continue
+        done = _done(facts, sent, end_n)
+        missing = sorted(r for r in sent.recipients if facts.context.normalize_address(r) not in done)
+        if missing:
+            finding.add_violation(
+                f"{sent.server} acknowledged it after {format_seconds(withheld)}, before a next hop had it for "
+                f"{', '.join(missing)}; the delay is {format_seconds(least)}",
+                reply.n,
+                sent.dot_n,
+                message=sent.message,
+                row="SR-E10-16" if withheld > _AT_ONCE else "SR-E10-15",
+            )
+        elif withheld > (late := max(done.values(), default=sent.dot_t) - sent.dot_t) + _AT_ONCE + facts.slack:
+            finding.add_violation(
+                f"{sent.server} withheld its acknowledgement for {format_seconds(withheld)}, and every next hop had it after "
+                f"{format_seconds(late)}",
+                reply.n,
+                sent.dot_n,
+                message=sent.message,
+            )
+    return finding
+
+
+def _done(facts: Facts, sent: Transaction, before_n: int) -> dict[str, float]:
+    """Return the recipients for whom a message was passed on or refused by an event, each with the time of the first such reply.
+
+    Refused is also a recipient about whom the server made a report. A mailbox that has the same message already needs no
+    other. Of a session behind STARTTLS nothing is seen, so all recipients may be done.
+    """
+    assert sent.message is not None
+    assert sent.dot_t is not None
+    normalize, normalize_all = facts.context.normalize_address, facts.context.normalize_addresses
+    done: dict[str, float] = {}
+    message = facts.trace.messages[sent.message]
+    for name in facts.trace.indistinguishable_messages(message):
+        for delivery in facts.trace.deliveries_of(name):
+            if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
+                done.setdefault(normalize(delivery.recipient), max(delivery.t, sent.dot_t))
+    for session in facts.secured_sessions:
+        if session.client == sent.server and sent.n < session.n < before_n:
+            done = dict.fromkeys(normalize_all(sent.recipients), session.t) | done
+    for onward in facts.transactions_from.get(sent.server, ()):
+        if not sent.n < onward.n < before_n:
+            continue
+        done = dict.fromkeys(normalize_all(onward.refused), onward.t) | done
+        if onward.digest is not None and onward.digest.report and onward.digest.about == message.message_id:
+            done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
+        for reply in onward.replies if onward.message == sent.message else ():
+            if reply.n < before_n and reply.code // 100 != 4:
+                for recipient in (reply.recipient,) if reply.recipient else onward.recipients:
+                    done.setdefault(normalize(recipient), reply.t)
+    return done
+
+
+@rule("SR-E10-17")
+def death_while_withholding_loses_nothing(facts: Facts) -> Finding:
+    """Check that a server that died while it withheld its acknowledgement delivers the message when it is sent again.
+
+    The message sent again is acknowledged, and then arrives at each recipient that was accepted, unless the server's queue was
+    lost after that. Judged is the end of a history whose drain became quiet.
+    """
+    finding = Finding("a message whose acknowledgement died with the server arrives when it is sent again")
+    drained = facts.trace.events_of(Drained)
+    if not drained or not drained[-1].quiet:
+        return finding
+    for name in facts.trace.messages:
+        sent_to = [
+            t
+            for t in facts.trace.transactions_of(name)
+            if t.listener in ("frontend", "transport") and t.kind == "plain"
+        ]
+        for first in sent_to:
+            if (
+                first.dot_n is None
+                or first.replies
+                or not facts.is_tested(first.server)
+                or not facts.is_2010(first.server)
+            ):
+                continue
+            closed = facts.trace.sessions[first.session].closed
+            end_n = closed.n + 1 if closed else facts.end_n
+            if not any(
+                e.action in ("killed", "exited") and first.dot_n < e.n < end_n
+                for e in facts.node_events.get(first.server, ())
+            ):
+                continue
+            again = next((t for t in sent_to if t.server == first.server and t.n > first.n and t.acceptance), None)
+            if again is None or again.acceptance is None:
+                continue
+            if any(
+                e.action in STOPPING and e.n > again.acceptance.n
+                for events in facts.node_events.values()
+                for e in events
+            ):
+                continue
+            finding.occasions += 1
+            for recipient in again.accepted_recipients:
+                if not facts.context.deliveries_of(name, recipient):
+                    finding.add_message_violation(
+                        facts.trace.messages[name],
+                        f"{first.server} died while it withheld its acknowledgement, took the message again at "
+                        f"{format_seconds(again.acceptance.t)}, and it never reached {recipient}",
+                        again.acceptance.n,
+                        first.dot_n,
+                    )
+    return finding

@@ -1,0 +1,141 @@
+"""Judges when 2010 servers report a message as delivered, and what they do with the report (SR-E10-04, SR-E10-07, SR-E10-13).
+
+The primary has passed a message on when it was handed it by the holder and its next hop has acknowledged it for every
+recipient; what happens further down the chain does not matter. It then names the message in the answer to the holder's next
+query, once. That it does so no sooner is judged by `discards`. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+Rulings are those of docs/rulings.md.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+
+from conformance.model.exchange_2010 import COMMIT_TIME, tracked_shadows, was_cut_short
+from conformance.model.facts import Facts, HeldInterval
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.trace import Discard, Query
+
+
+@rule("SR-E10-04", "SR-E10-13")
+def delivery_is_reported_in_2010(facts: Facts) -> Finding:
+    """Check that a primary that has passed a message on says so at the holder's next query.
+
+    No occasion is a query within a second of the delivery, one whose answer leaves something out for want of room, or one so
+    late that the notification has expired; nor one of a primary that may have forgotten the delivery.
+    """
+    finding = Finding("the discard notification in the answer to the first query after delivery")
+    queries: dict[tuple[str, str], list[Query]] = defaultdict(list)
+    for query in facts.trace.queries:
+        if query.is_answered and query.session not in facts.trace.altered_sessions:
+            queries[query.client, query.server].append(query)
+    for held in tracked_shadows(facts):
+        passed_on = _passed_on(facts, held)
+        if passed_on is None:
+            continue
+        done_n, done_t, next_hop = passed_on
+        primary, holder, shadow_id = held.copy.primary, held.copy.holder, held.copy.shadow_id
+        lifetime = facts.possible_numbers(primary, "ShadowMessageAutoDiscardInterval", done_n, facts.end_n)[0]
+        asked = queries.get((holder, primary), [])
+        for query in asked[bisect_left(asked, done_n, key=lambda one: one.n) :]:
+            reply = query.exchange.reply
+            assert reply is not None
+            assert reply.operation is not None
+            if query.t - done_t < COMMIT_TIME or reply.operation.left:
+                continue
+            told = [d for d in facts.discards_by_copy.get((primary, shadow_id, holder), ()) if d.n <= reply.n]
+            is_taken_over = held.until_n is not None and held.until_n < query.n and not told
+            if (
+                is_taken_over
+                or query.t - done_t > lifetime - facts.slack
+                or _has_lost_queue(facts, primary, done_n, query.n)
+            ):
+                break
+            finding.occasions += 1
+            if not told:
+                finding.add_violation(
+                    f"{next_hop} took it from {primary} at {format_seconds(done_t)}, and the answer to {holder}'s query at "
+                    f"{format_seconds(query.t)} does not name its shadow {shadow_id}",
+                    reply.n,
+                    done_n,
+                    message=held.copy.transaction.message,
+                    row="SR-E10-13" if facts.is_tested(next_hop) else "SR-E10-04",
+                )
+            break
+    return finding
+
+
+def _has_lost_queue(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+    """Return whether a server's queue was deleted between two events."""
+    return any(e.action == "wiped" and after_n < e.n < before_n for e in facts.node_events.get(server, ()))
+
+
+def _passed_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | None:
+    """Return when the primary had passed a message on to every recipient, and to whom last; None where it surely has not.
+
+    Where it was handed the message several times it has passed each of them on.
+    """
+    copy = held.copy
+    if copy.transaction.message is None:
+        return None
+    transactions = facts.trace.transactions_of(copy.transaction.message)
+    last: tuple[int, float, str] = (-1, 0.0, "")
+    for recipient in facts.context.normalize_addresses(copy.transaction.recipients):
+        handed = sum(t.server == copy.primary and recipient in _addresses(facts, t.recipients) for t in transactions)
+        taken = [
+            (reply.n, reply.t, t.server)
+            for t in transactions
+            if t.client == copy.primary
+            and t.session not in facts.trace.altered_sessions
+            and recipient in _addresses(facts, t.accepted_recipients)
+            for reply in t.replies
+            if reply.code // 100 == 2
+            and (reply.recipient is None or facts.context.normalize_address(reply.recipient) == recipient)
+        ]
+        taken = [one for one in taken if not was_cut_short(facts, copy.primary, one[0], one[1])]
+        if not handed or len(taken) < handed:
+            return None
+        last = max(last, max(taken))
+    return last if last[0] > held.since_n else (held.since_n, held.since_t, last[2])
+
+
+def _addresses(facts: Facts, recipients: Iterable[str]) -> set[str]:
+    return facts.context.normalize_addresses(recipients)
+
+
+@rule("SR-E10-07", timed=False)
+def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
+    """Check that a 2010 primary reports each shadow id to its holder once, in one answer or in several.
+
+    A report is given again where the session was lost before the holder said anything more, where it was altered, or where a
+    crash took the memory of it.
+    """
+    finding = Finding("each discard notification once")
+    for (primary, shadow_id, holder), discards in facts.discards_by_copy.items():
+        if not facts.is_tested(primary) or not facts.is_2010(primary):
+            continue
+        finding.occasions += 1
+        for first, second in pairwise(discards):
+            if _was_heard(facts, first) and not was_cut_short(facts, primary, first.n, first.t):
+                finding.add_violation(
+                    f"{primary} named {shadow_id} to {holder} at {format_seconds(first.t)}, and again at "
+                    f"{format_seconds(second.t)}",
+                    second.n,
+                    first.n,
+                )
+                break
+    return finding
+
+
+def _was_heard(facts: Facts, discard: Discard) -> bool:
+    """Return whether the primary could see that a notification was received: the session went on behind it."""
+    session = facts.trace.sessions[discard.session]
+    if discard.session in facts.trace.altered_sessions:
+        return False
+    return any(
+        exchange.command.n > discard.n and exchange.reply is not None and exchange.reply.code // 100 == 2
+        for exchange in session.exchanges
+    )

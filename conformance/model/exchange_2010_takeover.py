@@ -1,0 +1,249 @@
+"""Judges takeovers in 2010: a holder transmits its shadows again when their primary has failed or lost its queue.
+
+Theory of operation
+-------------------
+A primary has failed when ShadowHeartbeatRetryCount intervals of ShadowHeartbeatTimeoutInterval in a row went by without a
+session (SR-E10-08). The holder's own attempts show that: each that failed counts when it comes at least an interval after
+the one before it, and a session with the primary starts the count again (SR-E10-09). Sessions that the primary opened may count
+or not (ruling 30), a holder that was restarted may go on with its count or not, and need not wait for the first attempt
+(ruling 28). So a takeover is early only where no reading permits it, and late only where each demands it.
+
+What is taken over goes to another server (SR-E10-10), and stays where there is no other (SR-E10-11, ruling 35). A new
+database of the primary, seen in any session with it, is a reason to transmit at once, to the primary as well (SR-E10-21).
+
+`n` is an event's number, times are documented seconds. `occasions` counts the chances to fail; a violation is blamed on its
+`row`, else on the decorator's first requirement. Rulings are those of docs/rulings.md.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import ConnectFailed, NodeEvent
+from conformance.model.contacts import Contact
+from conformance.model.exchange_2010 import alternative_hops, tracked_shadows, was_cut_short
+from conformance.model.facts import STOPPING, Facts, HeldInterval
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.promotions import PromotedTransmission
+
+_DECISION_TIME = 35.0
+"""By how much a takeover may follow the last failed interval. Seconds."""
+
+_AT_ONCE = 10.0
+"""By how much it may follow the sight of a new database. Seconds."""
+
+
+@rule("SR-E10-08", "SR-E10-09", "SR-E10-10", "SR-E10-11", "SR-E10-23", "SR-E10-07")
+def takeover_has_a_reason(facts: Facts) -> Finding:
+    """Check that a holder transmits a shadow again only for a reason, and to another server than the one that failed.
+
+    The first transmission of a shadow is judged; those that follow it are tries of the same takeover.
+    """
+    finding = Finding("shadows taken over only after as many failed intervals as are set, or for a new database")
+    shadows = {id(held.copy): held for held in tracked_shadows(facts)}
+    for promotions in facts.promotions.values():
+        judged: set[int] = set()
+        for promotion in promotions:
+            copies = [copy for copy in promotion.held_copies if id(copy) not in judged]
+            judged |= {id(copy) for copy in copies}
+            held = [shadows[id(copy)] for copy in copies if id(copy) in shadows]
+            # a copy of a transmission that was not fully seen may be the reason
+            if (
+                not held
+                or len(held) < len(copies)
+                or not facts.is_own(promotion.holder, promotion.transmission.session)
+            ):
+                continue
+            finding.occasions += 1
+            reasons = [_forbidding(facts, one, promotion) for one in held]
+            if all(reasons) and reasons[0] is not None:
+                row, why = reasons[0]
+                sent = promotion.transmission
+                finding.add_message_violation(
+                    facts.trace.messages[sent.message] if sent.message else None,
+                    f"{sent.client} took over its shadow of what it had sent to {held[0].copy.primary} and transmitted it to "
+                    f"{sent.server} at {format_seconds(sent.t)}, {why}",
+                    sent.n,
+                    held[0].since_n,
+                    row=row,
+                )
+    return finding
+
+
+def _forbidding(facts: Facts, held: HeldInterval, promotion: PromotedTransmission) -> tuple[str, str] | None:
+    """Return the row that forbids a transmission of a shadow, and why in words; None where it is permitted."""
+    copy, sent = held.copy, promotion.transmission
+    holder, primary = copy.holder, copy.primary
+    discard = next(
+        (d for d in facts.discards_by_copy.get((primary, copy.shadow_id, holder), ()) if held.since_n < d.n < sent.n),
+        None,
+    )
+    if discard is not None and not was_cut_short(facts, holder, discard.n, discard.t):
+        return "SR-E10-07", f"though {primary} had reported its delivery at {format_seconds(discard.t)}"
+    if seen_other_database(facts, held, sent.n) is not None or _was_wiped_unseen(facts, held, sent.n):
+        return None
+    alternatives = [alternative_hops(facts, holder, primary, recipient) for recipient in sent.recipients]
+    failed, earlier = _count_failures(facts, held, facts.trace.sessions[sent.session].n)
+    needed = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", held.since_n, sent.n)[0]
+    if failed >= needed:
+        if sent.server != primary or None in alternatives:
+            return None
+        if not any(alternatives):
+            return "SR-E10-11", "though there is no other way for it"
+        return "SR-E10-10", "which had failed"
+    words = f"after {failed} failed intervals in a row, with its database unchanged"
+    restarted = any(e.action == "ready" and held.since_n < e.n < sent.n for e in facts.node_events.get(primary, ()))
+    if not any(alternative is None or alternative for alternative in alternatives):
+        return ("SR-E10-23" if restarted else "SR-E10-11"), words
+    return ("SR-E10-09" if failed + earlier >= needed else "SR-E10-08"), words
+
+
+def seen_other_database(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, float] | None:
+    """Return when the holder first saw another database of the primary than that of its shadow, None if never.
+
+    The shadow's database is the last that was named before it was stored.
+    """
+    names = facts.database_names.get((held.copy.holder, held.copy.primary), [])
+    first = next((name for n, _, name in reversed(names) if n < held.since_n), None)
+    if first is None:
+        return None
+    return next(((n, t) for n, t, name in names if held.since_n < n < before_n and name != first), None)
+
+
+def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
+    """Return whether the primary lost its queue and no name of the first database was seen: the change cannot be seen either."""
+    names = facts.database_names.get((held.copy.holder, held.copy.primary), [])
+    wiped = any(
+        e.action == "wiped" and held.since_n < e.n < before_n for e in facts.node_events.get(held.copy.primary, ())
+    )
+    return wiped and not any(n < held.since_n for n, _, _ in names)
+
+
+def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, int]:
+    """Return how many intervals in a row may count as failed when event `before_n` came, and how many before the last session.
+
+    Each attempt that failed, or may have, counts at least an interval after the one before it.
+    """
+    holder, primary = held.copy.holder, held.copy.primary
+    interval = facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", held.since_n, before_n)[0] - facts.slack
+    returns = [e.n for e in facts.node_events.get(holder, ()) if e.action in ("ready", "resumed")]
+    count = earlier = 0
+    last_n, last_t = held.since_n, held.copy.transaction.t
+    is_first = True
+    for contact in facts.contacts.get((holder, primary), ()):
+        if not held.since_n < contact.end_n or contact.n >= before_n:
+            continue
+        if contact.outcome == "reached":
+            earlier, count, last_n, last_t, is_first = earlier + count, 0, contact.n, contact.t, True
+        elif contact.t - last_t >= interval or (is_first and any(last_n < n < contact.n for n in returns)):
+            count, last_n, last_t, is_first = count + 1, contact.n, contact.t, False
+    return count, earlier
+
+
+@rule("SR-E10-20", "SR-E10-22", "SR-E10-08")
+def takeover_comes_in_time(facts: Facts) -> Finding:
+    """Check that a holder takes its shadows over once their primary has failed, where there is another way for them.
+
+    It has failed for each reading when as many attempts of the holder failed as ShadowHeartbeatRetryCount says, each an
+    interval after the last one, without a session of either of the two in between, and the holder was up all the time.
+    """
+    finding = Finding("shadows taken over once their primary has failed")
+    for held in tracked_shadows(facts):
+        holder, primary = held.copy.holder, held.copy.primary
+        hops = [alternative_hops(facts, holder, primary, r) for r in held.copy.transaction.recipients]
+        if not all(hops):
+            continue
+        seen = seen_other_database(facts, held, facts.end_n)
+        for failed_n, failed_t in _certain_failures(facts, held):
+            due = failed_t + _DECISION_TIME + facts.slack
+            if _is_interrupted(facts, holder, failed_n, due) or due >= facts.end_t:
+                break
+            if (held.until_t is not None and held.until_t < failed_t) or (seen is not None and seen[1] < due):
+                break
+            values = facts.possible_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n)
+            if values != [True]:
+                break
+            finding.occasions += 1
+            tried = _first_attempt(facts, holder, {hop for each in hops for hop in each or ()}, held.since_n, due)
+            if (held.until_t is None or held.until_t > due) and not tried:
+                actions = {e.action for e in facts.node_events.get(primary, ()) if e.n > held.since_n}
+                row = "SR-E10-20" if "wiped" in actions else "SR-E10-22" if "ready" in actions else "SR-E10-08"
+                finding.add_violation(
+                    f"{holder} had lost {primary} by {format_seconds(failed_t)}, and did not take over shadow "
+                    f"{held.copy.shadow_id} of what it had sent there, though there is another way",
+                    failed_n,
+                    held.since_n,
+                    message=held.copy.transaction.message,
+                    row=row,
+                )
+            break
+    return finding
+
+
+def _certain_failures(facts: Facts, held: HeldInterval) -> Iterator[tuple[int, float]]:
+    """Yield each attempt with which a primary has failed for every reading: number and time."""
+    holder, primary = held.copy.holder, held.copy.primary
+    own = facts.contacts.get((holder, primary), ())
+    theirs = [c for c in facts.contacts.get((primary, holder), ()) if c.outcome != "failed"]
+    stops = [e for e in facts.node_events.get(holder, ()) if e.action in (*STOPPING, "ready", "resumed")]
+    until_n = held.until_n or facts.end_n
+    interval = facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", held.since_n, until_n)[1]
+    needed = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", held.since_n, until_n)[1]
+    count, last_t = 0, held.since_t
+    resets: list[Contact | NodeEvent] = [*theirs, *stops]
+    for event in sorted([*own, *resets], key=lambda one: one.n):
+        if event.n < held.since_n:
+            continue
+        if not isinstance(event, Contact) or event.outcome != "failed" or event in theirs:
+            count, last_t = 0, event.end_t if isinstance(event, Contact) else event.t
+        elif event.t - last_t >= interval - facts.slack:
+            count, last_t = count + 1, event.end_t
+            if count >= needed:
+                yield event.end_n, event.end_t
+
+
+def _is_interrupted(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
+    """Return whether a server stopped after an event and by a time."""
+    return any(e.n > after_n and e.t <= until_t and e.action in STOPPING for e in facts.node_events.get(server, ()))
+
+
+def _first_attempt(facts: Facts, client: str, hops: set[str], after_n: int, until_t: float) -> bool:
+    """Return whether an attempt at one of the hops failed after an event and by a time: a takeover may not show otherwise."""
+    refused = any(
+        e.client == client and e.server in hops and e.n > after_n and e.t <= until_t
+        for e in facts.trace.events_of(ConnectFailed)
+    )
+    return refused or any(
+        session.n > after_n and session.t <= until_t and not session.transactions
+        for hop in hops
+        for session in facts.sessions_between.get((client, hop), ())
+    )
+
+
+@rule("SR-E10-21")
+def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
+    """Check that a holder transmits its shadows at once when it sees that their primary has another database."""
+    finding = Finding("shadows transmitted again as soon as a new database of their primary is seen")
+    for held in tracked_shadows(facts):
+        seen = seen_other_database(facts, held, held.until_n or facts.end_n)
+        if seen is None:
+            continue
+        n, t = seen
+        due = t + _AT_ONCE + facts.slack
+        holder, primary = held.copy.holder, held.copy.primary
+        if due >= facts.end_t or _is_interrupted(facts, holder, n - 1, due):
+            continue
+        if facts.possible_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n) != [True]:
+            continue
+        finding.occasions += 1
+        hops = {
+            hop for r in held.copy.transaction.recipients for hop in alternative_hops(facts, holder, primary, r) or ()
+        }
+        if (held.until_t is None or held.until_t > due) and not _first_attempt(facts, holder, hops | {primary}, n, due):
+            finding.add_violation(
+                f"{holder} saw another database of {primary} at {format_seconds(t)}, and did not transmit what it kept as "
+                f"shadow {held.copy.shadow_id} again",
+                n,
+                held.since_n,
+                message=held.copy.transaction.message,
+            )
+    return finding

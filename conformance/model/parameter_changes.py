@@ -1,0 +1,60 @@
+"""Which values a transport parameter may have had between two events, while it was perhaps being changed.
+
+A change takes effect at any time between its offer, the begin of the step `configure`, and the server's answer. `n` is an
+event's number.
+"""
+
+from collections import defaultdict
+from heapq import merge
+
+from pydantic import JsonValue
+
+from conformance.history.events import Configured, StepEvent
+from conformance.trace.context import CheckContext
+from conformance.trace.parameters import DEFAULTS, parameter_at
+
+
+class ParameterChanges:
+    """The accepted changes of each server's parameters."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._first: dict[tuple[str, str], JsonValue] = {}
+        self._changes: dict[tuple[str, str], list[tuple[int, int, JsonValue]]] = defaultdict(list)
+        steps: list[StepEvent | Configured] = [
+            e for e in context.trace.events_of(StepEvent) if (e.verb, e.phase) == ("configure", "began")
+        ]
+        began_n = -1
+        answered: dict[str, int] = {}  # the last answer of each server: an offer before that was of another step
+        for event in merge(steps, context.trace.events_of(Configured), key=lambda event: event.n):
+            if isinstance(event, StepEvent):
+                began_n = event.n
+                continue
+            offered_n = began_n if began_n > answered.get(event.node, -1) else event.n
+            answered[event.node] = event.n
+            if event.refused is None:
+                for name, value in event.changes.items():
+                    self._changes[event.node, name].append((offered_n, event.n, value))
+
+    def possible_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
+        """Return each value that a parameter may have had between two events; several while it was changed."""
+        if (server, name) not in self._first:
+            self._first[server, name] = parameter_at(self._context, server, name, -1)
+        values, value = [], self._first[server, name]
+        for offered_n, answered_n, changed in self._changes.get((server, name), ()):
+            if offered_n > before_n:
+                break
+            if answered_n >= after_n:
+                values.append(value)
+            value = changed
+        return [*values, value]
+
+    def possible_numbers(self, server: str, name: str, after_n: int, before_n: int) -> tuple[float, float]:
+        """Return the least and the greatest number that a parameter may have been between two events.
+
+        The documented default takes the place of a value that is no number, which the server should have refused.
+        """
+        values = self.possible_values(server, name, after_n, before_n)
+        numbers = [value if isinstance(value, int | float) else DEFAULTS[name] for value in values]
+        numeric = [float(number) for number in numbers if isinstance(number, int | float)]
+        return min(numeric), max(numeric)
