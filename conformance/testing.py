@@ -9,15 +9,18 @@ without an event loop can use them. All addresses are those of links, which reco
 import asyncio
 import email
 import itertools
+import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from pydantic import JsonValue
 
 from conformance import paths
 from conformance.candidates.assignment import read_assignment
@@ -42,10 +45,10 @@ title: A server in a test outside this project
 requirements: [RL-ACK-01]
 topology:
   name: one-server-in-a-test
-  servers: [{name: mta1, site: Main}]
-  sinks: [{name: outside, domains: ["*"]}]
-  routes: [{domain: "*", next-hops: [outside]}]
-steps: [{advance: 1s}]
+  servers: [{{name: mta1, site: Main, transport: {transport}}}]
+  sinks: [{{name: outside, domains: ["*"]}}]
+  routes: [{{domain: "*", next-hops: [outside]}}]
+steps: [{{advance: 1s}}]
 """
 
 
@@ -278,15 +281,18 @@ class MailNodes:
         self._background = BackgroundLoop()
         self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
 
-    def start(self, candidate: str) -> MailNode:
+    def start(
+        self, candidate: str, *, next_hop: Address | None = None, transport: Mapping[str, JsonValue] | None = None
+    ) -> MailNode:
         """Start the server of a description, given by name or file, and wait until it is ready.
 
-        Raises CandidateError, NodeError.
+        It transmits to `next_hop`, None for a sink. `transport` are its transport parameters, such as
+        `{"MessageRetryInterval": 5}`. Raises CandidateError, NodeError.
         """
         directory = self._directory / f"{len(self._running) + 1}"
         directory.mkdir(parents=True)
         file = directory / "world.scenario.yaml"
-        file.write_text(_SCENARIO, "utf-8")
+        file.write_text(_SCENARIO.format(transport=json.dumps(dict(transport or {}))), "utf-8")
         (cell,) = read_corpus([file], paths.fixtures())[0].cells("smoke")
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
 
@@ -313,7 +319,10 @@ class MailNodes:
             await started
             return world
 
-        return MailNode(self._background, self._background.run(start_world()))
+        world = self._background.run(start_world())
+        if next_hop is not None:
+            world.links.link(_NODE, "outside", "smtp").target = next_hop
+        return MailNode(self._background, world)
 
     def close(self) -> None:
         """End all servers. Raises the first exception that ending one raised, if there was one."""

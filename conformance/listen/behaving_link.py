@@ -14,7 +14,15 @@ from conformance.history.dialects import PROFILE_1
 from conformance.history.events import AnyEvent, FaultFired
 from conformance.history.recorder import ElapsedClock, Recorder
 from conformance.listen.behaviours import CLIENT, SINK, Behaviour, UnknownBehaviour, parse_behaviour
-from conformance.listen.record import MAX_KEPT, Attempted, EarlyOctets, ListenRecord, SentContent, SentLine
+from conformance.listen.record import (
+    HOLDING_ACTIONS,
+    MAX_KEPT,
+    Attempted,
+    EarlyOctets,
+    ListenRecord,
+    SentContent,
+    SentLine,
+)
 from conformance.scenarios.steps.breaking import Answer, Fault
 from conformance.wire.endpoint import Endpoint
 from conformance.wire.fault_injector import FaultInjector
@@ -28,7 +36,10 @@ from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Pending
 HELD_BACK_S = 0.1
 """How long a reply is held back that the client has to wait for. A client that does not wait sends within this time."""
 
-_AWAITED = frozenset({"GREETING", "EHLO", "HELO", "DATA"})
+LINGER_S = 0.3
+"""How long a session stays open after its last reply to a client that had closed its direction: RST means it did not read."""
+
+_AWAITED = frozenset({"GREETING", "EHLO", "HELO", "DATA", "QUIT"})
 _COME_BACK = "451 4.7.1 {}: the next connection meets it"
 
 
@@ -59,6 +70,7 @@ class BehaviourInjector(FaultInjector):
         self._armed: defaultdict[str, list[str]] = defaultdict(list)
         self._answers: defaultdict[str, list[str]] = defaultdict(list)
         self._early: set[str] = set()
+        self._holding: set[str] = set()
         self._numbers = itertools.count(1)
         self._held: set[PendingReply] = set()
         recorder.subscribe(self._note_fired)
@@ -81,12 +93,13 @@ class BehaviourInjector(FaultInjector):
             self._held.discard(unit.pending)
         return super().intercept(relay, lane, unit, skip)
 
-    def acts_on(self, session: str) -> bool:
-        """Whether a fault is armed for a session, or has fired in it."""
-        return session in self._armed
+    def holds(self, session: str) -> bool:
+        """Whether a fault has held or discarded something in a session."""
+        return session in self._holding
 
     def end_session(self, session: str) -> None:
         """Remove what was armed for a session."""
+        self._holding.discard(session)
         for name in self._armed.pop(session, ()):
             self.heal(name)
         for address in self._answers.pop(session, ()):
@@ -94,7 +107,11 @@ class BehaviourInjector(FaultInjector):
 
     def _note_fired(self, event: AnyEvent) -> None:
         """Let a fault that was armed for the next occurrence end with the session in which it has fired."""
-        if isinstance(event, FaultFired) and event.fault in self._early and event.session is not None:
+        if not isinstance(event, FaultFired) or event.session is None:
+            return
+        if event.action in HOLDING_ACTIONS:
+            self._holding.add(event.session)
+        if event.fault in self._early:
             self._early.discard(event.fault)
             self._armed[event.session].append(event.fault)
 
@@ -185,6 +202,8 @@ class ObservedRelay(Relay):
         self._notes = injector.record
         self._awaited = ""
         self._declared = False
+        self._quit_sent = False
+        self._lingers = False
         self._sent: SentContent | None = None
 
     def data_received(self, endpoint: Endpoint, data: bytes) -> None:
@@ -214,12 +233,35 @@ class ObservedRelay(Relay):
         super().record_unit(lane, unit)
 
     def peer_ended(self, endpoint: Endpoint, how: Literal["fin", "reset"]) -> None:
-        """End the session with its client where something may be held back: else its end would wait for that."""
+        """End the session with its client where something is held back: else its end would wait for that.
+
+        A client that closes its direction behind QUIT may still wait for replies.
+        """
         super().peer_ended(endpoint, how)
-        if endpoint is self.client and not self.ended and self._injector.acts_on(self.name):
+        if endpoint is not self.client or self.ended:
+            return
+        if how == "fin" and self._quit_sent:
+            self._notes.half_closed.add(self.name)
+        elif self._injector.holds(self.name):
             for lane in (self.to_client, self.to_server):
                 if not self.ended:
                     self.half_close(lane)
+
+    def end_reached(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
+        """End a lane; to a client that had closed its direction after a while, in which its RST can come."""
+        if lane is self.to_client and how == "fin" and self.name in self._notes.half_closed and not self._lingers:
+            self._lingers = True
+            asyncio.get_running_loop().call_later(LINGER_S, self._end_lingering)
+        else:
+            super().end_reached(lane, how)
+
+    def _end_lingering(self) -> None:
+        """End the session; note it if the client has left it without reading all replies."""
+        if self.ended:
+            return
+        if self.client.is_reset:
+            self._notes.unread.add(self.name)
+        self.end_reached(self.to_client, "fin")
 
     def _note_line(self, unit: CommandLine) -> None:
         """Note a command line; one of AUTH without its secret."""
@@ -231,6 +273,8 @@ class ObservedRelay(Relay):
             self._declared = "BODY=8BITMIME" in unit.line.upper()
         elif unit.verb == "DATA":
             self._awaited = "DATA"
+        elif unit.verb == "QUIT":
+            self._quit_sent = True
 
 
 class BehavingLink(Link):

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from conformance.history.events import AnyEvent
 
+HOLDING_ACTIONS = frozenset({"stall", "delay", "mute", "throttle", "merge", "split"})
+"""Kinds of faults that keep a reply from a client for a while, or for good."""
+
 MAX_KEPT = 1024
 """Octets of a command line that are kept."""
 
@@ -93,11 +96,17 @@ class Attempted:
 
 @dataclass(slots=True)
 class ListenRecord:
-    """All that was seen. `ended` is when the listener stopped, in seconds since it began."""
+    """All that was seen. `ended` is when the listener stopped, in seconds since it began.
+
+    `half_closed` are sessions in which the client closed its direction behind QUIT before it had all replies: whether it
+    still waited cannot be seen. `unread` are those of them in which it had closed the whole connection before the last reply.
+    """
 
     events: Sequence[AnyEvent] = ()
     lines: list[SentLine] = field(default_factory=list)
     contents: list[SentContent] = field(default_factory=list)
     early: list[EarlyOctets] = field(default_factory=list)
     attempts: list[Attempted] = field(default_factory=list)
+    half_closed: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
     ended: float = 0.0

@@ -1,6 +1,7 @@
 """One endpoint of a relay: its connection to the client or to the server, as an asyncio protocol."""
 
 import asyncio
+import socket
 from typing import Literal, Protocol
 
 from conformance.wire.sockets import close_with_rst
@@ -29,6 +30,9 @@ class EndpointOwner(Protocol):
         """Handle that the connection takes no more octets for now (`full`), or takes them again."""
         ...
 
+
+_TCP_CLOSE = 7
+"""The state of a connection in TCP_INFO after RST."""
 
 _READ = 64 * 1024
 """Octets that are read at one time; small enough that the buffer's memory is reused and not requested anew."""
@@ -106,6 +110,12 @@ class Endpoint(asyncio.BufferedProtocol):
     def closed(self) -> bool:
         """Whether there is no connection (not yet, or not any more)."""
         return self._transport is None
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the peer has sent RST after its FIN, which asyncio does not notice. Needs Linux."""
+        sock = self._transport.get_extra_info("socket") if self._transport else None
+        return sock is not None and bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE)
 
     @property
     def _open_transport(self) -> asyncio.Transport | None:

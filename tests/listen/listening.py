@@ -125,6 +125,10 @@ class RawClient:
         """End both directions of the connection; a thread that reads returns."""
         self._socket.shutdown(socket.SHUT_RDWR)
 
+    def end_sending(self) -> None:
+        """Close the direction to the listener."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()

@@ -172,6 +172,42 @@ def test_closing_without_quit(listener: Listening):
     assert any("EHLO client.test" in line for line in found.transcript)
 
 
+def test_a_client_that_closes_its_direction_behind_quit_gets_its_replies(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<dot-421@b.test>", b"DATA"):
+        client.ask(line)
+    client.send(b"x\r\n.\r\nQUIT\r\n")
+    client.end_sending()
+    assert client.reply()[:3] == b"421"
+    client.close()
+    assert str(listener.findings()["retry"].outcome) == "inconclusive"
+
+
+def test_how_long_a_client_waits_that_has_closed_its_direction_behind_quit_cannot_be_seen(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<silent@b.test>", b"DATA"):
+        client.ask(line)
+    client.send(b"x\r\n.\r\nQUIT\r\n")
+    client.end_sending()
+    listener.wait_for("stall after dot")
+    client.close()
+    found = listener.findings()["dot-timeout"]
+    assert str(found.outcome) == "inconclusive"
+    assert "cannot be seen" in found.sentence
+
+
+def test_a_client_that_does_not_read_the_reply_to_quit(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    client.send(b"QUIT\r\n")
+    client.close()
+    listener.wait_for("s1   -- closed")
+    outcomes = listener.outcomes()
+    assert (outcomes["quit"], outcomes["quit-wait"]) == ("pass", "warn")
+
+
 def test_after_421_no_quit_is_asked_for(listener: Listening):
     deliver(listener, b"dot-421@b.test")
     assert "quit" not in listener.outcomes()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from conformance.history.events import Command, Content, FaultFired
 from conformance.listen.checks.tally import Tally
-from conformance.listen.record import ListenRecord
+from conformance.listen.record import HOLDING_ACTIONS, ListenRecord
 from conformance.trace.finding import format_seconds
 from conformance.trace.sessions import Session
 from conformance.trace.trace import Trace
@@ -20,7 +20,6 @@ _MINIMUM = {
 }
 """What is awaited -> check, clause, words, and the seconds that a client should wait at least."""
 
-_HOLDING = frozenset({"stall", "delay", "mute", "throttle", "merge", "split"})
 _GIVES_UP = frozenset({"QUIT", "RSET", "EHLO", "HELO"})
 _PIPELINED_S = 0.5
 """A command that follows the awaited one within this time was sent without waiting, and does not mean giving up."""
@@ -51,7 +50,7 @@ def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
         for awaited, (check, clause, words, least) in _MINIMUM.items()
     }
     early = {octets.session: octets.t for octets in reversed(record.early)}
-    held = {e.session: e for e in trace.events_of(FaultFired) if e.session is not None and e.action in _HOLDING}
+    held = {e.session: e for e in trace.events_of(FaultFired) if e.session is not None and e.action in HOLDING_ACTIONS}
     for name, fault in held.items():
         wait = last_wait(trace.sessions[name], trace, fault, record.ended, early.get(name))
         if wait is None or wait.awaited not in _MINIMUM:
@@ -59,7 +58,9 @@ def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
         _, _, words, least = _MINIMUM[wait.awaited]
         tally = tallies[wait.awaited]
         waited = f"{format_seconds(wait.seconds)} without {words}; {format_seconds(least)} are the minimum"
-        if wait.seconds >= least:
+        if name in record.half_closed:
+            tally.leave_open("the client closed its direction behind QUIT: how long it waited cannot be seen", name)
+        elif wait.seconds >= least:
             tally.occasions += 1
         elif wait.gave_up:
             tally.violate(f"gave up after {waited}", name)

@@ -138,9 +138,9 @@ def check_quit(record: ListenRecord, trace: Trace) -> list[Tally]:
         quits = [exchange for exchange in session.exchanges if exchange.command.verb == "QUIT"]
         if not quits:
             sends.violate(f"the client closed the connection after {session.exchanges[-1].command.verb}", session.name)
-        elif quits[-1].reply is None:
+        elif quits[-1].reply is None or session.closed.how == "reset" or session.name in record.unread:
             sends.occasions += 1
-            waits.violate("the client closed the connection before the reply to QUIT", session.name)
+            waits.violate("the client closed the connection before it had read the reply to QUIT", session.name)
         else:
             sends.occasions += 1
             waits.occasions += 1
