@@ -25,7 +25,7 @@ ELSEWHERE = {
 }
 """Commands that cannot run inside of a test, with the file that runs them, and how that says it."""
 
-BY_THEMSELVES = {"docs/probing.md", "docs/reading-reports.md", "docs/testing-your-server.md"}
+BY_THEMSELVES = {"docs/listening.md", "docs/probing.md", "docs/reading-reports.md", "docs/testing-your-server.md"}
 """Pages whose commands have a test of their own, which also looks at what they leave."""
 
 FAILS = {"reference+": 1, "acknowledges-first.yaml": 1}

@@ -39,9 +39,9 @@ class Listening:
         await self._listener.stopping.wait()
         self.record = await self._listener.close()
 
-    def wait_for(self, text: str) -> None:
-        """Wait until a line with this text was printed."""
-        deadline = time.monotonic() + WITHIN
+    def wait_for(self, text: str, within: float = WITHIN) -> None:
+        """Wait until a line with this text was printed, for `within` seconds."""
+        deadline = time.monotonic() + within
         while not any(text in line for line in list(self.lines)):
             assert time.monotonic() < deadline, self.lines
             time.sleep(0.01)

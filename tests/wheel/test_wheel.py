@@ -126,3 +126,12 @@ def test_the_reference_runs_as_a_program(tmp_path: Path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_misbehaving_next_hop_listens(tmp_path: Path):
+    listed = command("listen", "--list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "silent[-PLACE]" in listed.stdout
+    listened = command("listen", "0", "--for", "100ms", cwd=tmp_path)
+    assert listened.returncode == 3, listened.stdout + listened.stderr
+    assert "no client has connected" in listened.stdout
