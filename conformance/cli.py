@@ -470,6 +470,20 @@ def probe(
 
 
 @app.command()
+def smuggling(
+    candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help="servers, as for --candidate")],
+    out: Annotated[Path, typer.Option("--out", help="where index.html and smuggling.json are written")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print a JSON list: relay, receiver, variant, passage, replies")
+    ] = False,
+) -> None:
+    """Send messages with false ends through every pair of these servers, and show which become two messages (SMTP smuggling)."""
+    from conformance.commands.smuggling import print_matrix
+
+    raise typer.Exit(print_matrix(candidates, out, as_json=as_json))
+
+
+@app.command()
 def queues(config: Annotated[Path, typer.Argument(help="the configuration file of a running node")]) -> None:
     """Print the queues of a running node of the reference: delivery, shadow, Safety Net, discard events."""
     raise typer.Exit(import_module(REFERENCE_PROGRAM).show_queues(config))

@@ -93,12 +93,17 @@ def content_of(variant: Variant, recipient: str, mark: str) -> tuple[bytes, ...]
     return (first + smuggled,)
 
 
+def applicable_variants(server: Server) -> list[Variant]:
+    """Return all variants, without those in chunks if the server does not offer CHUNKING."""
+    return [variant for variant in VARIANTS.values() if not variant.chunked or "CHUNKING" in server.keywords]
+
+
 async def send_variants(server: Server) -> dict[str, list[Reply]]:
     """Send a message with each variant, several at a time, and return the replies as `send_variant` does, by name.
 
     Without CHUNKING the variants in chunks are left out. Raises NotApplicable, ServerSilent.
     """
-    variants = [variant for variant in VARIANTS.values() if not variant.chunked or "CHUNKING" in server.keywords]
+    variants = applicable_variants(server)
     semaphore = asyncio.Semaphore(_SESSIONS)
 
     async def send(variant: Variant) -> list[Reply]:

@@ -23,14 +23,14 @@ STYLES = ("palette.css", "diagram.css", "page.css")
 """The files that make up the style sheet of a page, in this order."""
 
 
-def render_page(template: str, *, script: str, shared: str = "", **context: Any) -> str:
-    """Return an HTML page: the template in the common frame, with `page.js` and `script` inline.
+def render_page(template: str, *, script: str = "", shared: str = "", **context: Any) -> str:
+    """Return an HTML page: the template in the common frame, with `page.js` and, if it is named, `script` inline.
 
     `shared` is the relative path of the folder that `write_style_sheet` wrote into; with '' the style sheet is inline and
     the page self-contained. The Content-Security-Policy allows only that style, those scripts by their SHA-256, and images
     of the same origin. `context` has the template's variables. Raises jinja2.TemplateError.
     """
-    style, code = _style_sheet(), template_text("page.js") + template_text(script)
+    style, code = _style_sheet(), template_text("page.js") + (template_text(script) if script else "")
     policy = "; ".join(
         [
             "default-src 'none'",

@@ -10,11 +10,14 @@ from conformance.cli import main
 from conformance.probe import topics
 from conformance.probe.checks import CHECKS
 from conformance.registry import submodule_names
+from conformance.smuggling.matrix import Passage
 from conformance.testing import BackgroundLoop
 from tests.docs.pages import ROOT, commands
 from tests.probe.miniature import OFFERS, Miniature, serve
 
 PAGE = ROOT / "docs" / "probing.md"
+SMUGGLING = ROOT / "tests" / "smuggling" / "test_matrix.py"
+"""It runs the command that starts real servers."""
 
 
 class WithoutTls(Miniature):
@@ -31,6 +34,10 @@ def test_its_commands_end_with_0_on_a_server_without_a_finding(
     try:
         assert commands(PAGE)
         for command in commands(PAGE):
+            if command.text.startswith("conformance smuggling "):
+                words = re.findall(r"postfix\S*", command.text)
+                assert f'"smuggling", "{words[0]}", "{words[1]}", "--out"' in SMUGGLING.read_text("utf-8")
+                continue
             words = shlex.split(command.text.replace("127.0.0.1:2525", f"{host}:{port}"))
             with pytest.raises(SystemExit) as left:
                 main(words[1:])
@@ -44,6 +51,11 @@ def test_its_commands_end_with_0_on_a_server_without_a_finding(
 def test_it_names_every_module_of_checks():
     rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| RFC", PAGE.read_text("utf-8"), re.MULTILINE)
     assert sorted(rows) == list(submodule_names(topics))
+
+
+def test_it_names_every_passage():
+    section = PAGE.read_text("utf-8").partition("## Smuggling between")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == list(map(str, Passage))
 
 
 def test_every_check_that_it_names_exists():

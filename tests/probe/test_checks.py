@@ -492,3 +492,13 @@ def test_without_a_permitted_recipient_no_mail_is_sent(context: ssl.SSLContext):
 def test_no_variant_has_the_end_of_content_in_it():
     assert [v.name for v in VARIANTS.values() if b"\r\n.\r\n" in v.octets and not v.chunked] == []
     assert len({(v.octets, v.chunked, v.cut) for v in VARIANTS.values()}) == len(VARIANTS) >= 40
+
+
+def test_a_report_about_a_message_is_not_the_message(context: ssl.SSLContext):
+    class Returns(Miniature):
+        def deliver(self, content: bytes, sender: str | None = None) -> None:
+            super().deliver(b"Subject: returned\r\n\r\n" + content, "")
+
+    outcomes = {finding.check: finding.outcome for finding in probed(Returns, context)}
+    assert outcomes["relays-one-message"] == LiveOutcome.NOT_APPLICABLE
+    assert outcomes["arrives-once"] == LiveOutcome.INCONCLUSIVE

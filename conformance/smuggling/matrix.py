@@ -1,0 +1,184 @@
+"""Sends every variant of the end of content through every pair of servers, and finds out what became of each.
+
+Each server runs twice, as a relay and as a receiver, so that it can be its own next hop. In one round every relay is connected to
+another receiver, and all pairs of the round work at the same time; there are as many rounds as servers. Behind every receiver
+is a sink of the harness, which ends content at CRLF . CRLF only.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, Variant, applicable_variants, send_variant
+from conformance.probe.server import NotApplicable, Server
+from conformance.probe.session import ServerClosed, ServerSilent, Unanswered
+from conformance.testing import MailNode, MailNodes, ReceivedMessage
+
+RECIPIENT = "victor@outside.test"
+_REPLY_LIMIT = 20.0
+"""Seconds that a relay has for one reply: many servers work at the same time."""
+_SESSIONS = 4
+"""Messages that one relay is sent at the same time."""
+ARRIVAL = 15.0
+"""Seconds in which what a relay has accepted reaches the sink; most takes less than one."""
+_SETTLE = 2.0
+"""Seconds to wait for a second message after all first ones have arrived: it was accepted in the same session."""
+
+_MARK = re.compile(rb"^Message-ID: <([^@>]+)@probe\.test>", re.MULTILINE | re.IGNORECASE)
+
+
+class Passage(StrEnum):
+    """What became of one message with a variant in it.
+
+    - `one`: one message has reached the sink
+    - `refused`: the relay has not accepted it
+    - `returned`: the relay has accepted it, and then reported to its sender that it cannot be delivered
+    - `not-arrived`: the relay has accepted it, and neither it nor a report has reached the sink in time
+    - `split-by-relay`: the relay has ended the message early, and has replied to what is behind the variant
+    - `smuggled`: the relay has made one message of it, and the receiver two
+    """
+
+    ONE = "one"
+    REFUSED = "refused"
+    RETURNED = "returned"
+    NOT_ARRIVED = "not-arrived"
+    SPLIT = "split-by-relay"
+    SMUGGLED = "smuggled"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What became of one variant between a relay and a receiver; `replies` are the relay's, as texts."""
+
+    relay: str
+    receiver: str
+    variant: str
+    passage: Passage
+    replies: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as an object of `smuggling.json`."""
+        return {
+            "relay": self.relay,
+            "receiver": self.receiver,
+            "variant": self.variant,
+            "passage": str(self.passage),
+            "replies": list(self.replies),
+        }
+
+
+def try_all_pairs(candidates: Mapping[str, str], directory: Path, report: Callable[[str], None]) -> list[Passed]:
+    """Start each candidate twice, try every pair, and stop all. `report` is called with what is being done.
+
+    The candidates are given as for `--candidate`, by the names that the results have for them.
+
+    Raises CandidateError, NodeError.
+    """
+    nodes = MailNodes(directory)
+    try:
+        running: dict[str, tuple[MailNode, MailNode]] = {}
+        for name, candidate in candidates.items():
+            report(f"starting {name}")
+            running[name] = nodes.start(candidate), nodes.start(candidate)
+        return asyncio.run(_run_rounds(running, report))
+    finally:
+        nodes.close()
+
+
+async def _run_rounds(running: dict[str, tuple[MailNode, MailNode]], report: Callable[[str], None]) -> list[Passed]:
+    """Try every pair, each relay with another receiver in each round."""
+    names = list(running)
+    results: list[Passed] = []
+    for number, pairs in enumerate(_rounds(names), 1):
+        report(f"round {number} of {len(names)}: " + ", ".join(f"{relay} to {receiver}" for relay, receiver in pairs))
+        tried = await asyncio.gather(
+            *(_try_pair(relay, running[relay][0], receiver, running[receiver][1]) for relay, receiver in pairs)
+        )
+        results += [passed for pair in tried for passed in pair]
+    return results
+
+
+def _rounds(names: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
+    """Yield rounds of pairs of a relay and a receiver: every pair once, and no server twice in one role in a round."""
+    for shift in range(len(names)):
+        yield [(relay, names[(place + shift) % len(names)]) for place, relay in enumerate(names)]
+
+
+async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiver: MailNode) -> list[Passed]:
+    """Send all variants through a relay to a receiver, and return what became of each."""
+    await asyncio.to_thread(relay.next_hop.connect_to, receiver.host, receiver.port)
+    server = Server((relay.host, relay.port), _REPLY_LIMIT, recipient=RECIPIENT)
+    async with server.session() as session:
+        server.keywords = session.keywords
+    semaphore = asyncio.Semaphore(_SESSIONS)
+
+    async def send(variant: Variant) -> tuple[bool, tuple[str, ...]]:
+        """Send a variant; return whether the relay has accepted it, and its replies."""
+        async with semaphore:
+            try:
+                replies = await send_variant(server, variant)
+            except (NotApplicable, ServerClosed, ServerSilent, Unanswered) as refused:
+                return False, (str(refused),)
+        return bool(replies) and replies[0].positive, tuple(map(str, replies))
+
+    variants = applicable_variants(server)
+    sent = dict(zip((v.name for v in variants), await asyncio.gather(*map(send, variants)), strict=True))
+    arrivals = Arrivals(server)
+    firsts = {name for name, (accepted, _) in sent.items() if accepted}
+    sink = receiver.next_hop
+    await asyncio.to_thread(sink.wait_until, lambda messages: firsts <= arrivals.read(messages).settled, ARRIVAL)
+    await asyncio.to_thread(sink.wait_until, lambda messages: firsts <= arrivals.read(messages).second, _SETTLE)
+    return [
+        Passed(relay_name, receiver_name, name, _passage(name, accepted, replies, arrivals), replies)
+        for name, (accepted, replies) in sent.items()
+    ]
+
+
+class Arrivals:
+    """The names of the variants of one pair whose first and second message, or a report about it, have reached a sink."""
+
+    def __init__(self, server: Server) -> None:
+        self.first: set[str] = set()
+        self.second: set[str] = set()
+        self.returned: set[str] = set()
+        self._suffix = server.mark("")
+        self._read = 0
+
+    @property
+    def settled(self) -> set[str]:
+        """The names of the variants that have come to an end."""
+        return self.first | self.returned
+
+    def read(self, messages: Sequence[ReceivedMessage]) -> "Arrivals":
+        """Take note of the messages that have come since the last call."""
+        for message in messages[self._read :]:
+            header, _, body = message.content.partition(b"\r\n\r\n")
+            if message.sender == SENDER:
+                self.first |= self._names(header)
+            elif message.sender == SMUGGLED_SENDER:
+                self.second |= {name.removeprefix("smuggled-") for name in self._names(header)}
+            elif message.sender == "":
+                self.returned |= self._names(body)  # a report has the header of what it is about
+        self._read = len(messages)
+        return self
+
+    def _names(self, octets: bytes) -> set[str]:
+        """Return the names of this pair's messages whose Message-ID is in a header."""
+        marks = (mark.decode("ascii", "replace") for mark in _MARK.findall(octets))
+        return {mark.removesuffix(self._suffix) for mark in marks if mark.endswith(self._suffix)}
+
+
+def _passage(name: str, accepted: bool, replies: Sequence[str], arrivals: Arrivals) -> Passage:
+    """Return what became of a variant."""
+    if len(replies) > 1:
+        return Passage.SPLIT
+    if name in arrivals.second:
+        return Passage.SMUGGLED
+    if name in arrivals.first:
+        return Passage.ONE
+    if name in arrivals.returned:
+        return Passage.RETURNED
+    return Passage.NOT_ARRIVED if accepted else Passage.REFUSED

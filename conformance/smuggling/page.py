@@ -1,0 +1,59 @@
+"""The page of the smuggling matrix: relays by receivers, and what each relay does with each variant."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.report.rendering import render_page
+from conformance.smuggling.matrix import Passage, Passed
+
+
+@dataclass(frozen=True, slots=True)
+class PairOnPage:
+    """One square: its outcome for the badge, the badge's text, the variants that were smuggled, and all counts in words."""
+
+    outcome: str
+    text: str
+    smuggled: tuple[str, ...]
+    counts: str
+
+
+def smuggling_page(results: Sequence[Passed]) -> str:
+    """Return the page as HTML."""
+    servers = list(dict.fromkeys(passed.relay for passed in results))
+    variants = list(dict.fromkeys(passed.variant for passed in results))
+    return render_page(
+        "smuggling.html.j2",
+        servers=servers,
+        variants=variants,
+        squares={
+            (a, b): _square([p for p in results if (p.relay, p.receiver) == (a, b)]) for a in servers for b in servers
+        },
+        by_relay={
+            (v, r): _at_the_relay([p for p in results if (p.variant, p.relay) == (v, r)])
+            for v in variants
+            for r in servers
+        },
+    )
+
+
+def _square(passed: Sequence[Passed]) -> PairOnPage:
+    """Return the square of a pair."""
+    counts = Counter(p.passage for p in passed)
+    smuggled = tuple(p.variant for p in passed if p.passage == Passage.SMUGGLED)
+    words = ", ".join(f"{counts[passage]} {passage}" for passage in Passage if counts[passage])
+    if smuggled:
+        return PairOnPage("fail", f"{len(smuggled)} smuggled", smuggled, words)
+    if not counts[Passage.ONE]:
+        return PairOnPage("inconclusive", "none arrived", (), words)
+    return PairOnPage("pass", "none smuggled", (), words)
+
+
+def _at_the_relay(passed: Sequence[Passed]) -> tuple[str, str]:
+    """Return the badge's outcome and text for what a relay does with a variant, whatever its next hop."""
+    passages = {p.passage for p in passed}
+    if not passages:
+        return "not-applicable", "not sent"
+    if Passage.SPLIT in passages:
+        return "fail", "two messages"
+    return ("pass", "refused") if passages == {Passage.REFUSED} else ("pass", "one message")

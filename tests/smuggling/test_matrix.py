@@ -1,0 +1,163 @@
+"""The smuggling matrix: what counts as one message and as two, between servers in this process and between real ones."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.cli import main
+from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, VARIANTS
+from conformance.probe.server import Server
+from conformance.smuggling.matrix import Arrivals, Passage, Passed, _passage, _rounds
+from conformance.smuggling.page import smuggling_page
+from conformance.testing import ReceivedMessage
+
+# Its content ends at LF . LF too, and it passes bare line ends on.
+LOOSE = """\
+name: loose
+kind: exec
+claims: [relay]
+listeners: [frontend]
+argv: ["{python}", "{directory}/serve.py"]
+files:
+  serve.py: |
+    import asyncio, socket
+    {% set door = node.listeners.frontend %}
+    {% set hop = (node.routes | selectattr("domain", "equalto", "*") | first).next_hops[0] %}
+    LOOSE, NEXT = LOOSENESS, ({{ hop.dial[0] | tojson }}, {{ hop.dial[1] }})
+    ENDS = (b"\\r\\n.\\r\\n", b"\\n.\\n") if LOOSE else (b"\\r\\n.\\r\\n",)
+
+    def hand_on(sender, recipients, content):
+        with socket.create_connection(NEXT) as out, out.makefile("rwb") as file:
+            file.readline()
+            for line in (b"HELO loose.test", b"MAIL " + sender, *(b"RCPT " + one for one in recipients), b"DATA"):
+                file.write(line + b"\\r\\n"), file.flush(), file.readline()
+            file.write(content + b"\\r\\n.\\r\\n"), file.flush(), file.readline()
+
+    async def serve(reader, writer):
+        buffer, sender, recipients = b"", b"", []
+        writer.write(b"220 loose.test\\r\\n")
+        while True:
+            while b"\\r\\n" not in buffer:
+                if not (more := await reader.read(65536)):
+                    return writer.close()
+                buffer += more
+            line, _, buffer = buffer.partition(b"\\r\\n")
+            verb, _, argument = line.partition(b" ")
+            reply = b"250 ok"
+            if verb == b"MAIL":
+                sender, recipients = argument, []
+            elif verb == b"RCPT":
+                recipients.append(argument)
+            elif verb == b"QUIT":
+                writer.write(b"221 bye\\r\\n")
+                return writer.close()
+            elif verb == b"DATA":
+                writer.write(b"354 go on\\r\\n")
+                while not (found := [(buffer.index(end), end) for end in ENDS if end in buffer]):
+                    buffer += await reader.read(65536)
+                at, end = min(found)
+                content, buffer = buffer[:at], buffer[at + len(end):]
+                await asyncio.to_thread(hand_on, sender, recipients, content)
+            writer.write(reply + b"\\r\\n")
+
+    async def main():
+        async with await asyncio.start_server(serve, {{ door.host | tojson }}, {{ door.port }}) as server:
+            await server.serve_forever()
+    asyncio.run(main())
+"""
+
+
+def test_every_pair_is_tried_once_and_no_server_twice_at_a_time():
+    rounds = list(_rounds(["a", "b", "c"]))
+    assert sorted(pair for pairs in rounds for pair in pairs) == sorted((x, y) for x in "abc" for y in "abc")
+    for pairs in rounds:
+        assert sorted(x for x, _ in pairs) == sorted(y for _, y in pairs) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "replies", "came", "passage"),
+    [
+        (True, ["250 ok"], [SENDER], Passage.ONE),
+        (True, ["250 ok"], [SENDER, SMUGGLED_SENDER], Passage.SMUGGLED),
+        (True, ["250 ok", "250 ok"], [SENDER, SMUGGLED_SENDER], Passage.SPLIT),
+        (False, ["554 no"], [], Passage.REFUSED),
+        (True, ["250 ok"], [""], Passage.RETURNED),
+        (True, ["250 ok"], [], Passage.NOT_ARRIVED),
+        (True, ["250 ok"], ["other"], Passage.NOT_ARRIVED),
+    ],
+)
+def test_what_became_of_a_variant(accepted: bool, replies: list[str], came: list[str], passage: Passage):
+    server = Server(("127.0.0.1", 25), 1)
+    other = Server(("127.0.0.1", 25), 1)
+    arrivals = Arrivals(server)
+
+    def message(sender: str) -> ReceivedMessage:
+        mark = (other if sender == "other" else server).mark("lf-dot-lf")
+        header = f"Message-ID: <{'smuggled-' if sender == SMUGGLED_SENDER else ''}{mark}@probe.test>\r\n\r\n"
+        content = f"Subject: report\r\n\r\n{header}" if sender == "" else header
+        return ReceivedMessage(SENDER if sender == "other" else sender, (), content.encode())
+
+    arrivals.read([message(sender) for sender in came])
+    assert _passage("lf-dot-lf", accepted, replies, arrivals) == passage
+
+
+def test_the_page_has_every_pair_and_escapes_what_it_shows():
+    results = [
+        Passed("a<b>", receiver, variant, passage, ())
+        for receiver in ("a<b>", "c")
+        for variant, passage in (("lf-dot-lf", Passage.SMUGGLED), ("cr-dot-cr", Passage.ONE))
+    ] + [Passed("c", receiver, "lf-dot-lf", Passage.SPLIT, ()) for receiver in ("a<b>", "c")]
+    page = smuggling_page(results)
+    assert page.count("1 smuggled") == 2 + 2  # the badge, and the counts
+    assert page.count("none arrived") == 2
+    assert "a&lt;b&gt;" in page
+    assert "a<b>" not in page
+
+
+def test_an_unknown_candidate_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as left:
+        main(["smuggling", "postfx", "--out", str(tmp_path)])
+    assert left.value.code == 2
+    assert "postfx" in capsys.readouterr().err
+
+
+def passages(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the passage of each variant of each pair."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for entry in json.loads((folder / "smuggling.json").read_text("utf-8")):
+        found.setdefault((entry["relay"], entry["receiver"]), {})[entry["variant"]] = entry["passage"]
+    return found
+
+
+@pytest.mark.integration
+def test_a_relay_that_passes_a_lone_dot_on_smuggles_it_into_one_that_ends_content_there(tmp_path: Path):
+    files = {}
+    for name, looseness in (("loose", "True"), ("strict", "False")):
+        files[name] = tmp_path / f"{name}.yaml"
+        files[name].write_text(LOOSE.replace("LOOSENESS", looseness).replace("name: loose", f"name: {name}"), "utf-8")
+    with pytest.raises(SystemExit) as left:
+        main(["smuggling", *map(str, files.values()), "--out", str(tmp_path / "out")])
+    assert left.value.code == 1
+    found = passages(tmp_path / "out")
+    assert set(found) == {(a, b) for a in files for b in files}
+    assert {v for v, p in found["strict", "loose"].items() if p == "smuggled"} == {"lf-dot-lf", "crlf-dot-lf"}
+    assert {v for v, p in found["loose", "strict"].items() if p == "split-by-relay"} == {"lf-dot-lf", "crlf-dot-lf"}
+    assert set(found["strict", "strict"].values()) == {"one"}
+    assert len(found["strict", "strict"]) == sum(not variant.chunked for variant in VARIANTS.values())
+    assert "2 smuggled" in (tmp_path / "out" / "index.html").read_text("utf-8")
+
+
+@pytest.mark.integration
+@pytest.mark.slow  # a server that is not installed is downloaded
+def test_postfix_ends_content_early_unless_it_normalizes_line_ends(tmp_path: Path):
+    assert (paths.fixtures() / "candidates" / "postfix-normalize.yaml").exists()
+    with pytest.raises(SystemExit) as left:
+        main(["smuggling", "postfix", "postfix-normalize", "--out", str(tmp_path)])
+    assert left.value.code == 1
+    found = passages(tmp_path)
+    for receiver in ("postfix", "postfix-normalize"):
+        split = {variant for variant, passage in found["postfix", receiver].items() if passage == "split-by-relay"}
+        assert {"lf-dot-lf", "lf-dot-crlf", "crlf-dot-lf", "crlf-dot-cr-crlf"} <= split
+        assert set(found["postfix-normalize", receiver].values()) == {"one"}
