@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from conformance.history.events import Closed, CommandRun, Configured, FaultFired, NodeEvent, StepEvent
+from conformance.history.events import Closed, CommandRun, Configured, ConnectFailed, FaultFired, NodeEvent, StepEvent
 from conformance.model.contacts import Contact, find_contacts, find_database_names
 from conformance.model.parameter_changes import ParameterChanges
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
 from conformance.trace.sessions import Exchange, Session, Transaction
-from conformance.trace.trace import Discard, ShadowCopy, Trace
+from conformance.trace.trace import Discard, ShadowAttempt, ShadowCopy, Trace
 
 T = TypeVar("T")
 
@@ -34,6 +34,9 @@ LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
 
 RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
 """Steps after which servers may transmit again what they had finished, or pass it to another server."""
+
+_SLOWING_FAULTS = frozenset({"delay", "throttle", "split", "merge"})
+"""Faults under which all lines arrive in the end: a line is recorded when it is passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,13 @@ class Facts:
         """Return whether the node stopped working, or lost its queue, between two events (None: the end)."""
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end and e.action in STOPPING for e in self.node_events.get(server, ()))
+
+    def was_interrupted_by(self, server: str, after_n: int, t: float) -> bool:
+        """Return whether the node stopped working, or lost its queue, after an event and not later than a time.
+
+        What is recorded after an event, at the same time, may have been done before it.
+        """
+        return any(e.n > after_n and e.t <= t and e.action in STOPPING for e in self.node_events.get(server, ()))
 
     def had_node_event(self, server: str, after_n: int, before_n: int | None = None) -> bool:
         """Return whether anything happened to the node between two events, a start or a reload included."""
@@ -276,6 +286,76 @@ class Facts:
         for session in self.trace.sessions.values():
             found[session.client, session.server].append(session)
         return found
+
+    @cached_property
+    def _cut_sessions(self) -> frozenset[str]:
+        """The names of the sessions in which a fault may have kept a line from arriving, or did more than slow it down."""
+        fired = self.trace.events_of(FaultFired)
+        return frozenset(f.session for f in fired if f.session is not None and f.action not in _SLOWING_FAULTS)
+
+    @cached_property
+    def receipts(self) -> Mapping[tuple[str, str], list[Transaction]]:
+        """The transactions in which a server under test was given a whole message, by server and message.
+
+        Shadow copies are left out; a refused message is not.
+        """
+        found: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
+        for given in self.trace.transactions:
+            if given.kind != "shadow" and given.message is not None and self.is_tested(given.server):
+                found[given.server, given.message].append(given)
+        return found
+
+    @cached_property
+    def transactions_at(self) -> Mapping[str, list[Transaction]]:
+        """The transactions in which each server under test was the server, in the order of their MAIL."""
+        found: dict[str, list[Transaction]] = defaultdict(list)
+        for given in self.trace.transactions:
+            if self.is_tested(given.server):
+                found[given.server].append(given)
+        return found
+
+    @cached_property
+    def copies_held_by(self) -> Mapping[str, list[Transaction]]:
+        """The transactions by which each server was given a shadow copy that it stored, or may have stored unseen."""
+        return {
+            server: [g for g in given if g.kind == "shadow" and g.dot_n is not None and (g.acceptance or not g.replies)]
+            for server, given in self.transactions_at.items()
+        }
+
+    @cached_property
+    def shadow_attempts(self) -> Mapping[str, list[ShadowAttempt]]:
+        """The attempts of each server under test to have a shadow copy stored, in order."""
+        found: dict[str, list[ShadowAttempt]] = defaultdict(list)
+        for attempt in self.trace.shadow_attempts:
+            if self.is_tested(attempt.client):
+                found[attempt.client].append(attempt)
+        return found
+
+    def end_of(self, session: str) -> int:
+        """Return the number of the event that closed a session, or that after the last event."""
+        closed = self.trace.sessions[session].closed
+        return self.end_n if closed is None else closed.n
+
+    def failed_connections(self, client: str, after_n: int) -> list[ConnectFailed]:
+        """Return the failed connections of a party to anything since an event."""
+        return [event for event in self._failed_by_client.get(client, ()) if event.n > after_n]
+
+    @cached_property
+    def _failed_by_client(self) -> Mapping[str, list[ConnectFailed]]:
+        """The failed connections of each party, in order."""
+        found: dict[str, list[ConnectFailed]] = defaultdict(list)
+        for event in self.trace.events_of(ConnectFailed):
+            found[event.client].append(event)
+        return found
+
+    def is_heard(self, copy: ShadowCopy) -> bool:
+        """Return whether the primary of a copy of 2013 or later surely got the reply that says that it is stored."""
+        stored, session = copy.stored_reply, copy.transaction.session
+        return (
+            session not in self._cut_sessions
+            and self.end_of(session) > stored.n
+            and not self.was_interrupted_by(copy.primary, copy.transaction.n, stored.t)
+        )
 
     @cached_property
     def has_resubmission(self) -> bool:

@@ -23,10 +23,11 @@ that judgement where the answer came after all, or the primary's next command sh
 
 from conformance.faults import ENDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
-from conformance.model.rules import invariant
+from conformance.model.facts import Facts
+from conformance.model.preference import is_remote, is_turned_away, permitted_attempts, possible_holders
+from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_time
-from conformance.trace.parameters import numeric_parameter_at, parameter_at
 from conformance.trace.sessions import Session, Transaction
 
 _PROMPT_S = 1.0
@@ -36,109 +37,120 @@ _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
 """Verbs after which a session is no attempt under way: it queries discard status, or has ended in good order."""
 
 
-@invariant("two-copies-at-acknowledgement", "SR-CRE-01", "SR-BND-03")
-def two_copies_at_acknowledgement(context: CheckContext) -> Finding:
+@rule(
+    "SR-CRE-01", "SR-BND-03", "SR-BND-05", "SR-CRE-02", "SR-CRE-03", "SR-CRE-07", "SR-ENA-01", "SR-ENA-04",
+    "SR-IOP-02", "SR-PRF-07", "SR-TMO-02", "SR-TMO-05", published="two-copies-at-acknowledgement",
+)  # fmt: skip
+def two_copies_at_acknowledgement(facts: Facts) -> Finding:
     """Check each acknowledgement of a message from outside the boundary; only for candidates that claim `shadow-2013`.
 
     Sessions that a fault altered are left out.
     """
     finding = Finding("a stored shadow copy at the moment of each acknowledgement")
-    if "shadow-2013" not in context.claims:
+    if "shadow-2013" not in facts.context.claims:
         return finding
-    for name in context.trace.messages:
-        for transaction in context.trace.transactions_of(name):
+    for name in facts.trace.messages:
+        for transaction in facts.trace.transactions_of(name):
             if (
                 transaction.acceptance is not None
-                and transaction.session not in context.trace.altered_sessions
-                and _is_from_outside(context, transaction)
+                and transaction.session not in facts.trace.altered_sessions
+                and is_from_outside(facts, transaction)
             ):
-                _check_acknowledgement(context, finding, transaction, transaction.acceptance)
+                _check_acknowledgement(facts, finding, transaction, transaction.acceptance)
     return finding
 
 
-def _is_from_outside(context: CheckContext, transaction: Transaction) -> bool:
+def is_from_outside(facts: Facts, transaction: Transaction) -> bool:
     """Return whether a transaction hands a message from outside the boundary to a server of 2013 or later."""
     return (
-        context.is_tested_server(transaction.server)
+        facts.is_tested(transaction.server)
         and transaction.kind != "shadow"
         and transaction.listener in ("frontend", "transport")
-        and not context.is_2010(transaction.server)
-        and transaction.client not in context.cell.topology.boundary(transaction.server)
+        and not facts.is_2010(transaction.server)
+        and transaction.client not in facts.topology.boundary(transaction.server)
     )
 
 
-def _check_acknowledgement(
-    context: CheckContext, finding: Finding, transaction: Transaction, acknowledgement: Reply
-) -> None:
+def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transaction, acknowledgement: Reply) -> None:
     """Count an occasion where a copy had to be stored, and add a violation where none was."""
-    primary = transaction.server
-    holders = _possible_holders(context, primary)
-    if not holders or not parameter_at(context, primary, "ShadowRedundancyEnabled", acknowledgement.n):
+    primary, n = transaction.server, acknowledgement.n
+    holders = possible_holders(facts, primary)
+    if not holders or not facts.parameter(primary, "ShadowRedundancyEnabled", n):
         return
     assert transaction.message is not None
-    message = context.trace.messages[transaction.message]
+    message = facts.trace.messages[transaction.message]
     copies = [
         copy
-        for copy in context.trace.copies_of(transaction.message)
+        for copy in facts.trace.copies_of(transaction.message)
         if copy.primary == primary and copy.holder in holders
     ]
-    if any(transaction.n < copy.transaction.n and copy.stored_reply.n < acknowledgement.n for copy in copies):
+    if any(transaction.n < copy.transaction.n and copy.stored_reply.n < n for copy in copies):
         finding.occasions += 1
         return
-    mandatory = parameter_at(context, primary, "RejectMessageOnShadowFailure", acknowledgement.n)
-    if not mandatory and _has_tried_in_vain(context, transaction, acknowledgement, holders):
+    mandatory = facts.parameter(primary, "RejectMessageOnShadowFailure", n)
+    if not mandatory and _has_tried_in_vain(facts, transaction, acknowledgement, holders):
         return
     finding.occasions += 1
-    late = [copy for copy in copies if copy.stored_reply.n > acknowledgement.n]
+    late = [copy for copy in copies if copy.stored_reply.n > n]
     then = f"; {late[0].holder} stored a shadow only {format_time(late[0].stored_reply)}" if late else ""
     finding.add_message_violation(
         message,
         f"{primary} acknowledged it to {transaction.client} with {acknowledgement.code} "
         f"{format_time(acknowledgement)}, session {transaction.session}, before any other server of the boundary had "
         f"stored a shadow{then}",
-        acknowledgement.n,
+        n,
         *[copy.stored_reply.n for copy in late],
         row="SR-CRE-07" if transaction.client == "submission" else None,
     )
 
 
-def _possible_holders(context: CheckContext, primary: str) -> frozenset[str]:
-    """Return the other servers of the primary's boundary that can hold a copy: mailbox and hub servers, none of 2010."""
-    topology = context.cell.topology
-    return frozenset(
-        other
-        for other in topology.boundary(primary) - {primary}
-        if not context.is_2010(other) and topology.by_name[other].role in ("mailbox", "hub")
-    )
+def _has_tried_in_vain(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
+    """Return whether every permitted attempt failed between MAIL and the final reply, or a holder was silent."""
+    made = made_attempts(facts, transaction, answer, holders)
+    permitted = permitted_attempts(facts, transaction.server, answer.n)
+    enough = sum(made.values()) >= permitted.remote + permitted.local
+    return enough or was_silent(facts, transaction, answer, holders)
 
 
-def _has_tried_in_vain(
-    context: CheckContext, transaction: Transaction, acknowledgement: Reply, holders: frozenset[str]
-) -> bool:
-    """Return whether every permitted attempt failed between MAIL and the acknowledgement, or a holder was silent.
+def made_attempts(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> dict[bool, int]:
+    """Return how many attempts failed between MAIL and the final reply: with servers of other sites (True) and of the own site.
 
-    A session in which the holder did not offer shadow redundancy counts as a failed attempt too.
+    An attempt that ended before MAIL may have been for this message. A session in which the holder did not offer shadow
+    redundancy counts as a failed attempt too.
     """
     primary = transaction.server
-    failed = sum(
-        attempt.client == primary and attempt.server in holders and transaction.n < attempt.n < acknowledgement.n
-        and attempt.message in (None, transaction.message)  # None: it ended before MAIL
-        for attempt in context.trace.shadow_attempts
-    )  # fmt: skip
-    sessions = [
-        session
-        for session in context.trace.sessions.values()
-        if session.client == primary and session.server in holders and session.listener == "transport"
-        and session.n < acknowledgement.n and (session.closed is None or session.closed.n > transaction.n)
+    servers = [
+        attempt.server for attempt in facts.shadow_attempts.get(primary, ())
+        if attempt.server in holders and transaction.n < attempt.n < answer.n
+        and attempt.message in (None, transaction.message)
     ]  # fmt: skip
-    failed += sum(_is_turned_away(session) for session in sessions if session.n > transaction.n)
-    if failed >= _permitted_attempts(context, primary, holders, acknowledgement.n):
-        return True
+    servers += [
+        session.server for session in _sessions_in_use(facts, transaction, answer, holders)
+        if session.n > transaction.n and is_turned_away(session)
+    ]  # fmt: skip
+    far = sum(is_remote(facts, primary, server) for server in servers)
+    return {True: far, False: len(servers) - far}
+
+
+def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> list[Session]:
+    """Return the sessions of the primary with holders that were open between MAIL and the final reply."""
+    return [
+        session
+        for holder in holders
+        for session in facts.sessions_between.get((transaction.server, holder), ())
+        if session.listener == "transport"
+        and session.n < answer.n and (session.closed is None or session.closed.n > transaction.n)
+    ]  # fmt: skip
+
+
+def was_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
+    """Return whether a holder was silent when the primary ended its effort."""
+    context = facts.context
     return any(
-        _is_silent(context, session, transaction, acknowledgement)
-        and not _is_stored_later(context, session, transaction, acknowledgement)
-        and not _was_not_waiting(context, session, acknowledgement)
-        for session in sessions
+        _is_silent(context, session, transaction, answer)
+        and not _is_stored_later(context, session, transaction, answer)
+        and not _was_not_waiting(context, session, answer)
+        for session in _sessions_in_use(facts, transaction, answer, holders)
     )
 
 
@@ -198,23 +210,3 @@ def _is_stored_later(context: CheckContext, session: Session, transaction: Trans
         and (session.closed is None or session.closed.n > copy.stored_reply.n)
         for copy in context.trace.copies_of(transaction.message or "")
     )  # fmt: skip
-
-
-def _is_turned_away(session: Session) -> bool:
-    """Return whether the reply to EHLO did not offer XSHADOWREQUEST, and the primary sent nothing but set-up and QUIT."""
-    verbs = {exchange.command.verb for exchange in session.exchanges}
-    offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
-    return session.listener == "transport" and not offered and verbs <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
-
-
-def _permitted_attempts(context: CheckContext, primary: str, holders: frozenset[str], n: int) -> int:
-    """Return how many attempts the parameters permit that are in force at event `n` (SR-PRF-01 to SR-PRF-06)."""
-    home = context.site_of(primary)
-    has_local = any(context.site_of(holder) == home for holder in holders)
-    has_remote = any(context.site_of(holder) != home for holder in holders)
-    local = int(numeric_parameter_at(context, primary, "MaxRetriesForLocalSiteShadow", n)) if has_local else 0
-    remote = int(numeric_parameter_at(context, primary, "MaxRetriesForRemoteSiteShadow", n)) if has_remote else 0
-    preference = parameter_at(context, primary, "ShadowMessagePreferenceSetting", n)
-    if not has_remote or preference == "LocalOnly":
-        return local
-    return remote if preference == "RemoteOnly" else remote + local

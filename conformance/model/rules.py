@@ -29,11 +29,17 @@ RULES: Registry[Rule] = Registry("rule of the model")
 """The rules by the names of their checks in verdicts."""
 
 
-def rule(*requirements: str, timed: bool = True) -> Callable[[Callable[[Facts], Finding]], Callable[[Facts], Finding]]:
-    """Return a decorator that registers a function as the rule of these requirements; the first names it."""
+def rule(
+    *requirements: str, timed: bool = True, published: str | None = None
+) -> Callable[[Callable[[Facts], Finding]], Callable[[Facts], Finding]]:
+    """Return a decorator that registers a function as the rule of these requirements.
+
+    The first requirement names it, unless it has a name of version 0.1.0: `published`.
+    """
 
     def register(check: Callable[[Facts], Finding]) -> Callable[[Facts], Finding]:
-        RULES.add(f"model.{requirements[0]}", Rule(check, requirements, timed))
+        name = f"model.{requirements[0]}" if published is None else f"invariant.{published}"
+        RULES.add(name, Rule(check, requirements, timed))
         return check
 
     return register

@@ -1,0 +1,137 @@
+"""Judges what follows once a shadow copy is stored: the sender is answered, or the message is delivered (SR-CRE-05, SR-TMO-03).
+
+A server, the *primary*, that has a copy stored acknowledges the message in the session in which it was given it. If the sender
+is gone by then, the message is the primary's all the same. `given` is that transaction, `n` an event's number, `t` a time in
+documented seconds.
+"""
+
+from conformance.history.events import FaultArmed, Reply
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Transaction
+from conformance.trace.trace import ShadowCopy
+
+_PROMPT_S = 60.0
+"""Documented seconds within which a server answers that waits for nothing any more; no document has a figure, and RFC 5321
+4.5.3.2.6 lets the sender wait for ten minutes."""
+
+_OWN_TROUBLE = frozenset({421, 452})
+"""Replies by which a server may refuse what is redundant already: it is being stopped, or its own disk is full."""
+
+
+@rule("SR-CRE-05")
+def acknowledged_once_redundant(facts: Facts) -> Finding:
+    """Check that the final reply to a message of which a copy is stored is positive, and comes in the same session."""
+    finding = Finding("an acknowledgement in the sender's session once a shadow copy is stored")
+    for (primary, name), receipts in facts.receipts.items():
+        for given, copy in _with_copy(facts, primary, name, receipts):
+            session, stored = facts.trace.sessions[given.session], copy.stored_reply
+            closed_t = session.closed.t if session.closed is not None else facts.end_t
+            end_t = given.replies[0].t if given.replies else closed_t
+            if given.session in facts.faults_in or facts.was_interrupted_by(primary, given.n, end_t):
+                continue
+            wrong = _wrong_end(facts, given, stored)
+            if wrong is not None:
+                finding.occasions += 1
+                words, n = wrong
+                finding.add_message_violation(
+                    facts.trace.messages[name],
+                    f"{primary} {words} in session {session.name}, though {copy.holder} had stored a shadow copy",
+                    n,
+                    stored.n,
+                )
+            elif given.replies:
+                finding.occasions += 1
+    return finding
+
+
+def _end(facts: Facts, given: Transaction) -> int:
+    """Return the number of the final reply to a transaction, or else of the event that closed its session."""
+    return given.replies[0].n if given.replies else facts.end_of(given.session)
+
+
+def _with_copy(
+    facts: Facts, primary: str, name: str, receipts: list[Transaction]
+) -> list[tuple[Transaction, ShadowCopy]]:
+    """Return each receipt with a copy that was stored for it before it was answered.
+
+    A copy may belong to any of several receipts that overlap: then none of them is returned.
+    """
+    copies = [
+        copy for copy in facts.trace.copies_of(name)
+        if copy.primary == primary and copy.transaction.kind == "shadow" and facts.is_heard(copy)
+    ]  # fmt: skip
+    found = []
+    for given in receipts:
+        if given.listener == "delivery" or not copies or given.session in facts.trace.altered_sessions:
+            continue
+        end = _end(facts, given)
+        alone = not any(o is not given and o.n < end and _end(facts, o) > given.n for o in receipts)
+        if not given.replies:  # the effort may outlast the session, until the message is given again
+            end = min((o.n for o in receipts if o.n > given.n), default=facts.end_n)
+        own = [copy for copy in copies if copy.transaction.n > given.n and copy.stored_reply.n < end]
+        if alone and own:
+            found.append((given, own[0]))
+    return found
+
+
+def _wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[str, int] | None:
+    """Return how the wait for the final reply ended wrongly, in words, and the number of the event that shows it."""
+    if given.replies:
+        reply = given.replies[0]
+        if reply.code // 100 == 2 or reply.code in _OWN_TROUBLE:
+            return None
+        return f"answered {reply.code}", reply.n
+    session = facts.trace.sessions[given.session]
+    if any(reply.code == 421 and reply.n > (given.dot_n or given.n) for reply in session.replies):
+        return None
+    if session.closed is not None and session.closed.n < stored.n:
+        return None  # it was lost before, or its time was up
+    if session.closed is not None:
+        return ("ended the session without an answer", session.closed.n) if session.closed.by == "server" else None
+    waited = facts.end_t - stored.t
+    disk = any(f"{given.server} disk" in armed.links for armed in facts.trace.events_of(FaultArmed))
+    if waited <= _PROMPT_S + facts.slack or disk:
+        return None
+    return f"had not answered after {format_seconds(waited)}", stored.n
+
+
+@rule("SR-TMO-03")
+def kept_though_sender_lost(facts: Facts) -> Finding:
+    """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
+
+    It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. Any failed
+    connection shows that it tries, since its purpose is not seen.
+    """
+    finding = Finding("delivery of a redundant message whose sender's session was lost")
+    normalize = facts.context.normalize_address
+    for (primary, name), receipts in facts.receipts.items():
+        for given, copy in _with_copy(facts, primary, name, receipts):
+            session, since = facts.trace.sessions[given.session], copy.stored_reply
+            if given.replies or session.closed is None or session.closed.by == "server":
+                continue
+            interval = facts.seconds(primary, "MessageRetryInterval", since.n)
+            waited = facts.end_t - max(since.t, session.closed.t)
+            if interval is None or waited <= 2 * interval + facts.slack:
+                continue
+            if facts.was_interrupted(primary, given.n):
+                continue
+            finding.occasions += 1
+            delivered = {normalize(d.recipient) for d in facts.trace.deliveries_of(name)}
+            tried = {
+                normalize(recipient)
+                for sent in facts.trace.transactions_of(name)
+                if sent.client == primary and sent.kind != "shadow"
+                for recipient in (*sent.recipients, *sent.refused)
+            }
+            missing = sorted({normalize(r) for r in given.recipients} - delivered - tried)
+            if missing and not facts.failed_connections(primary, since.n):
+                finding.add_message_violation(
+                    facts.trace.messages[name],
+                    f"{primary} had a shadow copy stored on {copy.holder}, lost the sender's session {session.name}, and never "
+                    f"transmitted the message to {', '.join(missing)}",
+                    since.n,
+                    session.closed.n,
+                )
+    return finding

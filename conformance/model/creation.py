@@ -1,0 +1,151 @@
+"""Judges when shadow copies are made, and how many of a message (SR-CRE-02, SR-BND-04, SR-CRE-09).
+
+Theory of operation
+-------------------
+A server of 2013 or later has a reason to make a shadow copy of a message
+
+- while it has been given the message and has not answered it (SR-CRE-01),
+- once it promotes a copy that it holds for another server (SR-BND-03),
+- once it begins anew after a stop, or its copy was on a server that stopped since: it may no longer know of the copy, or
+  may no longer rely on it,
+- once an administrator or a step of the scenario had messages transmitted again.
+
+Each reason is good for one copy (SR-CRE-09). Where none of them holds, the message is answered, and the copy comes too late
+(SR-CRE-02), or is superfluous because every next hop has the message (SR-BND-04).
+
+`given` is a transaction in which the server, the *primary*, was given the message. `n` is an event's number.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import CommandRun, StepEvent
+from conformance.model.facts import RESUBMITTING_STEPS, STOPPING, Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Transaction
+from conformance.trace.trace import ShadowCopy
+
+
+@rule("SR-CRE-02", "SR-BND-04", timed=False)
+def copy_while_message_unanswered(facts: Facts) -> Finding:
+    """Check that each transmission of a shadow copy begins while the message is unanswered, or for another reason."""
+    finding = Finding("a shadow copy is sent while the sender waits, or of what the server took over")
+    for name, message in facts.trace.messages.items():
+        for sent in _sent_copies(facts, name):
+            given_before = [g for g in facts.receipts.get((sent.client, name), ()) if g.n < sent.n]
+            if not given_before:
+                continue  # taken over, or made by the server itself
+            finding.occasions += 1
+            if _has_reason(facts, name, sent, given_before):
+                continue
+            answered = max(given_before, key=lambda given: given.replies[0].n).replies[0]
+            passed_on = _all_passed_on(facts, name, sent, given_before)
+            what = "after every next hop had accepted it" if passed_on else "after it had answered it"
+            finding.add_message_violation(
+                message,
+                f"{sent.client} sent a shadow copy {sent.shadow_id} to {sent.server} {what} with {answered.code}",
+                sent.n,
+                answered.n,
+                row="SR-BND-04" if passed_on else None,
+            )
+    return finding
+
+
+@rule("SR-CRE-09", timed=False)
+def one_copy_at_a_time(facts: Facts) -> Finding:
+    """Check that no more shadow copies of a message are stored for a server than it had reasons to make."""
+    finding = Finding("one shadow copy of a message at a time")
+    for name, message in facts.trace.messages.items():
+        by_primary: dict[str, list[ShadowCopy]] = {}
+        for copy in facts.trace.copies_of(name):
+            sent = copy.transaction
+            given = facts.receipts.get((copy.primary, name), [])
+            if (
+                sent.kind == "shadow"
+                and facts.is_own(copy.primary, sent.session)
+                and facts.is_heard(copy)
+                and _has_reason(facts, name, sent, [g for g in given if g.n < sent.n])  # else it is too late
+            ):
+                by_primary.setdefault(copy.primary, []).append(copy)
+        for primary, copies in by_primary.items():
+            copies.sort(key=lambda copy: copy.transaction.n)
+            finding.occasions += 1
+            reasons = sorted(_reasons(facts, name, primary, copies))
+            for number, copy in enumerate(copies, 1):
+                if number > 1 and sum(n < copy.transaction.n for n in reasons) < number:
+                    finding.add_message_violation(
+                        message,
+                        f"{primary} had another shadow copy stored on {copy.holder}, when {copies[number - 2].holder} "
+                        "had stored one already",
+                        copy.stored_reply.n,
+                        copies[number - 2].stored_reply.n,
+                    )
+                    break
+    return finding
+
+
+def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
+    """Yield the whole shadow copies of a message that servers under test of 2013 or later sent, faults aside."""
+    for sent in facts.trace.transactions_of(name):
+        if (
+            sent.kind == "shadow"
+            and facts.is_own(sent.client, sent.session)
+            and sent.session not in facts.trace.altered_sessions
+        ):
+            yield sent
+
+
+def _has_reason(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
+    """Return whether the client of a shadow copy had a reason to send it; `given` is how it had been given the message.
+
+    A message that was not answered, or never, is a reason: what lost its reply is the server's (SR-TMO-03).
+    """
+    if not given or any(not one.replies or one.replies[0].n > sent.n for one in given):
+        return True
+    since = given[-1].n
+    if any(n < sent.n for n in _held_since(facts, name, sent.client)):
+        return True
+    earlier = [c for c in facts.trace.copies_of(name) if c.primary == sent.client and c.stored_reply.n < sent.n]
+    return any(since < n < sent.n for n in _disturbances(facts, sent.client, earlier))
+
+
+def _held_since(facts: Facts, name: str, holder: str) -> Iterator[int]:
+    """Yield the number of each dot by which a server was given a shadow copy of a message that it may have stored."""
+    for given in facts.trace.transactions_of(name):
+        taken = given.acceptance is not None or not given.replies
+        if given.kind == "shadow" and given.server == holder and given.dot_n is not None and taken:
+            yield given.dot_n
+
+
+def _disturbances(facts: Facts, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
+    """Yield the number of each event after which a primary may make a copy again of what it has a copy of already."""
+    for server in {primary, *(copy.holder for copy in copies)}:
+        yield from (e.n for e in facts.node_events.get(server, ()) if e.action in STOPPING)
+    yield from (e.n for e in facts.trace.events_of(CommandRun))
+    yield from (e.n for e in facts.trace.events_of(StepEvent) if e.verb in RESUBMITTING_STEPS and e.phase == "began")
+
+
+def _reasons(facts: Facts, name: str, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
+    """Yield the number of each event that gave a primary a reason to have one shadow copy of a message stored."""
+    given = [g.n for g in facts.receipts.get((primary, name), ())]
+    held = list(_held_since(facts, name, primary))
+    yield from given
+    yield from held
+    first = min((*given, *held), default=0)
+    yield from (n for n in _disturbances(facts, primary, copies) if n > first)
+
+
+def _all_passed_on(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
+    """Return whether each recipient for whom the client was given the message had been accepted by a next hop before."""
+    normalize = facts.context.normalize_addresses
+    wanted = set().union(*(normalize(one.recipients) for one in given))
+    done: set[str] = set()
+    for passed in facts.trace.transactions_of(name):
+        if (
+            passed.client == sent.client
+            and passed.kind != "shadow"
+            and passed.replies
+            and passed.replies[-1].n < sent.n
+        ):
+            done |= normalize(passed.accepted_recipients)
+    return wanted <= done

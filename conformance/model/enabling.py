@@ -1,0 +1,254 @@
+"""Judges the switches: nothing of shadow redundancy while it is off, and the answer to a message of which no copy could be made
+(SR-ENA-02 to SR-ENA-06, SR-BND-08, SR-PRF-07, SR-TMO-01, SR-TMO-02).
+
+With ShadowRedundancyEnabled false a server neither offers nor says a shadow verb, and holds no reply back. With it true, and no
+copy made, RejectMessageOnShadowFailure decides: false, the message is accepted; true, it is refused with exactly 451 4.4.0
+'Message failed to be made redundant', and not delivered. What the shadow server answered is not passed on.
+
+`given` is the transaction in which a server, the *primary*, was given a message; `n` is an event's number.
+"""
+
+from conformance.history.events import FaultArmed, Reply
+from conformance.model.facts import Facts, operation_name
+from conformance.model.preference import Permitted, blamed_row, permitted_attempts, possible_holders
+from conformance.model.redundancy import is_from_outside, made_attempts, was_silent
+from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
+from conformance.trace.finding import Finding, format_seconds, format_times
+from conformance.trace.sessions import Session, Transaction
+
+_ENABLED, _MANDATORY = "ShadowRedundancyEnabled", "RejectMessageOnShadowFailure"
+_SHADOW_OPERATIONS = frozenset({"request-shadow", "track-shadow", "shadow-message", "query-discard"})
+_KEYWORDS = frozenset({"XSHADOW", "XSHADOWREQUEST"})
+_WORDS = "message failed to be made redundant"
+
+_PROMPT_S = 10.0
+"""Documented seconds after which a final reply was held back: it waits for no other server. No document has a figure."""
+
+_OTHER_TROUBLE = frozenset({421, 452, 552})
+"""Replies with which a server refuses a message for another reason: it stops, its disk is full, the message is too large."""
+
+
+@rule("SR-ENA-02")
+def nothing_while_disabled(facts: Facts) -> Finding:
+    """Check that a server whose redundancy is off offers, says and grants no shadow verb, and answers without delay.
+
+    Only sessions that began after the switch are judged. A dot is not judged where the disk or the session met a fault.
+    """
+    finding = Finding("no shadow verb and no delay with ShadowRedundancyEnabled false")
+    disabled = {name for name in facts.topology.by_name if _may_be_off(facts, name)}
+    if is_relay_only(facts.context.claims):
+        disabled = set()
+    for session in facts.trace.sessions.values() if disabled else ():
+        if session.client in disabled and facts.is_own(session.client, session.name):
+            _check_said(facts, finding, session)
+        if session.server in disabled and session.name not in facts.trace.altered_sessions:
+            _check_offered(facts, finding, session)
+            _check_delays(facts, finding, session)
+    return finding
+
+
+def _may_be_off(facts: Facts, server: str) -> bool:
+    """Return whether redundancy is off on a server at any time of the history."""
+    return facts.is_changed(server, _ENABLED) or _is_off(facts, server, 0)
+
+
+def _is_off(facts: Facts, server: str, n: int) -> bool:
+    """Return whether redundancy is off on a server at an event."""
+    return facts.parameter(server, _ENABLED, n) is False
+
+
+def _check_said(facts: Facts, finding: Finding, session: Session) -> None:
+    """Add a violation for each shadow verb that the client said while it was off, and for a session opened for one.
+
+    A session with the transport listener of a server that could hold its copies, in which it sent no mail, has no other
+    purpose where the client holds no copies itself.
+    """
+    is_holder = not facts.is_2010(session.client) and session.server in possible_holders(facts, session.client)
+    if (
+        is_holder and session.listener == "transport" and session.keywords is not None and not session.transactions
+        and session.closed is not None and session.name not in facts.faults_in
+        and not facts.copies_held_by.get(session.client) and _is_off(facts, session.client, session.n)
+        and not any(operation_name(exchange) in _SHADOW_OPERATIONS for exchange in session.exchanges)
+    ):  # fmt: skip
+        finding.occasions += 1
+        finding.add_violation(
+            f"{session.client} opened a session with {session.server} in which it sent no mail (session {session.name})",
+            session.n,
+        )
+    for exchange in session.exchanges:
+        command = exchange.command
+        if not _is_off(facts, session.client, session.n) or not _is_off(facts, session.client, command.n):
+            continue
+        finding.occasions += 1
+        if operation_name(exchange) in _SHADOW_OPERATIONS:
+            finding.add_violation(
+                f"{session.client} said {command.verb} to {session.server} (session {session.name})", command.n
+            )
+
+
+def _check_offered(facts: Facts, finding: Finding, session: Session) -> None:
+    """Add a violation where the server offered a shadow verb, or granted one, while it was off."""
+    if not _is_off(facts, session.server, session.n):
+        return
+    if session.keywords is not None and session.listener == "transport":
+        finding.occasions += 1
+        if offered := session.keywords & _KEYWORDS:
+            finding.add_violation(
+                f"{session.server} offered {min(offered)} to {session.client} (session {session.name})", session.n
+            )
+    for exchange in session.exchanges:
+        reply = exchange.reply
+        if (
+            operation_name(exchange) in _SHADOW_OPERATIONS
+            and reply is not None
+            and _is_off(facts, session.server, reply.n)
+        ):
+            finding.occasions += 1
+            if reply.code // 100 == 2:
+                finding.add_violation(
+                    f"{session.server} answered {reply.code} to {exchange.command.verb} of {session.client} "
+                    f"(session {session.name})",
+                    reply.n,
+                    exchange.command.n,
+                )
+
+
+def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
+    """Add a violation for each final reply that the server, being off, held back."""
+    server = session.server
+    if session.listener == "delivery" or session.name in facts.faults_in or _has_slow_disk(facts, server):
+        return
+    for given in session.transactions:
+        if not given.replies or given.dot_n is None or given.dot_t is None or not _is_off(facts, server, given.n):
+            continue
+        reply = given.replies[0]
+        if not _is_off(facts, server, reply.n) or facts.had_node_event(server, given.n, reply.n):
+            continue
+        finding.occasions += 1
+        if reply.t - given.dot_t > _PROMPT_S + facts.slack:
+            finding.add_violation(
+                f"{server} answered the message of {session.client} only after {format_seconds(reply.t - given.dot_t)} "
+                f"(session {session.name})",
+                reply.n,
+                given.dot_n,
+            )
+
+
+def _has_slow_disk(facts: Facts, server: str) -> bool:
+    """Return whether a fault was armed on the server's disk."""
+    return any(f"{server} disk" in armed.links for armed in facts.trace.events_of(FaultArmed))
+
+
+@rule("SR-ENA-04", "SR-ENA-03", "SR-ENA-05", "SR-ENA-06", "SR-BND-08", "SR-PRF-07", "SR-TMO-01", "SR-TMO-02")
+def answer_without_copy(facts: Facts) -> Finding:
+    """Check the final reply to each message from outside the boundary of which no shadow copy was made.
+
+    A message during which one of the switches was changed is left out, and a session that a fault altered.
+    """
+    finding = Finding(
+        "451 4.4.0 'Message failed to be made redundant' exactly where no copy could be made and one is mandatory"
+    )
+    for (primary, name), receipts in facts.receipts.items() if "shadow-2013" in facts.context.claims else ():
+        for given in receipts:
+            if not given.replies or given.session in facts.trace.altered_sessions or not is_from_outside(facts, given):
+                continue
+            reply = given.replies[0]
+            if any(facts.is_changed(primary, switch, given.n, reply.n) for switch in (_ENABLED, _MANDATORY)):
+                continue
+            if facts.parameter(primary, _ENABLED, reply.n) and facts.parameter(primary, _MANDATORY, reply.n):
+                _check_mandatory(facts, finding, given, reply)
+            else:
+                _check_optional(facts, finding, given, reply)
+        _check_refused_is_kept_back(facts, finding, primary, name, receipts)
+    return finding
+
+
+def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: Reply) -> None:
+    """Count an occasion for a message that need not be redundant; add a violation where it is refused for that reason."""
+    finding.occasions += 1
+    if not _is_for_redundancy(reply):
+        return
+    holders = possible_holders(facts, given.server)
+    row = "SR-ENA-03"
+    if _is_off(facts, given.server, reply.n):
+        row = "SR-ENA-06"
+    elif was_silent(facts, given, reply, holders):
+        row = "SR-TMO-01"
+    elif not holders:
+        row = "SR-BND-08"
+    words = f"{given.server} refused it with {reply.code} {reply.enhanced or ''}, though a shadow copy is not mandatory"
+    finding.add_message_violation(facts.trace.messages[given.message or ""], words, reply.n, row=row)
+
+
+def _is_for_redundancy(reply: Reply) -> bool:
+    """Return whether a refusal says that the message could not be made redundant: by its code, or by its words."""
+    if reply.code // 100 not in (4, 5):
+        return False
+    return reply.enhanced == "4.4.0" or "redundan" in " ".join(reply.lines).lower()
+
+
+def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: Reply) -> None:
+    """Judge the final reply to a message that must be redundant; one of which a copy was stored is judged elsewhere."""
+    primary, holders = given.server, possible_holders(facts, given.server)
+    copies = [c for c in facts.trace.copies_of(given.message or "") if c.primary == primary]
+    if any(given.n < copy.transaction.n and copy.stored_reply.n < reply.n for copy in copies):
+        return
+    message = facts.trace.messages[given.message or ""]
+    made, permitted = made_attempts(facts, given, reply, holders), permitted_attempts(facts, primary, reply.n)
+    silent = was_silent(facts, given, reply, holders)
+    if reply.code // 100 == 2:
+        if not holders:  # else `two-copies-at-acknowledgement` judges it
+            finding.occasions += 1
+            words = f"{primary}, alone in its boundary, acknowledged it without a shadow copy"
+            finding.add_message_violation(message, words, reply.n, row="SR-BND-08")
+        return
+    tried = not holders or silent or any(made.values())
+    if reply.code in _OTHER_TROUBLE or (not tried and not _is_for_redundancy(reply)):
+        return  # refused for another reason
+    finding.occasions += 1
+    if not silent and (missing := _too_few(made, permitted)) is not None:
+        remote, times = missing
+        again = any(g.replies and g.replies[0].n < given.n for g in facts.receipts[primary, message.message])
+        sites = "other sites" if remote else "its own site"
+        finding.add_message_violation(
+            message,
+            f"{primary} refused it when it had tried servers of {sites} {format_times(made[remote])}, not "
+            f"{format_times(times)}",
+            reply.n,
+            row="SR-ENA-05" if again else blamed_row(facts, primary, permitted, reply.n, remote=remote),
+        )
+    elif (reply.code, reply.enhanced) != (451, "4.4.0") or _WORDS not in " ".join(reply.lines).lower():
+        row = "SR-ENA-05" if reply.code // 100 == 5 else "SR-TMO-02" if silent else None
+        words = f"{primary} refused it with {reply.code} {' / '.join(reply.lines)}"
+        finding.add_message_violation(message, words, reply.n, row=row)
+
+
+def _too_few(made: dict[bool, int], permitted: Permitted) -> tuple[bool, int] | None:
+    """Return at which sites fewer attempts were made than permitted (True: other sites), and how many are; None for neither."""
+    for remote, most in ((True, permitted.remote), (False, permitted.local)):
+        if made[remote] < most:
+            return remote, most
+    return None
+
+
+def _check_refused_is_kept_back(
+    facts: Facts, finding: Finding, primary: str, name: str, receipts: list[Transaction]
+) -> None:
+    """Add a violation where a server transmits a message of which it refused every transmission for want of a copy."""
+    refused = [g for g in receipts if g.replies and (g.replies[0].code, g.replies[0].enhanced) == (451, "4.4.0")]
+    if len(refused) < len(receipts) or any(g.session in facts.trace.altered_sessions for g in receipts):
+        return
+    for sent in facts.trace.transactions_of(name):
+        if sent.client != primary or sent.kind == "shadow" or sent.dot_n is None:
+            continue
+        before = [g for g in refused if g.n < sent.dot_n]
+        if not before or any(g.message == name and (g.dot_n or 0) < sent.n for g in facts.copies_held_by[primary]):
+            continue
+        finding.add_message_violation(
+            facts.trace.messages[name],
+            f"{primary} refused it with 451 4.4.0 and transmitted it to {sent.server} all the same",
+            sent.dot_n,
+            before[0].replies[0].n,
+        )
+        break

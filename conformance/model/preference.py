@@ -1,0 +1,248 @@
+"""Judges which servers are asked for a shadow copy, in which order and how often (SR-PRF-01 to SR-PRF-06).
+
+Theory of operation
+-------------------
+In a DAG that spans sites ShadowMessagePreferenceSetting says whether members in the primary's own site (local) or in other
+sites (remote) are asked, and in which order; the limits MaxRetriesForRemoteSiteShadow and MaxRetriesForLocalSiteShadow say
+how often. In one site, DAG or not, only the local limit counts (SR-PRF-06).
+
+An attempt that ended before MAIL does not show for which message it was made, nor whether it was one: it may have been a
+heartbeat. So attempts are counted twice. `_possible` counts all that may have been made for the message, and judges an attempt
+in the wrong order; `_certain` counts those that were surely made for it, and judges attempts beyond the limit. Too few
+attempts are seen where the server gives up: `redundancy` judges acknowledgements, `refusals` refusals.
+
+The *effort* for a message begins with the MAIL by which the *primary* is given it. `n` is an event's number.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_times
+from conformance.trace.parameters import DEFAULTS, numeric_parameter_at
+from conformance.trace.sessions import Session, Transaction
+from conformance.trace.trace import ShadowAttempt
+
+_LIMITS = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow")
+_PARAMETERS = (*_LIMITS, "ShadowMessagePreferenceSetting")
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """How many attempts a server may make with servers of other sites and with those of its own; `preference` is '' in one site."""
+
+    remote: int
+    local: int
+    preference: str
+
+
+def possible_holders(facts: Facts, primary: str) -> frozenset[str]:
+    """Return the other servers of the primary's boundary that can hold a copy: mailbox and hub servers, none of 2010."""
+    return frozenset(
+        other
+        for other in facts.topology.boundary(primary) - {primary}
+        if not facts.is_2010(other) and facts.topology.by_name[other].role in ("mailbox", "hub")
+    )
+
+
+def is_remote(facts: Facts, primary: str, holder: str) -> bool:
+    """Return whether two servers are in different sites."""
+    return facts.context.site_of(primary) != facts.context.site_of(holder)
+
+
+def permitted_attempts(facts: Facts, primary: str, n: int) -> Permitted:
+    """Return how many attempts the parameters permit that are in force at event `n`."""
+    holders = possible_holders(facts, primary)
+    limits = [int(numeric_parameter_at(facts.context, primary, name, n)) for name in _LIMITS]
+    if not any(is_remote(facts, primary, holder) for holder in holders):
+        return Permitted(0, limits[1] if holders else 0, "")
+    preference = str(facts.parameter(primary, "ShadowMessagePreferenceSetting", n))
+    local = limits[1] if any(not is_remote(facts, primary, holder) for holder in holders) else 0
+    return Permitted(
+        0 if preference == "LocalOnly" else limits[0], 0 if preference == "RemoteOnly" else local, preference
+    )
+
+
+def blamed_row(facts: Facts, primary: str, permitted: Permitted, n: int, *, remote: bool) -> str:
+    """Return the row that is broken by too many or too few attempts with servers of other sites, or of the own site.
+
+    A limit that nobody has set is blamed on the row about its default.
+    """
+    name, default_row = (_LIMITS[0], "SR-PRF-04") if remote else (_LIMITS[1], "SR-PRF-05")
+    by_preference: dict[str, str] = {"LocalOnly": "SR-PRF-02", "RemoteOnly": "SR-PRF-03", "": "SR-PRF-06"}
+    if permitted.preference == ("LocalOnly" if remote else "RemoteOnly"):
+        return by_preference[permitted.preference]
+    is_default = facts.seconds(primary, name, n) == DEFAULTS[name]
+    return default_row if is_default else by_preference.get(permitted.preference, "SR-PRF-01")
+
+
+@rule("SR-PRF-01", "SR-PRF-02", "SR-PRF-03", "SR-PRF-04", "SR-PRF-05", "SR-PRF-06", timed=False)
+def attempts_by_preference(facts: Facts) -> Finding:
+    """Check each attempt against the preference, and the number of attempts for each message against the limits.
+
+    An effort during which one of the parameters was changed is left out: it may go by the old or the new values.
+    """
+    finding = Finding("attempts at a shadow copy in the order and number of the preference and its limits")
+    for primary, attempts in facts.shadow_attempts.items():
+        if facts.is_2010(primary):
+            continue
+        holders = possible_holders(facts, primary)
+        for attempt in attempts:
+            if attempt.message is not None and attempt.server in holders:
+                _check_place(facts, finding, attempt, attempts)
+        for given in _own_efforts(facts, primary):
+            _check_number(facts, finding, given, attempts, holders)
+    return finding
+
+
+def _check_place(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempts: list[ShadowAttempt]) -> None:
+    """Count an occasion for an attempt where sites differ; add a violation where the preference forbids it there or then."""
+    primary, message = attempt.client, facts.trace.messages[attempt.message or ""]
+    since = _effort_begin(facts, attempt)
+    permitted = permitted_attempts(facts, primary, attempt.n)
+    if not permitted.preference or any(facts.is_changed(primary, name, since, attempt.n) for name in _PARAMETERS):
+        return
+    finding.occasions += 1
+    remote = is_remote(facts, primary, attempt.server)
+    where = f"{attempt.server} in {'another' if remote else 'its own'} site"
+    if remote and permitted.preference == "LocalOnly":
+        text = f"{primary} tried {where} under LocalOnly"
+        finding.add_message_violation(message, text, attempt.n, row="SR-PRF-02")
+    elif not remote and permitted.preference == "RemoteOnly":
+        text = f"{primary} tried {where} under RemoteOnly"
+        finding.add_message_violation(message, text, attempt.n, row="SR-PRF-03")
+    elif not remote and permitted.preference == "PreferRemote":
+        before = _possible(facts, attempt, attempts, since)
+        if before < permitted.remote:
+            finding.add_message_violation(
+                message,
+                f"{primary} tried {where} when it had tried servers of other sites {format_times(before)}, not "
+                f"{format_times(permitted.remote)}",
+                attempt.n,
+                row=None if before == 0 else blamed_row(facts, primary, permitted, attempt.n, remote=True),
+            )
+
+
+def _effort_begin(facts: Facts, attempt: ShadowAttempt) -> int:
+    """Return the number of the first event at which the effort that the attempt belongs to may have begun."""
+    given = [g for g in facts.receipts.get((attempt.client, attempt.message or ""), ()) if g.n < attempt.n]
+    unanswered = [g.n for g in given if not g.replies or g.replies[0].n > attempt.n]
+    held = [
+        copy.stored_reply.n for copy in facts.trace.copies_of(attempt.message or "")
+        if copy.holder == attempt.client and copy.stored_reply.n < attempt.n
+    ]  # fmt: skip
+    return min((*(unanswered or [g.n for g in given][-1:]), *held), default=-1)
+
+
+def _possible(facts: Facts, attempt: ShadowAttempt, attempts: list[ShadowAttempt], since: int) -> int:
+    """Return how many attempts with servers of other sites may have failed for the same message before this one.
+
+    Sessions in which shadow copies were not offered, or that were in use before and were lost, count too.
+    """
+    primary, holders = attempt.client, possible_holders(facts, attempt.client)
+    remote = [holder for holder in holders if is_remote(facts, primary, holder)]
+    count = sum(
+        a.server in remote and since < a.n < attempt.n and a.message in (None, attempt.message) for a in attempts
+    )
+    for session in _shadow_sessions(facts, primary, remote):
+        ended = since < facts.end_of(session.name) < attempt.n or session.name in facts.faults_in
+        kept = session.n < attempt.n and ended and any(t.kind == "shadow" for t in session.transactions)
+        count += kept or (since < session.n < attempt.n and is_turned_away(session))
+    return count
+
+
+def _shadow_sessions(facts: Facts, primary: str, holders: list[str]) -> Iterator[Session]:
+    """Yield the sessions that a primary opened to the listener of other servers at which shadow copies are handed over."""
+    for holder in holders:
+        yield from (s for s in facts.sessions_between.get((primary, holder), ()) if s.listener == "transport")
+
+
+def is_turned_away(session: Session) -> bool:
+    """Return whether the reply to EHLO did not offer XSHADOWREQUEST, and the primary sent nothing but set-up and QUIT."""
+    verbs = {exchange.command.verb for exchange in session.exchanges}
+    offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
+    return session.listener == "transport" and not offered and verbs <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
+
+
+def _own_efforts(facts: Facts, primary: str) -> Iterator[Transaction]:
+    """Yield the transactions by which a primary was given a message, and during which it was given it in no other.
+
+    Those during which the primary stopped are left out: it may begin its effort anew.
+    """
+    for (server, _), receipts in facts.receipts.items():
+        for given in receipts if server == primary else ():
+            end = effort_end(facts, given)
+            alone = not any(o is not given and o.n < end and effort_end(facts, o) > given.n for o in receipts)
+            if alone and given.listener != "delivery" and not facts.was_interrupted(primary, given.n, end):
+                yield given
+
+
+def effort_end(facts: Facts, given: Transaction) -> int:
+    """Return the number of the event at which the effort for a message is over: its final reply, or the end of the session."""
+    return given.replies[0].n if given.replies else facts.end_of(given.session)
+
+
+def _check_number(
+    facts: Facts, finding: Finding, given: Transaction, attempts: list[ShadowAttempt], holders: frozenset[str]
+) -> None:
+    """Add a violation where more attempts were surely made for one message than its limit permits."""
+    primary, end = given.server, effort_end(facts, given)
+    if not holders or any(facts.is_changed(primary, name, given.n, end) for name in _PARAMETERS):
+        return
+    permitted = permitted_attempts(facts, primary, given.n)
+    certain = [a for a in attempts if given.n < a.n < end and a.server in holders and _is_certain(facts, a, given)]
+    finding.occasions += bool(certain)
+    for remote, most in ((True, permitted.remote), (False, permitted.local)):
+        made = [a for a in certain if is_remote(facts, primary, a.server) == remote]
+        if 0 <= most < len(made):  # a negative limit is no limit, and should have been refused
+            sites = "other sites" if remote else "its own site"
+            finding.add_message_violation(
+                facts.trace.messages[given.message or ""],
+                f"{primary} tried servers of {sites} {format_times(len(made))} for one message, where "
+                f"{format_times(most)} is permitted",
+                *(a.n for a in made[:20]),
+                row=blamed_row(facts, primary, permitted, given.n, remote=remote),
+            )
+
+
+def _is_certain(facts: Facts, attempt: ShadowAttempt, given: Transaction) -> bool:
+    """Return whether an attempt was surely made for the message in `given`.
+
+    One that ended before MAIL was, if the primary waited for no other message, and had no other purpose for it.
+    """
+    if attempt.message is not None:
+        return attempt.message == given.message
+    waiting = [
+        g for g in facts.transactions_at.get(attempt.client, ())
+        if g.kind != "shadow" and g.n < attempt.n < effort_end(facts, g)
+    ]  # fmt: skip
+    return waiting == [given] and not _is_granted(facts, attempt) and not _has_other_purpose(facts, attempt)
+
+
+def _is_granted(facts: Facts, attempt: ShadowAttempt) -> bool:
+    """Return whether the attempt is a request for a shadow that was granted: the session may be for later use (ruling 14)."""
+    return any(
+        exchange.command.n == attempt.n and exchange.reply is not None and exchange.reply.code // 100 == 2
+        for session in facts.sessions_between.get((attempt.client, attempt.server), ())
+        if session.n < attempt.n < facts.end_of(session.name)
+        for exchange in session.exchanges
+    )
+
+
+def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
+    """Return whether an attempt may have been a heartbeat, or was made for a message that the server has promoted or kept.
+
+    It asks the other server for its discard status if it holds a copy for it. It may promote a copy whose primary stopped or
+    could not be reached. After a stop it may make copies again.
+    """
+    client, n = attempt.client, attempt.n
+    for copy in facts.copies_held_by.get(client, ()):
+        since = copy.n if copy.dot_n is None else copy.dot_n
+        if since > n:
+            continue
+        unreachable = any(e.server == copy.client and e.n < n for e in facts.failed_connections(client, since))
+        if copy.client == attempt.server or unreachable or facts.was_interrupted(copy.client, since, n):
+            return True
+    given = facts.transactions_at.get(client, [])
+    return facts.has_resubmission or (bool(given) and facts.was_interrupted(client, given[0].n, n))
