@@ -1,7 +1,9 @@
 """`conformance listen`: a next hop that misbehaves on request, and judges the clients that connect to it."""
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +78,11 @@ async def _record_sessions(request: ListenRequest, lasting: float | None) -> Lis
     """Listen, and return what was seen. Raises OSError when the address cannot be used."""
 
     def say(line: str) -> None:
-        typer.echo(line, err=request.as_json)
+        try:
+            typer.echo(line, err=request.as_json)
+        except BrokenPipeError:  # what reads the output has ended, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if request.as_json else sys.stdout).fileno())
+            listener.stopping.set()
 
     listener = Listener(say)
     host, port = await listener.open((request.host, request.port))

@@ -40,6 +40,7 @@ LINGER_S = 0.3
 """How long a session stays open after its last reply to a client that had closed its direction: RST means it did not read."""
 
 _AWAITED = frozenset({"GREETING", "EHLO", "HELO", "DATA", "QUIT"})
+_IN_TRANSACTION = frozenset({"RCPT", "DATA", "body", "dot"})
 _COME_BACK = "451 4.7.1 {}: the next connection meets it"
 
 
@@ -83,6 +84,8 @@ class BehaviourInjector(FaultInjector):
         """Arm what an RCPT asks for, hold back a reply that must be awaited, and act as the faults in force say."""
         if isinstance(unit, CommandLine) and unit.verb == "RCPT" and unit.pending.recipient is not None:
             self._begin_attempt(relay, unit.pending.recipient)
+        elif isinstance(unit, CommandLine) and unit.verb == "MAIL":
+            self._end_transaction(relay.name)
         if isinstance(unit, WholeReply) and unit.to in _AWAITED and unit.pending is not None:
             if unit.pending not in self._held:
                 self._held.add(unit.pending)
@@ -102,6 +105,15 @@ class BehaviourInjector(FaultInjector):
         self._holding.discard(session)
         for name in self._armed.pop(session, ()):
             self.heal(name)
+        self._end_transaction(session)
+
+    def _end_transaction(self, session: str) -> None:
+        """Remove what recipients of the last transaction asked for and what did not come to pass in it."""
+        for name in tuple(self._armed.get(session, ())):
+            armed = self._faults[name]
+            if not armed.fired and armed.fault.at in _IN_TRANSACTION:
+                self._armed[session].remove(name)
+                self.heal(name)
         for address in self._answers.pop(session, ()):
             self._script_reply(address, "accept", None)
 

@@ -78,5 +78,6 @@ class Listener:
     def _print(self, event: AnyEvent) -> None:
         if (line := transcript_line(event)) is not None:
             self._say(f"{event.t:9.3f}  {getattr(event, 'session', None) or '-':4} {line}")
-        if event.n >= MAX_EVENTS:
+        if event.n >= MAX_EVENTS and not self.stopping.is_set():
+            self._say(f"{event.t:9.3f}  the listening ends: {MAX_EVENTS} events are as much as is kept")
             self.stopping.set()

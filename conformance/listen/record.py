@@ -53,10 +53,12 @@ class SentContent:
     def feed(self, octets: bytes) -> None:
         """Count the next octets, as on the wire."""
         self.size += len(octets)
+        searched = max(0, len(self._line) - 1)
         self._line += octets
-        while (end := self._line.find(b"\r\n")) >= 0:
+        while (end := self._line.find(b"\r\n", searched)) >= 0:
             self._count(bytes(self._line[:end]))
             del self._line[: end + 2]
+            searched = 0
 
     def end(self) -> None:
         """Note that the final dot has come."""

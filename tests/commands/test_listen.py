@@ -8,7 +8,7 @@ import socket
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,18 @@ def test_another_address_is_used_where_it_is_allowed(tmp_path: Path):
         "listen", "0", "--host", "0.0.0.0", "--allow-hosts", "0.0.0.0", "--for", "300ms", cwd=tmp_path
     )
     assert "listening on 0.0.0.0:" in done.stdout
+
+
+def test_a_reader_that_has_ended_ends_the_listening(tmp_path: Path):
+    with listener(cwd=tmp_path) as (process, port):
+        assert process.stdout is not None
+        process.stdout.close()
+        with suppress(smtplib.SMTPException, OSError):  # its session ends with the listening
+            send(port, "alice@b.test")
+        assert process.wait(20) in (0, 3)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        process.stdout = None
 
 
 def test_list_prints_the_language_of_addresses(tmp_path: Path):

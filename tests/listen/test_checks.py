@@ -266,6 +266,19 @@ def test_octets_of_a_client_that_gave_up_waiting_for_354_are_no_content_sent_too
     assert (outcomes["pipelining"], outcomes["data-timeout"]) == ("pass", "warn")
 
 
+def test_a_client_that_cannot_send_more_content_gives_up(listener: Listening):
+    client = RawClient(listener)
+    client.hello()
+    for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<stall-body@b.test>", b"DATA"):
+        client.ask(line)
+    client.send(b"x" * 5000)
+    listener.wait_for("stall at octet 0 of the body")
+    client.close()
+    listener.wait_for("closed by the client")
+    found = listener.findings()["block-timeout"]
+    assert (str(found.outcome), found.clause) == ("warn", "RFC 5321 4.5.3.2.5")
+
+
 def test_what_was_refused_for_good_is_not_repeated(listener: Listening):
     deliver(listener, b"rcpt-550@b.test")
     assert listener.outcomes()["no-retry-after-5yz"] == "pass"

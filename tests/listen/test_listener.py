@@ -76,6 +76,27 @@ def test_a_place_before_rcpt_is_met_by_the_next_connection(listener: Listening, 
     assert deliver(listener, to)[:3] == b"250"
 
 
+def test_x2_at_a_place_before_rcpt_is_met_by_two_connections(listener: Listening):
+    assert deliver(listener, b"greeting-421-x2@b.test")[:3] == b"451"
+    assert [RawClient(listener).read_to_end()[:3] for _ in range(2)] == [b"421"] * 2
+    assert deliver(listener, b"greeting-421-x2@b.test")[:3] == b"250"
+
+
+@pytest.mark.parametrize("local", [b"drop-heard-dot", b"dot-451", b"drop-data"])
+def test_what_a_transaction_asked_for_ends_with_it(listener: Listening, local: bytes):
+    client = RawClient(listener)
+    client.hello()
+    client.ask(b"MAIL FROM:<a@a.test>")
+    client.ask(b"RCPT TO:<%s@b.test>" % local)
+    client.ask(b"RSET")
+    assert client.message(b"alice@b.test")[:3] == b"250"
+    client.quit()
+
+
+def test_a_content_of_one_long_line_takes_time_in_proportion(listener: Listening):
+    assert deliver(listener, b"alice@b.test", content=b"x" * 8_000_000 + b"\r\n")[:3] in (b"250", b"500")
+
+
 def test_ehlo_without_extensions(listener: Listening):
     deliver(listener, b"ehlo-250@b.test")
     client = RawClient(listener)
