@@ -12,7 +12,16 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from conformance.history.events import Closed, CommandRun, Configured, ConnectFailed, FaultFired, NodeEvent, StepEvent
+from conformance.history.events import (
+    Closed,
+    CommandRun,
+    Configured,
+    ConnectFailed,
+    Delivered,
+    FaultFired,
+    NodeEvent,
+    StepEvent,
+)
 from conformance.model.contacts import Contact, find_contacts, find_database_names
 from conformance.model.parameter_changes import ParameterChanges
 from conformance.trace.context import CheckContext
@@ -356,6 +365,15 @@ class Facts:
             and self.end_of(session) > stored.n
             and not self.was_interrupted_by(copy.primary, copy.transaction.n, stored.t)
         )
+
+    @cached_property
+    def deliveries_by_id(self) -> Mapping[str, list[Delivered]]:
+        """The deliveries to sinks of each Message-ID, in order."""
+        found: dict[str, list[Delivered]] = defaultdict(list)
+        for event in self.trace.events_of(Delivered):
+            if event.digest.message_id is not None:
+                found[event.digest.message_id].append(event)
+        return found
 
     @cached_property
     def has_resubmission(self) -> bool:

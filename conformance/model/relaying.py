@@ -1,0 +1,205 @@
+"""What servers under test tried to pass on, and to what end: the facts on which the rules about relays go.
+
+Theory of operation
+-------------------
+A server is *handed* a message when its final dot reaches the server, and *responsible* for a recipient from its positive final
+reply on (RFC 5321 4.2.5). It *tries* to pass the message on in ordinary transactions that it opens itself. A `Try` is one
+such transaction for one recipient, with the first reply that decides it: to MAIL, to its RCPT, to DATA, or the final one.
+
+A transaction that was broken off has no content that says of which message it is. It is a try of the only message with its
+sender and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `Contact`.
+
+Nothing here decides whether something was right. In a session that is `is_unclear`, a fault altered what was said other than by silence, or the link recorded nothing
+behind STARTTLS: the server may have seen any end. `n` is an event's number, `t` its time in documented seconds.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.faults import ALTERING_FAULTS
+from conformance.history.events import ConnectFailed, FaultFired, Reply
+from conformance.model.facts import Facts, operation_name
+from conformance.trace.sessions import Session, Transaction, parse_path
+
+_SEVERAL = 8
+"""As many handings of messages with one sender and recipient are looked at: a later transaction may be of several."""
+
+_OTHER_PURPOSES = frozenset({"request-shadow", "query-discard"})
+"""Operations in a session that was not opened for mail."""
+
+Key = tuple[str, str, str]
+"""A server under test, the name of a message, a recipient (normalized)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """A transaction in which a server was handed a message for a recipient; `n` and `t` are those of its final dot.
+
+    `acknowledged` is the positive final reply, None without one; a shadow copy makes nobody responsible.
+    """
+
+    transaction: Transaction
+    n: int
+    t: float
+    acknowledged: Reply | None
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A try of a server to pass a message on to a recipient.
+
+    `reply` is the one that decided it; None where none came. `end_n` and `end_t` are those of that reply, or of the end of
+    the session; infinite while the session is open. `is_known`: the client's next command, or an end that it made itself, shows
+    that it read the reply.
+    """
+
+    transaction: Transaction
+    reply: Reply | None
+    end_n: float
+    end_t: float
+    is_known: bool
+    is_unclear: bool
+
+    @property
+    def outcome(self) -> int:
+        """The first digit of the reply's code, 4 without one: a session that was lost may be tried again."""
+        return self.reply.code // 100 if self.reply is not None else 4
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A connection of a server to another party that failed, or in which no mail was sent, or mail of an unknown message.
+
+    `refusal` is the 4yz or 5yz reply in it, if any.
+    """
+
+    server: str
+    n: int
+    t: float
+    end_n: float
+    end_t: float
+    refusal: Reply | None = None
+    is_unclear: bool = False
+
+
+class Relaying:
+    """The handings and tries of every message, and the connections without mail."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
+        self.tries: Mapping[Key, list[Try]] = defaultdict(list)
+        self.contacts: Mapping[str, list[Contact]] = defaultdict(list)
+        """By client."""
+        self.handed_any: set[tuple[str, str]] = set()
+        """The servers and messages that they were handed for whichever recipient."""
+        self._handed: Mapping[tuple[str, str, str], list[tuple[int, str]]] = defaultdict(list)
+        """The messages that a server was handed, with the number of the dot, by server, sender and recipient."""
+        for name in facts.trace.messages:
+            self._add_handings(name)
+        for session in facts.trace.sessions.values():
+            if facts.is_own(session.client, session.name):
+                self._add_session(session)
+        self._add_failed_connections()
+        for contacts in self.contacts.values():
+            contacts.sort(key=lambda contact: contact.n)
+
+    def _add_failed_connections(self) -> None:
+        """Add the connections that failed; where a fault held one back, it began when the fault fired."""
+        facts = self.facts
+        begun: dict[tuple[str, str], FaultFired] = {}
+        events: list[ConnectFailed | FaultFired] = list(facts.trace.events_of(ConnectFailed))
+        events += [fault for fault in facts.trace.events_of(FaultFired) if fault.session is None]
+        for event in sorted(events, key=lambda event: event.n):
+            if not facts.is_tested(event.client):
+                continue
+            if isinstance(event, FaultFired):
+                begun.setdefault((event.client, event.server), event)
+            else:
+                first = begun.pop((event.client, event.server), event)
+                self.contacts[event.client].append(Contact(event.server, first.n, first.t, event.n, event.t))
+        for (client, server), fault in begun.items():
+            self.contacts[client].append(Contact(server, fault.n, fault.t, math.inf, math.inf))
+
+    def _add_handings(self, name: str) -> None:
+        """Add the transactions in which servers under test were handed a message."""
+        facts = self.facts
+        for sent in facts.trace.transactions_of(name):
+            if not facts.is_tested(sent.server) or sent.dot_n is None or sent.dot_t is None:
+                continue
+            self.handed_any.add((sent.server, name))
+            accepted = facts.context.normalize_addresses(sent.accepted_recipients) if sent.kind != "shadow" else set()
+            for recipient in facts.context.normalize_addresses(sent.recipients):
+                reply = sent.acceptance if recipient in accepted else None
+                self.handings[sent.server, name, recipient].append(Handing(sent, sent.dot_n, sent.dot_t, reply))
+                sender = facts.context.normalize_address(sent.sender)
+                handed = self._handed[sent.server, sender, recipient]
+                if len(handed) < _SEVERAL:
+                    handed.append((sent.dot_n, name))
+
+    def _add_session(self, session: Session) -> None:
+        """Add the tries of a session that a server under test opened, or the contact that it was."""
+        end_n, end_t = (session.closed.n, session.closed.t) if session.closed else (math.inf, math.inf)
+        mail = [t for t in session.transactions if t.kind != "shadow"]
+        if not session.transactions:
+            if not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
+                refusal = next((r for r in session.replies if r.code >= 400), None)
+                contact = Contact(
+                    session.server, session.n, session.t, end_n, end_t, refusal, self._is_unclear(session)
+                )
+                self.contacts[session.client].append(contact)
+            return
+        last = max((x.command.n for x in session.exchanges), default=-1)
+        left = session.closed is not None and session.closed.by == "client" and session.closed.how == "fin"
+        for index, sent in enumerate(mail):
+            until = mail[index + 1].n if index + 1 < len(mail) else math.inf
+            self._add_tries(session, sent, until, (end_n, end_t), math.inf if left else last)
+
+    def _add_tries(
+        self, session: Session, sent: Transaction, until: float, end: tuple[float, float], known_before: float
+    ) -> None:
+        """Add a try for each recipient of a transaction; a reply before `known_before` was read by the client."""
+        context = self.facts.context
+        exchanges = [x for x in session.exchanges if sent.n <= x.command.n < until]
+        first = {x.command.verb: x.reply for x in reversed(exchanges)}
+        to_rcpt = {
+            context.normalize_address(parse_path(x.command.line)): x.reply
+            for x in exchanges
+            if x.command.verb == "RCPT"
+        }
+        final = {context.normalize_address(r.recipient): r for r in sent.replies if r.recipient is not None}
+        is_first = sent is session.transactions[0]
+        begun = (session.n, session.t) if is_first else (sent.n, sent.t)
+        recipients = context.normalize_addresses((*sent.recipients, *sent.refused))
+        for recipient in recipients or [""]:
+            replies = (first.get("MAIL"), to_rcpt.get(recipient), first.get("DATA"))
+            refusal = next((reply for reply in replies if reply is not None and reply.code >= 400), None)
+            decided = refusal or final.get(recipient) or next((r for r in sent.replies if r.recipient is None), None)
+            ended = (decided.n, decided.t) if decided is not None else end
+            name = sent.message or self._only_message(sent, recipient)
+            if name is None:
+                self.contacts[sent.client].append(
+                    Contact(sent.server, *begun, ended[0], ended[1], refusal, self._is_unclear(session))
+                )
+            else:
+                is_known = decided is not None and decided.n < known_before
+                self.tries[sent.client, name, recipient].append(
+                    Try(sent, decided, ended[0], ended[1], is_known, self._is_unclear(session))
+                )
+
+    def _is_unclear(self, session: Session) -> bool:
+        """Return whether what was said in a session is not known."""
+        if session.closed is not None and session.closed.how == "secured":
+            return True
+        faults = self.facts.faults_in.get(session.name, ())
+        return any(fault.action in ALTERING_FAULTS - {"mute"} for fault in faults)
+
+    def _only_message(self, sent: Transaction, recipient: str) -> str | None:
+        """Return the name of the one message of which a transaction without content may have been, None for any other."""
+        if sent.dot_n is not None:
+            return None  # its content is of no message of the scenario
+        sender = self.facts.context.normalize_address(sent.sender)
+        names = {name for n, name in self._handed.get((sent.client, sender, recipient), ()) if n < sent.n}
+        return names.pop() if len(names) == 1 else None

@@ -1,0 +1,245 @@
+"""Judges reports of failures: one for each permanent failure, to the sender, and no other (RL-DSN-01, RL-DSN-02, RL-RCP-01).
+
+A *report* is a delivery status notification (RFC 3464) with the action `failed`. Its *origin* is the server that sends it
+without having been handed it. A recipient has failed at a server when a next hop refused the message for it with 5yz, when the
+message expired, or when there is no next hop for it; nothing else may be reported, and each failure must be (RFC 5321 6.1),
+but for a message with a null reverse-path.
+
+Reports name recipients, and the message by its Message-ID: where several messages have it, a report may be about any of them.
+`n` is an event's number, `t` its time in documented seconds.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.history.events import Drained, MessageMade
+from conformance.model.facts import Facts
+from conformance.model.relaying import Relaying
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Transaction
+
+_REPORT, _NO_REPORT, _EACH, _RETRY, _REDUNDANCY_RETRY = "RL-DSN-01", "RL-DSN-02", "RL-RCP-01", "RL-RTY-01", "RL-RTY-02"
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """A report at its origin: the first transaction in which it was sent, and the messages that it may be about."""
+
+    origin: str
+    transaction: Transaction
+    key: str
+    messages: tuple[MessageMade, ...]
+    failed: frozenset[str]
+
+    @property
+    def n(self) -> int:
+        """The number of the event in which it was sent."""
+        return self.transaction.dot_n or self.transaction.n
+
+
+class _Reports:
+    """The reports of a history."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.all: list[_Report] = []
+        self.ids: set[str] = set()
+        """The Message-IDs of all reports."""
+        by_id: Mapping[str, list[MessageMade]] = defaultdict(list)
+        for message in facts.trace.messages.values():
+            if message.message_id:
+                by_id[message.message_id].append(message)
+        seen: set[tuple[str, str]] = set()
+        for sent in facts.trace.transactions:
+            digest = sent.digest
+            if digest is None or digest.report != "delivery-status" or sent.kind == "shadow":
+                continue
+            self.ids.add(digest.message_id or "")
+            known = (sent.client, digest.body_sha256) in seen
+            seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}
+            if known or digest.action != "failed" or not facts.is_own(sent.client, sent.session):
+                continue
+            failed = frozenset(facts.context.normalize_addresses(digest.failed))
+            messages = tuple(by_id.get(digest.about or "", ()))
+            self.all.append(_Report(sent.client, sent, digest.body_sha256, messages, failed))
+
+
+@rule(_NO_REPORT, _REPORT, _EACH, _RETRY, _REDUNDANCY_RETRY)
+def reports_are_of_failures(facts: Facts) -> Finding:
+    """Check each report: null reverse-path, to the sender, about what has failed at its origin, and only once."""
+    finding = Finding("reports go to the sender, and are about recipients for whom the message failed for good")
+    relaying, reports = facts.derive(Relaying), facts.derive(_Reports)
+    times: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
+    for report in reports.all:
+        sent = report.transaction
+        if sent.session in facts.trace.altered_sessions:
+            continue
+        finding.occasions += 1
+        if sent.sender:
+            finding.add_violation(
+                f"{report.origin} sent a report with the reverse-path <{sent.sender}>, which must be null",
+                sent.n,
+                row=_REPORT,
+            )
+        about = sent.digest.about if sent.digest is not None else None
+        if about in reports.ids:
+            finding.add_violation(
+                f"{report.origin} reported the failure of the report <{about}>", report.n, row=_NO_REPORT
+            )
+        if not report.messages:
+            continue
+        message = report.messages[0]
+        if not any(other.sender for other in report.messages):
+            finding.add_message_violation(
+                message,
+                f"{report.origin} reported its failure, though its reverse-path is null",
+                report.n,
+                row=_NO_REPORT,
+            )
+            continue
+        senders = facts.context.normalize_addresses(other.sender for other in report.messages)
+        if strangers := facts.context.normalize_addresses(sent.recipients) - senders:
+            finding.add_message_violation(
+                message,
+                f"{report.origin} sent the report of its failure to {min(strangers)}, not to its sender",
+                report.n,
+                row=_REPORT,
+            )
+        for recipient in report.failed:
+            _check_failure(facts, finding, relaying, report, recipient)
+            key = (report.origin, report.messages[0].message, recipient)
+            times[key].add(report.key)
+            if len(times[key]) > _permitted_times(facts, relaying, report, recipient):
+                finding.add_message_violation(
+                    message,
+                    f"{report.origin} reported {len(times[key])} times that it failed for {recipient}",
+                    report.n,
+                    row=_REPORT,
+                )
+    return finding
+
+
+def _permitted_times(facts: Facts, relaying: Relaying, report: _Report, recipient: str) -> float:
+    """Return how often a server may report a recipient: once for each time that it was handed the message.
+
+    A server that was killed may have forgotten that it reported, and one that sends messages again on request reports again.
+    """
+    again = facts.has_resubmission or facts.was_interrupted(report.origin, 0, report.n)
+    handed = sum(len(relaying.handings.get((report.origin, m.message, recipient), ())) for m in report.messages)
+    return float("inf") if again else max(handed, 1)
+
+
+def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _Report, recipient: str) -> None:
+    """Add a violation where a recipient is reported that has not failed at the origin of the report."""
+    origin, message = report.origin, report.messages[0]
+    handings = [h for m in report.messages for h in relaying.handings.get((origin, m.message, recipient), ())]
+    if not handings:
+        if any((origin, m.message) in relaying.handed_any for m in report.messages):
+            sentence = f"{origin} reported that it failed for {recipient}, for whom it was never handed it"
+            finding.add_message_violation(message, sentence, report.n, row=_EACH)
+        return
+    tries = [t for m in report.messages for t in relaying.tries.get((origin, m.message, recipient), ())]
+    tries = [t for t in tries if t.transaction.n < report.n]
+    if any(t.is_unclear or (t.outcome == 5 and t.end_n < report.n) for t in tries):
+        return
+    if _may_have_failed_unseen(facts, relaying, origin, recipient, report.n):
+        return
+    lifetimes = facts.values_between(origin, "MessageExpirationTimeout", 0, report.n)
+    lifetime = min((float(v) for v in lifetimes if isinstance(v, int | float)), default=0.0)
+    waited = (report.transaction.dot_t or report.transaction.t) - min(h.t for h in handings)
+    if facts.context.cell.timers == "own" or waited >= lifetime - facts.slack:
+        return
+    last = max(tries, key=lambda t: t.end_n, default=None)
+    reply = last.reply if last is not None else None
+    if last is not None and last.outcome == 2:
+        why, row = "though a next hop had accepted it for that recipient", _EACH
+    elif last is not None and any(
+        reply.code // 100 == 5 for reply in facts.trace.sessions[last.transaction.session].replies
+    ):
+        why, row = "though another recipient was refused", _EACH
+    elif reply is not None and reply.code == 451 and reply.enhanced == "4.4.0":
+        why, row = "though 451 4.4.0 is a transient failure", _REDUNDANCY_RETRY
+    else:
+        why, row = "though no next hop had refused it for good, and it had not expired", _RETRY
+    evidence = [reply.n] if reply is not None else []
+    finding.add_message_violation(
+        message, f"{origin} reported that it failed for {recipient}, {why}", report.n, *evidence, row=row
+    )
+
+
+def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recipient: str, before: int) -> bool:
+    """Return whether a recipient may have failed without a transaction of the message that shows it.
+
+    There may be no next hop, or no such mailbox in a domain of mailboxes; a refusal may have come before RCPT.
+    """
+    domains = {mailbox.partition("@")[2] for mailbox in facts.context.mailboxes}
+    if recipient not in facts.context.mailboxes and recipient.partition("@")[2] in domains:
+        return True
+    if next(facts.topology.next_hops(origin, recipient), None) is None:
+        return True
+    return any(
+        contact.n < before
+        and (contact.is_unclear or (contact.refusal is not None and contact.refusal.code // 100 == 5))
+        for contact in relaying.contacts.get(origin, ())
+    )
+
+
+@rule(_REPORT)
+def failures_are_reported(facts: Facts) -> Finding:
+    """Check that a server that is responsible for a message reports each recipient for whom a next hop refused it for good.
+
+    No clause says how soon: judged is the end of the drain, unless the report may still wait for its own next hop. Left out are messages with a null reverse-path or
+    NOTIFY=NEVER (RFC 3461), servers that were wiped, and of 2010 those whose copy another server took over (ruling 19).
+    """
+    finding = Finding("each permanent failure is reported to the sender")
+    if "dsn" not in facts.context.claims:
+        return finding
+    relaying, reports = facts.derive(Relaying), facts.derive(_Reports)
+    reported = {(r.origin, m.message, failed) for r in reports.all for m in r.messages for failed in r.failed or ("",)}
+    drained = facts.trace.events_of(Drained)
+    for (server, name, recipient), tries in relaying.tries.items():
+        message = facts.trace.messages[name]
+        refusal = next((t for t in tries if t.outcome == 5 and not t.is_unclear), None)
+        handings = relaying.handings.get((server, name, recipient), ())
+        if refusal is None or not message.sender or not message.message_id or any(t.outcome == 2 for t in tries):
+            continue
+        if not any(h.acknowledged is not None for h in handings) or _wants_no_report(facts, server, name):
+            continue
+        if any(e.action == "wiped" and e.n > refusal.transaction.n for e in facts.node_events.get(server, ())):
+            continue
+        if facts.is_2010(server) and any(p.holder != server for p in facts.promotions.get(name, ())):
+            continue
+        finding.occasions += 1
+        if not {(server, name, recipient), (server, name, "")}.isdisjoint(reported):
+            continue
+        assert refusal.reply is not None
+        sentence = (
+            f"{server} got {refusal.reply.code} for {recipient} from {refusal.transaction.server}, and sent no report to "
+            f"{message.sender}"
+        )
+        if not drained or (
+            not drained[-1].quiet and _may_be_under_way(facts, relaying, server, message, refusal.end_n)
+        ):
+            finding.add_undecided(f"{sentence} so far", refusal.reply.n, message=message)
+        else:
+            finding.add_message_violation(message, sentence, refusal.reply.n)
+    return finding
+
+
+def _may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
+    """Return whether a server tried to reach the next hop of a message's sender, so that it may not have got rid of a report."""
+    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, message.sender)}
+    return any(contact.n > after and contact.server in hops for contact in relaying.contacts.get(server, ()))
+
+
+def _wants_no_report(facts: Facts, server: str, name: str) -> bool:
+    """Return whether a server was handed the message with NOTIFY that asks for no report of failures (RFC 3461 4.1)."""
+    for sent in facts.trace.transactions_of(name):
+        if sent.server != server:
+            continue
+        for exchange in facts.trace.sessions[sent.session].exchanges:
+            _, notify, words = exchange.command.line.upper().partition("NOTIFY=")
+            if exchange.command.verb == "RCPT" and notify and "FAILURE" not in words.split(" ")[0]:
+                return True
+    return False

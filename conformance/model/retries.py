@@ -1,0 +1,149 @@
+"""Judges that what failed for now is tried again, and given up neither early nor silently (RL-RTY-01, RL-RTY-02).
+
+A server that is responsible for a recipient (`relaying`) tries at once, and again within MessageRetryInterval of each transient
+failure, until a next hop has accepted or refused the message for good, the mailbox has it, or it expires. A 4yz reply, a lost
+session and a connection that fails are transient. A try is a transaction of the message, or a connection to one of its next
+hops in which no mail could be sent. A server that was down begins again when it is ready.
+
+The interval binds candidates with the documented parameters only: RFC 5321 4.5.4.1 gives a relay a pace as a SHOULD. That
+nothing is given up before it expires binds every relay, where the harness sets the timers.
+"""
+
+import math
+from collections.abc import Sequence
+
+from conformance.history.events import Reply
+from conformance.model.facts import STOPPING, Facts
+from conformance.model.relaying import Contact, Handing, Key, Relaying, Try
+from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
+from conformance.trace.finding import Finding, format_seconds
+
+_RETRY, _REDUNDANCY_RETRY = "RL-RTY-01", "RL-RTY-02"
+
+
+@rule(_RETRY, _REDUNDANCY_RETRY)
+def transient_failures_are_tried_again(facts: Facts) -> Finding:
+    """Check that no server leaves a message that it is responsible for without a try for longer than MessageRetryInterval."""
+    finding = Finding("what a server is responsible for is tried, and tried again at each MessageRetryInterval")
+    if is_relay_only(facts.context.claims) or facts.context.cell.timers == "own":
+        return finding
+    relaying = facts.derive(Relaying)
+    for key, handings in relaying.handings.items():
+        responsible = [handing for handing in handings if handing.acknowledged is not None]
+        if responsible:
+            _check_gaps(facts, finding, relaying, key, responsible[0])
+    return finding
+
+
+def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, handing: Handing) -> None:
+    """Add a violation for the first gap between tries that is too long, from the acknowledgement until it is done."""
+    server, name, recipient = key
+    acknowledged = handing.acknowledged
+    assert acknowledged is not None
+    tries = relaying.tries.get(key, ())
+    hops = _possible_hops(facts, server, recipient)
+    contacts = [contact for contact in relaying.contacts.get(server, ()) if contact.server in hops]
+    done_n, done_t = _done(facts, tries, contacts, name, recipient)
+    if done_n < acknowledged.n:
+        return
+    interval = _longest(facts, server, "MessageRetryInterval", acknowledged.n, done_n)
+    lifetime = _shortest(facts, server, "MessageExpirationTimeout", acknowledged.n)
+    if interval is None or lifetime is None:
+        return
+    until = min(done_t, facts.end_t, handing.t + lifetime)
+    finding.occasions += bool(tries) or until - acknowledged.t > interval
+    if until - acknowledged.t <= interval:
+        return
+    spans = [(facts.trace.sessions[t.transaction.session].t, t.end_t, t) for t in tries]
+    spans += [(contact.t, contact.end_t, None) for contact in contacts]  # type: ignore[misc]
+    down, limit = _down_times(facts, server, acknowledged.n)
+    spans += [(begin, end, None) for begin, end in down]  # type: ignore[misc]
+    since, last = acknowledged.t, None
+    for begin, end, one in sorted(spans, key=lambda span: span[:2]):
+        if begin >= min(until, limit):
+            break
+        if begin > since + interval + facts.slack:
+            break
+        since = max(since, end)
+        last = one if one is not None else last
+    if min(until, limit) > since + interval + facts.slack:
+        last_reply = last.reply if last is not None else None
+        finding.add_message_violation(
+            facts.trace.messages[name],
+            f"{server} did not try to pass it on to {recipient} from {format_seconds(since)} on, longer than "
+            f"{format_seconds(interval)}{_words(last_reply)}",
+            last_reply.n if last_reply is not None else acknowledged.n,
+            row=_REDUNDANCY_RETRY if _is_not_redundant(last_reply) else None,
+        )
+
+
+def _done(
+    facts: Facts, tries: Sequence[Try], contacts: Sequence[Contact], name: str, recipient: str
+) -> tuple[float, float]:
+    """Return number and time of the event since which a server has nothing to do for the recipient; infinities.
+
+    A mailbox may have the message as another with its Message-ID, of which it is a duplicate.
+    """
+    context, trace = facts.context, facts.trace
+    ends = [(t.end_n, t.end_t) for t in tries if t.outcome in (2, 5) or t.is_unclear]
+    ends += [
+        (c.end_n, c.end_t) for c in contacts if c.is_unclear or (c.refusal is not None and c.refusal.code // 100 == 5)
+    ]
+    if recipient in context.mailboxes:
+        ends += [
+            (delivery.n, delivery.t)
+            for delivery in facts.deliveries_by_id.get(trace.messages[name].message_id or "", ())
+            if context.normalize_address(delivery.recipient) == recipient
+        ][:1]
+    return min(ends, default=(math.inf, math.inf))
+
+
+def _possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
+    """Return the parties to which the server may pass a message for the recipient on.
+
+    For a mailbox these are all servers and stores: site routing takes detours, and its database may become active elsewhere.
+    """
+    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    if recipient in facts.context.mailboxes:
+        hops |= {*facts.topology.by_name, *map(facts.topology.store_name, facts.topology.by_name)}
+    return hops
+
+
+def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[float, float]], float]:
+    """Return the times during which the server was down since an event, and the time from which it has the message no more."""
+    down: list[tuple[float, float]] = []
+    begin: float | None = None
+    for event in facts.node_events.get(server, ()):
+        if event.n < after_n:
+            continue
+        if event.action == "wiped":
+            return down, begin if begin is not None else event.t
+        if event.action in STOPPING:
+            begin = event.t if begin is None else begin
+        elif event.action in ("ready", "resumed") and begin is not None:
+            down.append((begin, event.t))
+            begin = None
+    return down, begin if begin is not None else math.inf
+
+
+def _longest(facts: Facts, server: str, name: str, after_n: int, before_n: float) -> float | None:
+    """Return the greatest value of a time that was in force between two events, None without one."""
+    values = facts.values_between(server, name, after_n, int(min(before_n, facts.end_n)))
+    return max((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)), default=None)
+
+
+def _shortest(facts: Facts, server: str, name: str, after_n: int) -> float | None:
+    """Return the least value of a time that was in force since an event, None without one."""
+    values = facts.values_between(server, name, after_n, facts.end_n)
+    return min((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)), default=None)
+
+
+def _is_not_redundant(reply: Reply | None) -> bool:
+    """Return whether a reply says that the next hop could not make a shadow copy (SR-ENA-04)."""
+    return reply is not None and reply.code == 451 and reply.enhanced == "4.4.0"
+
+
+def _words(reply: Reply | None) -> str:
+    """Return a part of a sentence that gives the last reply, '' without one."""
+    return f", after {reply.code} {reply.lines[-1] if reply.lines else ''}" if reply is not None else ""
