@@ -104,7 +104,7 @@ class BehaviourInjector(FaultInjector):
         """Remove what was armed for a session."""
         self._holding.discard(session)
         for name in self._armed.pop(session, ()):
-            self.heal(name)
+            self._disarm(session, name)
         self._end_transaction(session)
 
     def _end_transaction(self, session: str) -> None:
@@ -113,9 +113,19 @@ class BehaviourInjector(FaultInjector):
             armed = self._faults[name]
             if not armed.fired and armed.fault.at in _IN_TRANSACTION:
                 self._armed[session].remove(name)
-                self.heal(name)
+                self._disarm(session, name)
         for address in self._answers.pop(session, ()):
             self._script_reply(address, "accept", None)
+
+    def _disarm(self, session: str, name: str) -> None:
+        """Remove a fault of a session; announce it if the session has never come to its place."""
+        armed = self._faults[name]
+        if not armed.fired:
+            fault = armed.fault
+            self._announce(
+                session, f"{fault.does} {fault.when} {fault.at} had no occasion: the session did not come so far"
+            )
+        self.heal(name)
 
     def _note_fired(self, event: AnyEvent) -> None:
         """Let a fault that was armed for the next occurrence end with the session in which it has fired."""

@@ -1,0 +1,129 @@
+"""Every fault at every place that an address can ask for acts on its session, and on no other."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from conformance.faults import FAULTS, WHENS
+from conformance.history.events import FaultFired
+from conformance.listen.behaviours import UnknownBehaviour, parse_behaviour
+from conformance.listen.checks import judge_client
+from conformance.listen.listener import Listener
+
+pytestmark = pytest.mark.integration
+
+PLACES = ("rcpt", "noop", "data", "body", "dot", "rset", "quit")
+VALUES = {"delay": "-20ms", "throttle": "-4000", "merge": "-20ms"}
+PATIENCE_S = 2.0
+"""How long a client waits for one reply."""
+
+
+def behaviours(places: Sequence[str]) -> list[str]:
+    """Return every reply and every valid fault at these places, as local parts."""
+    names = [
+        f"{place}-{code}"
+        for place, code in itertools.product(places, (451, 421, 554))
+        if place not in ("body", "connect")
+    ]
+    for kind, when, place in itertools.product(FAULTS, WHENS, places):
+        name = f"{kind}-{when}-{place}{VALUES.get(kind, '')}"
+        with suppress(UnknownBehaviour):
+            if parse_behaviour(f"{name}@b.test") is not None:
+                names.append(name)
+    return names
+
+
+async def converse(host: str, port: int, to: str) -> str:
+    """Hold a session with every command, and return the reply to the final dot; '' if it is not reached within PATIENCE_S."""
+    reader, writer = await asyncio.open_connection(host, port)
+    final = ""
+    with suppress(TimeoutError, ConnectionError, EOFError):
+        for line in (
+            "",
+            "EHLO a.test",
+            "MAIL FROM:<a@a.test>",
+            f"RCPT TO:<{to}>",
+            "NOOP",
+            "DATA",
+            "x\r\n.",
+            "RSET",
+            "QUIT",
+        ):
+            writer.write(f"{line}\r\n".encode() if line else b"")
+            reply = "250-"
+            while reply[3:4] == "-":
+                async with asyncio.timeout(PATIENCE_S):
+                    reply = (await reader.readuntil(b"\n")).decode("latin-1")
+            final = reply if line.startswith("x") else final
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+    return final
+
+
+def test_each_acts_on_its_own_session_alone():
+    async def main() -> None:
+        lines: list[str] = []
+        listener = Listener(lines.append, held_back=0.01)
+        host, port = await listener.open(("127.0.0.1", 0))
+        names = behaviours(PLACES)
+        assert len(names) > 100
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(converse(host, port, f"{name}@b.test"))
+            plain = [group.create_task(converse(host, port, f"alice+{n}@b.test")) for n in range(20)]
+        assert {task.result() for task in plain} == {"250 2.0.0 delivered\r\n"}
+        record = await listener.close()
+        fired = {event.session for event in record.events if isinstance(event, FaultFired)}
+        asked = {attempt.session: attempt.behaviour for attempt in record.attempts if attempt.behaviour}
+        assert sorted(asked.values()) == sorted(names)
+        replies_at_dot = {"dot-451", "dot-554"}  # the sink gives these
+        assert {asked[session] for session in fired} == set(names) - replies_at_dot
+        assert len(judge_client(record)) > 20
+
+    asyncio.run(main())
+
+
+def test_each_at_a_place_before_rcpt_acts_on_the_next_session():
+    async def attempt(name: str) -> tuple[str, str, str, str, int]:
+        """Return the name, the replies to the final dot of three sessions, and how many faults have fired in the second."""
+        listener = Listener(lambda line: None, held_back=0.01)
+        at = await listener.open(("127.0.0.1", 0))
+        first = await converse(*at, f"{name}@b.test")
+        second = await converse(*at, "alice@b.test")
+        third = await converse(*at, f"{name}@b.test")
+        record = await listener.close()
+        fired = [e for e in record.events if isinstance(e, FaultFired) and e.detail[:12] != "before RCPT:"]
+        return name, first, second, third, len(fired)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(attempt(name)) for name in behaviours(("connect", "greeting", "ehlo", "mail"))]
+        assert len(tasks) > 50
+        for name, first, _, third, fired in (task.result() for task in tasks):
+            assert not first.startswith("250"), name  # its recipient was refused
+            assert fired >= 1, name
+            assert third == "250 2.0.0 delivered\r\n", name
+
+    asyncio.run(main())
+
+
+def test_what_does_not_come_to_pass_is_said():
+    async def main() -> list[str]:
+        lines: list[str] = []
+        listener = Listener(lines.append, held_back=0.01)
+        host, port = await listener.open(("127.0.0.1", 0))
+        reader, writer = await asyncio.open_connection(host, port)
+        for line in ("", "EHLO a.test", "MAIL FROM:<a@a.test>", "RCPT TO:<drop-noop@b.test>", "QUIT"):
+            writer.write(f"{line}\r\n".encode() if line else b"")
+            while (await reader.readuntil(b"\n"))[3:4] == b"-":
+                pass
+        writer.close()
+        await writer.wait_closed()
+        await listener.close()
+        return lines
+
+    assert any("drop before NOOP had no occasion" in line for line in asyncio.run(main()))
