@@ -45,7 +45,7 @@ title: A server in a test outside this project
 requirements: [RL-ACK-01]
 topology:
   name: one-server-in-a-test
-  servers: [{{name: mta1, site: Main, transport: {transport}}}]
+  servers: [{{name: {name}, site: Main, transport: {transport}}}]
   sinks: [{{name: outside, domains: ["*"]}}]
   routes: [{{domain: "*", next-hops: [outside]}}]
 steps: [{{advance: 1s}}]
@@ -251,12 +251,12 @@ class MailBench:
 class MailNode(MailLink):
     """A mail server at `host` and `port`; it relays mail for every domain to the sink `next_hop`."""
 
-    def __init__(self, background: BackgroundLoop, world: World) -> None:
-        pair = ("outside", _NODE, "frontend")
+    def __init__(self, background: BackgroundLoop, world: World, name: str) -> None:
+        pair = ("outside", name, "frontend")
         super().__init__(background, world.links, world.recorder, pair)
-        self._supervisor = world.supervisors[_NODE]
+        self._supervisor = world.supervisors[name]
         self.next_hop = MailSink(
-            background, world.links, world.recorder, (_NODE, "outside", "smtp"), world.sink("outside")
+            background, world.links, world.recorder, (name, "outside", "smtp"), world.sink("outside")
         )
 
     def kill(self) -> None:
@@ -282,17 +282,22 @@ class MailNodes:
         self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
 
     def start(
-        self, candidate: str, *, next_hop: Address | None = None, transport: Mapping[str, JsonValue] | None = None
+        self,
+        candidate: str,
+        *,
+        name: str = _NODE,
+        next_hop: Address | None = None,
+        transport: Mapping[str, JsonValue] | None = None,
     ) -> MailNode:
         """Start the server of a description, given by name or file, and wait until it is ready.
 
-        It transmits to `next_hop`, None for a sink. `transport` are its transport parameters, such as
+        `name` is what the server calls itself: servers that send each other mail need different names. It transmits to `next_hop`, None for a sink. `transport` are its transport parameters, such as
         `{"MessageRetryInterval": 5}`. Raises CandidateError, NodeError.
         """
         directory = self._directory / f"{len(self._running) + 1}"
         directory.mkdir(parents=True)
         file = directory / "world.scenario.yaml"
-        file.write_text(_SCENARIO.format(transport=json.dumps(dict(transport or {}))), "utf-8")
+        file.write_text(_SCENARIO.format(name=name, transport=json.dumps(dict(transport or {}))), "utf-8")
         (cell,) = read_corpus([file], paths.fixtures())[0].cells("smoke")
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
 
@@ -321,8 +326,8 @@ class MailNodes:
 
         world = self._background.run(start_world())
         if next_hop is not None:
-            world.links.link(_NODE, "outside", "smtp").target = next_hop
-        return MailNode(self._background, world)
+            world.links.link(name, "outside", "smtp").target = next_hop
+        return MailNode(self._background, world, name)
 
     def close(self) -> None:
         """End all servers. Raises the first exception that ending one raised, if there was one."""

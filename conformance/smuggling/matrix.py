@@ -22,7 +22,7 @@ _REPLY_LIMIT = 20.0
 """Seconds that a relay has for one reply: many servers work at the same time."""
 _SESSIONS = 4
 """Messages that one relay is sent at the same time."""
-ARRIVAL = 15.0
+ARRIVAL = 6.0
 """Seconds in which what a relay has accepted reaches the sink; most takes less than one."""
 _SETTLE = 2.0
 """Seconds to wait for a second message after all first ones have arrived: it was accepted in the same session."""
@@ -82,7 +82,7 @@ def try_all_pairs(candidates: Mapping[str, str], directory: Path, report: Callab
         running: dict[str, tuple[MailNode, MailNode]] = {}
         for name, candidate in candidates.items():
             report(f"starting {name}")
-            running[name] = nodes.start(candidate), nodes.start(candidate)
+            running[name] = nodes.start(candidate, name="relay1"), nodes.start(candidate, name="receiver1")
         return asyncio.run(_run_rounds(running, report))
     finally:
         nodes.close()

@@ -136,6 +136,15 @@ def test_a_server_keeps_its_queue_after_a_kill(mail_node):
     assert node.log.exists()
 
 
+def test_two_servers_with_names_of_their_own_send_each_other_mail(mail_node):
+    one, other = (mail_node("exec:reference", name=name) for name in ("one1", "other1"))
+    one.next_hop.connect_to(other.host, other.port)
+    send(one)
+    (taken,) = other.next_hop.wait_for(1, within=30)
+    hosts = [line.split("by ")[1].split()[0] for line in taken.message.get_all("Received")]
+    assert [host.partition(".")[0] for host in hosts] == ["other1", "one1"]
+
+
 def test_a_server_that_does_not_start_raises_an_error_with_its_output(mail_node, tmp_path: Path):
     broken = tmp_path / "broken.yaml"
     argv = "[sh, -c, 'echo fatal: no licence >&2; exit 3']"
