@@ -1,6 +1,7 @@
 """Each check of the probe passes on a miniature server that obeys its clause, and fails on one that breaks this clause alone."""
 
 import asyncio
+import re
 import ssl
 
 import pytest
@@ -502,3 +503,44 @@ def test_a_report_about_a_message_is_not_the_message(context: ssl.SSLContext):
     outcomes = {finding.check: finding.outcome for finding in probed(Returns, context)}
     assert outcomes["relays-one-message"] == LiveOutcome.NOT_APPLICABLE
     assert outcomes["arrives-once"] == LiveOutcome.INCONCLUSIVE
+
+
+class NeedsAuthentication(Miniature):
+    async def on_mail(self, argument: str) -> str | None:
+        return "530 5.7.0 authentication required"
+
+    on_rcpt = on_data = on_mail
+
+    async def on_bdat(self, argument: str) -> str | None:
+        await super().on_bdat(argument)
+        return "530 5.7.0 authentication required"
+
+
+class Greylists(Miniature):
+    async def on_rcpt(self, argument: str) -> str | None:
+        reply = await super().on_rcpt(argument)
+        self.recipients = []
+        return "450 4.7.1 later" if reply is not None and reply.startswith("250") else reply
+
+
+class TakesNoMailNow(Miniature):
+    async def on_mail(self, argument: str) -> str | None:
+        reply = await super().on_mail(argument)
+        self.sender = None
+        return "452 4.3.1 no room" if reply is not None and reply.startswith("250") else reply
+
+
+class Overloaded(Miniature):
+    greeting = "421 4.3.2 mini.test too many sessions"
+
+    async def run(self) -> None:
+        await self.write(self.greeting)
+
+
+@pytest.mark.parametrize("kind", [NeedsAuthentication, Greylists, TakesNoMailNow, Overloaded])
+def test_a_server_that_may_refuse_is_blamed_for_nothing(kind: type[Miniature], context: ssl.SSLContext):
+    findings = probed(kind, context)
+    assert [f"{f.check}: {f.sentence}" for f in findings if f.outcome in ("fail", "warn", "inconclusive")] == []
+    reasons = {finding.check: finding.sentence for finding in findings if finding.outcome == "not-applicable"}
+    assert re.search("refused|greets", reasons["message-accepted"])
+    assert re.search("refused|greets", reasons["a-hundred-recipients"])

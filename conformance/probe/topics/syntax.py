@@ -98,6 +98,8 @@ async def malformed_mail(server: Server) -> Judgement:
     async with server.session() as session:
         for line in ("MAIL", "MAIL FROM:"):
             reply = await session.command(line)
+            if reply.code == 530:
+                raise NotApplicable(f"{line!r} is refused whatever its path: {reply}")
             if not reply.refused:
                 return failed(f"{line!r} has no reverse-path, and is answered {reply}")
             if reply.code == 503:
