@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
@@ -46,9 +47,11 @@ class Listener:
         self._link: BehavingLink | None = None
         self._sink: Sink | None = None
         self.stopping = asyncio.Event()
+        self._failures: list[BaseException] = []
 
     async def open(self, at: Address) -> Address:
         """Listen, and return the address; port 0 is any free one. Raises OSError if that cannot be done."""
+        asyncio.get_running_loop().set_exception_handler(self._note_failure)
         sink = self._sink = await open_sink(SINK, "smtp", self._recorder, self)
         self._injector = BehaviourInjector(self._recorder, self._clock, sink, self._announce, self._held_back)
         self._link = BehavingLink(sink.address, self._recorder, self._injector, self._announce)
@@ -60,7 +63,10 @@ class Listener:
         return self._link.names.session_behind(port, dialled) if self._link else None
 
     async def close(self) -> ListenRecord:
-        """End all sessions, and return what was seen. Raises the first exception of the sink."""
+        """End all sessions, and return what was seen.
+
+        Raises the first exception that was raised in a session: what was seen cannot be judged then.
+        """
         assert self._injector is not None
         assert self._link is not None
         assert self._sink is not None
@@ -70,7 +76,14 @@ class Listener:
         await self._link.close()
         await self._injector.close()
         await self._sink.close()
+        if self._failures:
+            raise self._failures[0]
         return record
+
+    def _note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Keep an exception that the event loop has caught, and stop listening."""
+        self._failures.append(context.get("exception") or RuntimeError(context["message"]))
+        self.stopping.set()
 
     def _announce(self, session: str, text: str) -> None:
         self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
