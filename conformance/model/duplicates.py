@@ -29,6 +29,11 @@ _WINDOW_ABOVE_MAX = 86400.0
 """A DuplicateTrackingWindow above the maximum is ignored and this one used instead (SR-DUP-04). Seconds."""
 
 
+_DEATHS = frozenset({"killed", "exited", "paused"})
+_PROMPT_S = 1.0
+"""Seconds within which a server acts on a reply: one that died earlier need not have recorded it."""
+
+
 @invariant("no-duplicate-in-mailbox", "SR-DUP-01")
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
@@ -79,15 +84,31 @@ def _is_forgotten(context: CheckContext, server: str, first: Delivered, second: 
 
 
 def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
-    """Return whether the store's positive reply to a delivery passed the link; True where the session was not recorded."""
+    """Return whether the giver surely knows of a delivery: the store's positive reply passed the link, and it could act on it.
+
+    It may not know where a fault held the session, so that it had given up before, or where it died as the reply passed, and it
+    has said nothing in the session since. True where the session was not recorded.
+    """
     session = context.trace.sessions.get(delivery.session or "")
     if session is None:
         return True
-    return any(
-        reply.to == "CONTENT" and reply.code // 100 == 2 and reply.n > delivery.n
-        and reply.recipient in (None, delivery.recipient)
-        for reply in session.replies
+    reply = next(
+        (
+            reply for reply in session.replies
+            if reply.to == "CONTENT" and reply.code // 100 == 2 and reply.n > delivery.n
+            and reply.recipient in (None, delivery.recipient)
+        ),
+        None,
     )  # fmt: skip
+    if reply is None:
+        return False
+    if any(exchange.command.n > reply.n for exchange in session.exchanges):
+        return True
+    died = any(
+        event.node == session.client and event.action in _DEATHS and event.n > reply.n and event.t - reply.t < _PROMPT_S
+        for event in context.trace.events_of(NodeEvent)
+    )
+    return not died and session.name not in context.trace.held_sessions
 
 
 @invariant("no-duplicate-without-cause", "RL-ACK-04")

@@ -51,6 +51,10 @@ class HeldCopy:
         return cls(copy.primary, copy.holder, copy.stored_reply.n, copy.stored_reply.t, copy.transaction.shadow_id)
 
 
+_GREETINGS = frozenset({"GREETING", "EHLO", "STARTTLS", "AUTH"})
+"""What is answered before a session serves a purpose."""
+
+
 @invariant("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10")
 def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
     """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion."""
@@ -145,10 +149,16 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 
 
 def _answer_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
-    """Yield the time of each positive reply of the primary, in sessions of the holder in which it answered EHLO."""
+    """Yield the time of each positive reply of the primary in sessions of the holder in which it answered more than EHLO.
+
+    A session that broke before that may count as opened (SR-MNT-09) or as not successful (SR-MNT-10): the holder may count from
+    before it.
+    """
     for session in context.trace.sessions.values():
         if (session.client, session.server) == (copy.holder, copy.primary) and session.keywords is not None:
-            yield from (reply.t for reply in session.replies if reply.code // 100 == 2)
+            times = [reply.t for reply in session.replies if reply.code // 100 == 2]
+            if any(reply.to not in _GREETINGS for reply in session.replies):
+                yield from times
 
 
 def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:

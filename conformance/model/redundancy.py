@@ -21,7 +21,7 @@ that judgement where the answer came after all, or the primary's next command sh
 `occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
-from conformance.faults import ENDING_FAULTS
+from conformance.faults import ENDING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
 from conformance.model.facts import Facts
 from conformance.model.preference import is_remote, is_turned_away, permitted_attempts, possible_holders
@@ -146,6 +146,15 @@ def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, hold
 def was_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
     """Return whether a holder was silent when the primary ended its effort."""
     context = facts.context
+    if any(
+        fault.session is None
+        and fault.action in HOLDING_FAULTS
+        and fault.client == transaction.server
+        and fault.server in holders
+        and transaction.n < fault.n < answer.n
+        for fault in facts.trace.events_of(FaultFired)
+    ):  # a holder that never took the connection
+        return True
     return any(
         _is_silent(context, session, transaction, answer)
         and not _is_stored_later(context, session, transaction, answer)

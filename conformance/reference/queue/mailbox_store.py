@@ -1,10 +1,13 @@
 """Delivery into mailboxes hosted here: duplicate detection, then LMTP to the mailbox store behind this server."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
 from conformance.reference.config import Address
 from conformance.reference.host import Component
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.replies import Reply
-from conformance.reference.send.dialogue import SessionLost
+from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.send.factory import create_dialogue
 
 NO_ANSWER = Reply(451, "4.3.0", "the mailbox store does not answer")
@@ -35,26 +38,38 @@ class MailboxStore(Component):
             self.host.log.info("<%s> duplicate for <%s> dropped", key.internet_id, recipient.address)
             return DUPLICATE
         delivered = False
-        try:
-            reply = await self.transmit_to_store(sink, envelope, recipient, content)
-            delivered = reply.positive
-        finally:
-            duplicates.end_delivery(key, delivered=delivered)
-        await self.host.db.commit()
+        async with self.session_with_store(sink) as session:
+            try:
+                reply = await self.transmit_in(session, envelope, recipient, content)
+                delivered = reply.positive
+            finally:
+                duplicates.end_delivery(key, delivered=delivered)
+            await self.host.db.commit()  # before QUIT, whose reply may take long
         return reply
 
     async def transmit_to_store(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Transmit the message to the mailbox store over LMTP; return its reply, or 451 if the session is lost."""
-        idle_timeout = self.host.transport.SendConnectionInactivityTimeout
-        dialogue = create_dialogue(sink, self.host.name, idle_timeout, "lmtp")
-        reply = NO_ANSWER
+        async with self.session_with_store(sink) as session:
+            return await self.transmit_in(session, envelope, recipient, content)
+
+    async def transmit_in(self, session: Dialogue, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
+        """Transmit the message in a session with the store; return its reply, or 451 if the session is lost."""
         try:
-            await dialogue.open()
+            await session.open()
             envelope_for_one = Envelope(envelope.reverse_path, (recipient,), envelope.body)
-            reply = (await dialogue.transmit(envelope_for_one, content))[recipient]
-            await dialogue.quit()
+            return (await session.transmit(envelope_for_one, content))[recipient]
         except SessionLost as lost:
+            session.abort()  # so that no QUIT is tried
             self.host.log.warning("<%s>: mailbox store: %s", recipient.address, lost)
+            return NO_ANSWER
+
+    @asynccontextmanager
+    async def session_with_store(self, sink: Address) -> AsyncIterator[Dialogue]:
+        """Yield a session with a mailbox store that is not open yet, and end it, with QUIT if it still is open."""
+        session = create_dialogue(sink, self.host.name, self.host.transport.SendConnectionInactivityTimeout, "lmtp")
+        try:
+            yield session
+            with suppress(SessionLost):  # it is over: nothing is left to say
+                await session.quit()
         finally:
-            dialogue.abort()
-        return reply
+            session.abort()
