@@ -44,9 +44,11 @@ def _square(passed: Sequence[Passed]) -> PairOnPage:
     words = ", ".join(f"{counts[passage]} {passage}" for passage in Passage if counts[passage])
     if smuggled:
         return PairOnPage("fail", f"{len(smuggled)} smuggled", smuggled, words)
+    if counts[Passage.SPLIT]:
+        return PairOnPage("fail", f"{counts[Passage.SPLIT]} split", (), words)
     if not counts[Passage.ONE]:
         return PairOnPage("inconclusive", "none arrived", (), words)
-    return PairOnPage("pass", "none smuggled", (), words)
+    return PairOnPage("pass", "none", (), words)
 
 
 def _at_the_relay(passed: Sequence[Passed]) -> tuple[str, str]:
