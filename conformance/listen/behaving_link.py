@@ -1,215 +1,23 @@
-"""A link that does to each session what its recipients ask for, and notes what the history leaves out.
-
-The replies that a client has to wait for are held back for a moment, so that octets that were sent without waiting arrive first
-and can be told from those that were sent after the reply.
-"""
+"""The link of a listener: its sessions do what recipients ask for, and what the history leaves out of them is noted."""
 
 import asyncio
-import itertools
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Literal
 
 from conformance.history.dialects import PROFILE_1
-from conformance.history.events import AnyEvent, FaultFired
-from conformance.history.recorder import ElapsedClock, Recorder
-from conformance.listen.behaviours import CLIENT, SINK, Behaviour, UnknownBehaviour, parse_behaviour
-from conformance.listen.record import (
-    HOLDING_ACTIONS,
-    MAX_KEPT,
-    Attempted,
-    EarlyOctets,
-    ListenRecord,
-    SentContent,
-    SentLine,
-)
-from conformance.scenarios.steps.breaking import Answer, Fault
+from conformance.history.recorder import Recorder
+from conformance.listen.behaviour_injector import BehaviourInjector
+from conformance.listen.behaviours import CLIENT, SINK
+from conformance.listen.record import MAX_KEPT, EarlyOctets, SentContent, SentLine
 from conformance.wire.endpoint import Endpoint
-from conformance.wire.fault_injector import FaultInjector
 from conformance.wire.interfaces import Pair
 from conformance.wire.lane import Lane
 from conformance.wire.link import Address, Link, SessionNames
 from conformance.wire.relay import Relay
-from conformance.wire.sinks import Sink
-from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, Unit, WholeReply
-
-HELD_BACK_S = 0.1
-"""How long a reply is held back that the client has to wait for. A client that does not wait sends within this time."""
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Unit, WholeReply
 
 LINGER_S = 0.3
 """How long a session stays open after its last reply to a client that had closed its direction: RST means it did not read."""
-
-_AWAITED = frozenset({"GREETING", "EHLO", "HELO", "DATA", "QUIT"})
-_IN_TRANSACTION = frozenset({"RCPT", "DATA", "body", "dot"})
-_COME_BACK = "451 4.7.1 {}: the next connection meets it"
-
-
-class BehaviourInjector(FaultInjector):
-    """Arms the faults of a behaviour when RCPT names it.
-
-    `announce` is called with a session and what is done there. `held_back` is for how many seconds a reply is held back that
-    must be awaited. `_turns` counts, for each address, the attempts since one was
-    accepted. `_armed` has the names of the faults of each session, `_answers` the addresses for which the sink has a reply.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        clock: ElapsedClock,
-        sink: Sink,
-        announce: Callable[[str, str], None],
-        held_back: float,
-    ) -> None:
-        super().__init__(recorder, lambda seconds: seconds, lambda: self.links)
-        self.links: list[Link] = []
-        self.record = ListenRecord(recorder.events)
-        self.now = clock.elapsed
-        self._sink = sink
-        self._announce = announce
-        self._held_back = held_back
-        self._turns: dict[str, int] = {}
-        self._armed: defaultdict[str, list[str]] = defaultdict(list)
-        self._answers: defaultdict[str, list[str]] = defaultdict(list)
-        self._early: set[str] = set()
-        self._holding: set[str] = set()
-        self._numbers = itertools.count(1)
-        self._held: set[PendingReply] = set()
-        recorder.subscribe(self._note_fired)
-
-    def may_act_on(self, pair: Pair) -> bool:
-        """Examine every unit: any RCPT may name a behaviour."""
-        return True
-
-    def intercept(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
-        """Arm what an RCPT asks for, hold back a reply that must be awaited, and act as the faults in force say."""
-        if isinstance(unit, CommandLine) and unit.verb == "RCPT" and unit.pending.recipient is not None:
-            self._begin_attempt(relay, unit.pending.recipient)
-        elif isinstance(unit, CommandLine) and unit.verb == "MAIL":
-            self._end_transaction(relay.name)
-        if isinstance(unit, WholeReply) and unit.to in _AWAITED and unit.pending is not None:
-            if unit.pending not in self._held:
-                self._held.add(unit.pending)
-                lane.requeue(unit, skip, examined=False)
-                lane.hold("awaited")
-                asyncio.get_running_loop().call_later(self._held_back, lane.release, "awaited")
-                return None
-            self._held.discard(unit.pending)
-        return super().intercept(relay, lane, unit, skip)
-
-    def holds(self, session: str) -> bool:
-        """Whether a fault has held or discarded something in a session."""
-        return session in self._holding
-
-    def end_session(self, session: str) -> None:
-        """Remove what was armed for a session."""
-        self._holding.discard(session)
-        for name in self._armed.pop(session, ()):
-            self._disarm(session, name)
-        self._end_transaction(session)
-
-    def _end_transaction(self, session: str) -> None:
-        """Remove what recipients of the last transaction asked for and what did not come to pass in it."""
-        for name in tuple(self._armed.get(session, ())):
-            armed = self._faults[name]
-            if not armed.fired and armed.fault.at in _IN_TRANSACTION:
-                self._armed[session].remove(name)
-                self._disarm(session, name)
-        for address in self._answers.pop(session, ()):
-            self._script_reply(address, "accept", None)
-
-    def _disarm(self, session: str, name: str) -> None:
-        """Remove a fault of a session; announce it if the session has never come to its place."""
-        armed = self._faults[name]
-        if not armed.fired:
-            fault = armed.fault
-            self._announce(
-                session, f"{fault.does} {fault.when} {fault.at} had no occasion: the session did not come so far"
-            )
-        self.heal(name)
-
-    def _note_fired(self, event: AnyEvent) -> None:
-        """Let a fault that was armed for the next occurrence end with the session in which it has fired."""
-        if not isinstance(event, FaultFired) or event.session is None:
-            return
-        if event.action in HOLDING_ACTIONS:
-            self._holding.add(event.session)
-        if event.fault in self._early:
-            self._early.discard(event.fault)
-            self._armed[event.session].append(event.fault)
-
-    def _begin_attempt(self, relay: Relay, address: str) -> None:
-        """Decide what is done for a recipient of this transaction, note it, and arm it."""
-        try:
-            behaviour = parse_behaviour(address)
-        except UnknownBehaviour as error:
-            self._note(relay, address, "unknown", str(error))
-            self._answer_rcpt(relay, f"550 5.1.1 {error}"[:400])
-            return
-        if behaviour is None or not self._is_due(address.lower(), behaviour):
-            self._note(relay, address, "", f"{address} is accepted")
-            return
-        self._note(
-            relay, address, behaviour.name, behaviour.name + (" at the next connection" if behaviour.early else "")
-        )
-        if behaviour.early:
-            for fault in behaviour.faults:
-                self._arm_early(fault, behaviour.times)
-            self._answer_rcpt(relay, _COME_BACK.format(behaviour.name))
-            return
-        for fault in behaviour.faults:
-            self._arm(fault, relay.name)
-        if behaviour.dot_reply is not None:
-            self._script_reply(address, behaviour.dot_reply, 1)
-            self._answers[relay.name].append(address)
-
-    def _is_due(self, address: str, behaviour: Behaviour) -> bool:
-        """Count an attempt for an address; return whether the behaviour acts at it, or the recipient is to be accepted.
-
-        One that acts at later connections is named in one attempt only.
-        """
-        if behaviour.times is None:
-            return True
-        last = 1 if behaviour.early else behaviour.times
-        turn = self._turns.get(address, 0)
-        self._turns[address] = 0 if turn >= last else turn + 1
-        return turn < last
-
-    def _arm(self, fault: Fault, session: str | None) -> str:
-        """Arm a fault on a session, None for all, under a name of its own; return the name."""
-        name = f"b{next(self._numbers)}"
-        self.arm(fault.model_copy(update={"name": name}), session)
-        if session is not None:
-            self._armed[session].append(name)
-        return name
-
-    def _arm_early(self, fault: Fault, times: int | None) -> None:
-        """Arm a fault for the next occurrences of its place in any session: one for each, so that each ends with its session."""
-        if times is None:
-            self._arm(fault.model_copy(update={"times": None}), None)
-            return
-        self._early.update(self._arm(fault, None) for _ in range(times))
-
-    def _answer_rcpt(self, relay: Relay, reply: str) -> None:
-        """Have the RCPT that is examined now answered with a reply."""
-        fields = {
-            "as": "x",
-            "from": CLIENT,
-            "to": SINK,
-            "does": "answer",
-            "at": "RCPT",
-            "when": "before",
-            "reply": reply,
-        }
-        self._arm(Fault.model_validate(fields), relay.name)
-
-    def _script_reply(self, address: str, reply: str, times: int | None) -> None:
-        """Have the sink answer the content for an address with a reply; `accept` ends that."""
-        fields = {"sink": self._sink.name, "at": "dot", "reply": reply, "recipient": address, "times": times}
-        self._sink.script_answer(Answer.model_validate(fields))
-
-    def _note(self, relay: Relay, address: str, behaviour: str, text: str) -> None:
-        self.record.attempts.append(Attempted(relay.name, self.now(), address, behaviour))
-        self._announce(relay.name, text)
 
 
 class ObservedRelay(Relay):

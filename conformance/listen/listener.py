@@ -8,7 +8,8 @@ from typing import Any
 
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
-from conformance.listen.behaving_link import HELD_BACK_S, BehavingLink, BehaviourInjector
+from conformance.listen.behaving_link import BehavingLink
+from conformance.listen.behaviour_injector import HELD_BACK_S, BehaviourInjector
 from conformance.listen.behaviours import SINK
 from conformance.listen.record import ListenRecord
 from conformance.listen.transcript import transcript_line

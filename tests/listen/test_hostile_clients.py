@@ -60,7 +60,7 @@ def test_an_exception_in_a_session_is_no_verdict(monkeypatch: pytest.MonkeyPatch
     async def main() -> None:
         listener = Listener(lambda line: None)
         address = await listener.open(("127.0.0.1", 0))
-        monkeypatch.setattr("conformance.listen.behaving_link.parse_behaviour", lambda address: 1 / 0)
+        monkeypatch.setattr("conformance.listen.behaviour_injector.parse_behaviour", lambda address: 1 / 0)
         _, writer = await asyncio.open_connection(*address)
         writer.write(b"EHLO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\n")
         await listener.stopping.wait()
