@@ -1,4 +1,4 @@
-"""Judges that nothing that was acknowledged is lost (RL-ACK-01, SR-BND-03).
+"""Judges that nothing that was acknowledged is lost (RL-ACK-01, SR-BND-03, RL-ACK-03).
 
 Theory of operation
 -------------------
@@ -8,6 +8,8 @@ must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), wit
 - A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
 - Every server that ever had it lost its queue afterwards (SR-BND-09).
+
+Where an earlier transmission of it lost its session between the final dot and the reply, the loss is blamed on RL-ACK-03.
 
 At its end a scenario waits until the transport is quiet (`Drained`), up to a bound. Where that wait did not happen, or ended
 at its bound while the transport may still have been working for the recipient, a missing message is undecided.
@@ -37,7 +39,7 @@ from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, parse_path
 
 
-@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03")
+@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03", "RL-ACK-03")
 def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
     """Check that each acknowledged message arrived at each accepted recipient, the exceptions above aside."""
     finding = Finding("every acknowledged message arrives, or is reported")
@@ -65,7 +67,12 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
             elif not drained[-1].quiet and (activity := _unfinished_activity(context, recipient, drained[-1])):
                 finding.add_undecided(f"{sentence}; but {activity}", attempt.n, message=message)
             else:
-                finding.add_message_violation(message, sentence, attempt.n)
+                again = any(
+                    a.dot_sent and a.outcome == "lost"
+                    for a in context.trace.attempts_of(attempt.message)
+                    if a.n < attempt.n
+                )
+                finding.add_message_violation(message, sentence, attempt.n, row="RL-ACK-03" if again else None)
     return finding
 
 

@@ -28,6 +28,7 @@
     step failed                                  the step with that label begins
     expected                                     the expectation is reached (else at the end)
     drained                                      `drained after 6h, busy` when it never was quiet
+    mbx1 disk full                               a fault of its disk; `disk healed`
     lag 20s                                      the harness ran late
 
 A duration in front sets the time of this line and of those after it. `also` behind the parties keeps to the session that is
@@ -198,6 +199,12 @@ def _fired(history: History, m: re.Match[str]) -> None:
                 server=m["server"])  # fmt: skip
 
 
+def _disk_full(history: History, m: re.Match[str]) -> None:
+    history.add(
+        ev.FaultArmed, fault="full", action="disk-full", links=(f"{m['node']} disk",), healed=m["what"] == "healed"
+    )
+
+
 def _talked(history: History, m: re.Match[str]) -> None:
     history.add(ev.Talked, conversation=m["talk"], client=m["client"], server=m["server"], listener="frontend",
                 session=_last(history, m["client"], m["server"]).name,
@@ -248,6 +255,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"(?P<node>\S+) shows (?P<queues>.+)", _shown),
     (r"(?P<node>\S+) does (?P<command>.+?)(?P<why>(?!))?", _commanded),
     (r"(?P<node>\S+) fails at (?P<command>.+): (?P<why>.+)", _commanded),
+    (r"(?P<node>\S+) disk (?P<what>full|healed)", _disk_full),
     (r"(?P<node>\S+) (?P<action>started|ready|stopped|killed|wiped|paused|resumed|reloaded|refused|exited|failed)"
      r"(?: (?P<detail>.+))?", _lived),
 )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Judges the announced SIZE: what is above it is refused with 552, and nothing else is (RL-CNT-02, RL-ACK-04).
+
+A server announces the size of the largest message in its reply to EHLO; 0, or no number, is no limit (RFC 1870 4). The size is
+that of the content, dots as they were before stuffing. Between servers of one organisation a message that one of them may accept
+is not refused as too large by another (docs/wire-profile.md): the trace fields that they add do not count.
+"""
+
+import re
+from functools import lru_cache
+
+from conformance.history.events import Reply
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Session, Transaction
+
+_DECLARED = re.compile(r"\sSIZE=(\d+)(?:\s|$)", re.IGNORECASE)
+
+_OTHER_REASONS = frozenset({500, 501, 503, 530, 550, 553, 555})
+"""Codes with which MAIL is refused for another reason than its size."""
+
+
+@rule("RL-CNT-02", "RL-ACK-04", timed=False)
+def announced_size_is_kept(facts: Facts) -> Finding:
+    """Check each declared and each sent size against the one that the server announced in the session."""
+    finding = Finding("messages above the announced SIZE are refused with 552, and no others")
+    for session in facts.trace.sessions.values():
+        if not session.transactions or not facts.is_tested(session.server):
+            continue
+        if session.name in facts.trace.altered_sessions or session.keywords is None:
+            continue
+        limit = _announced(session)
+        for sent in session.transactions:
+            _check_declared(facts, finding, session, sent, limit)
+            _check_sent(facts, finding, session, sent, limit)
+    return finding
+
+
+def _check_declared(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
+    """Add a violation for a wrong reply to the size that MAIL declares."""
+    mail = next(x for x in session.exchanges if x.command.n == sent.n)
+    declared = _DECLARED.search(mail.command.line)
+    if declared is None or mail.reply is None:
+        return
+    size, code = int(declared[1]), mail.reply.code
+    words = f"{session.server} answered a declared size of {size} with {code}, and had announced {limit or 'no limit'}"
+    finding.occasions += 1
+    if code == 552 and (not limit or size <= limit):
+        finding.add_violation(words, mail.reply.n)
+    elif limit and size > limit and code // 100 == 5 and code not in _OTHER_REASONS:
+        _check_refusal(finding, session, mail.reply, words)
+
+
+def _check_sent(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
+    """Add a violation for a wrong final reply to the size that was sent."""
+    if sent.digest is None or not sent.replies:
+        return
+    size = sent.digest.size
+    message = facts.trace.messages[sent.message] if sent.message is not None else None
+    for reply in sent.replies:
+        finding.occasions += 1
+        words = f"{session.server} answered a content of {size} octets with {reply.code}, and had announced {limit or 'no limit'}"
+        is_above = bool(limit) and size > limit
+        if reply.code == 552 if not is_above else reply.code // 100 == 2:
+            finding.add_message_violation(message, words, reply.n)
+        elif is_above and reply.code // 100 == 5:
+            _check_refusal(finding, session, reply, words)
+        if reply.code == 552 and message is not None and _is_passed_on(facts, session):
+            bound = facts.seconds(session.server, "MaxMessageSize", reply.n)
+            if bound is not None and message.digest.size <= bound:
+                finding.add_message_violation(
+                    message,
+                    f"{session.server} refused it to {session.client} as too large, though it had {message.digest.size} octets "
+                    f"when it came from outside, and MaxMessageSize is {bound:.0f}",
+                    reply.n,
+                    row="RL-ACK-04",
+                )
+
+
+def _is_passed_on(facts: Facts, session: Session) -> bool:
+    """Return whether a server under test passes mail on to another in a session; relays are no servers of one organisation."""
+    return (
+        session.listener in ("transport", "delivery")
+        and facts.is_own(session.client, session.name)
+        and not is_relay_only(facts.context.claims)
+    )
+
+
+def _check_refusal(finding: Finding, session: Session, reply: Reply, words: str) -> None:
+    """Add a violation where a refusal for the size is not 552, or lacks 5.3.4 where enhanced status codes are offered."""
+    wants_enhanced = "ENHANCEDSTATUSCODES" in (session.keywords or ())
+    if reply.code != 552 or (wants_enhanced and reply.enhanced != "5.3.4"):
+        right = "552 5.3.4" if wants_enhanced else "552"
+        finding.add_violation(
+            f"{words}: the right reply is {right}, not {reply.code} {reply.enhanced or ''}".rstrip(), reply.n
+        )
+
+
+def _announced(session: Session) -> int:
+    """Return the size that the server announced last, 0 for no limit."""
+    greeting = next(
+        reply for reply in reversed(session.replies) if reply.to in ("EHLO", "LHLO") and reply.code // 100 == 2
+    )
+    return _size_of(greeting.lines)
+
+
+@lru_cache(maxsize=256)  # servers send the same lines in each session
+def _size_of(lines: tuple[str, ...]) -> int:
+    """Return the number behind the keyword SIZE, 0 without one."""
+    for line in lines[1:]:
+        word, _, number = line.partition(" ")
+        if word.upper() == "SIZE" and number.strip().isdigit():
+            return int(number)
+    return 0
