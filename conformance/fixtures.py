@@ -88,10 +88,11 @@ def smtp_link(mail_bench: MailBench) -> Callable[[str, int], MailLink]:
 
 
 @pytest.fixture
-def mail_node(tmp_path: Path) -> Iterator[Callable[[str], MailNode]]:
+def mail_node(tmp_path: Path) -> Iterator[Callable[..., MailNode]]:
     """A function that starts a mail server by the name or file of its description: `mail_node("postfix")` returns the server.
 
-    It has a `host` and `port`, and a sink `next_hop` to which it relays all mail. It can be killed and started again.
+    It has a `host` and `port`, and a sink `next_hop` to which it relays all mail, unless `mail_node("postfix", next_hop=(host, port))`
+    names another server. It can be killed and started again.
     """
     from conformance.testing import MailNodes
 

@@ -291,8 +291,9 @@ class MailNodes:
     ) -> MailNode:
         """Start the server of a description, given by name or file, and wait until it is ready.
 
-        `name` is what the server calls itself: servers that send each other mail need different names. It transmits to `next_hop`, None for a sink. `transport` are its transport parameters, such as
-        `{"MessageRetryInterval": 5}`. Raises CandidateError, NodeError.
+        `name` is what the server calls itself: servers that send each other mail need different names. It transmits to
+        `next_hop`, None for a sink. `transport` are its transport parameters, such as `{"MessageRetryInterval": 5}`.
+        Raises CandidateError, NodeError.
         """
         directory = self._directory / f"{len(self._running) + 1}"
         directory.mkdir(parents=True)

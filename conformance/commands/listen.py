@@ -18,6 +18,7 @@ from conformance.listen.listener import Listener
 from conformance.listen.record import ListenRecord
 from conformance.live_checks import LiveFinding, exit_code, json_text, print_findings, write_junit
 from conformance.loopback import is_loopback
+from conformance.report.escaping import visible
 from conformance.scenarios.values import parse_duration
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -53,6 +54,9 @@ def print_judgement(request: ListenRequest) -> int:
             f"listen: {request.host} can be reached from other machines; --allow-hosts {request.host} permits it",
             err=True,
         )
+        return 2
+    if request.junit is not None and not request.junit.parent.is_dir():
+        typer.echo(f"listen: --junit: there is no folder {visible(str(request.junit.parent))}", err=True)
         return 2
     try:
         lasting = None if request.lasting is None else parse_duration(request.lasting)

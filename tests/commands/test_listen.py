@@ -101,6 +101,7 @@ def test_for_ends_the_listening_and_nobody_has_connected(tmp_path: Path):
     [
         (("--host", "0.0.0.0"), "--allow-hosts 0.0.0.0 permits it"),
         (("--for", "soon"), "not a valid duration"),
+        (("--junit", "missing/listen.xml"), "there is no folder missing"),
         (("70000",), "65535"),
         (("0", "--host", "192.0.2.1", "--allow-hosts", "192.0.2.1"), "192.0.2.1:0"),
     ],
