@@ -184,6 +184,9 @@ class Receiver(PeerAuthentication):
         """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it."""
         self.verbs.confirm_discards_read()
         path, parameters = _split_parameters(arg or "")
+        if _has_invalid_dsn_parameter(arg or ""):
+            await self.push("501 5.5.4 RET or ENVID is malformed, or given twice")
+            return
         # XSHADOW=: the client sends a shadow copy (in 2010: a message whose shadow it keeps)
         if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
@@ -207,9 +210,11 @@ class Receiver(PeerAuthentication):
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to a recipient: 250, or 550 for an unknown mailbox of our domains, or 553 for an unsendable address."""
+        """Return the reply to a recipient: 250, 550 for an unknown mailbox of our domains, 553 for an unsendable address, or 501 for none."""
         config = self.host.config
         domain = address.rpartition("@")[2].casefold()
+        if address in ("", "<>"):
+            return "501 5.1.3 the forward-path is empty"
         if not address.isprintable():
             return UNSENDABLE_ADDRESS
         if domain in config.mailbox_domains and address.casefold() not in config.mailboxes_by_address:
@@ -322,3 +327,10 @@ def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:
     path, rest = (arg[: end + 1], arg[end + 1 :]) if end >= 0 else (arg, "")
     parameters = (word.partition("=") for word in rest.split())
     return path, {key.upper(): value for key, _, value in parameters}
+
+
+def _has_invalid_dsn_parameter(arg: str) -> bool:
+    """Whether a MAIL command has RET or ENVID twice, or RET with another value than FULL and HDRS (RFC 3461 5.1)."""
+    words = [word.upper().partition("=") for word in arg[arg.find(">") + 1 :].split()]
+    keys = [key for key, _, _ in words if key in ("RET", "ENVID")]
+    return len(keys) > len(set(keys)) or any(key == "RET" and value not in ("FULL", "HDRS") for key, _, value in words)
