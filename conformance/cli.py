@@ -203,6 +203,39 @@ def mutants(
 
 
 @app.command()
+def explore(
+    out: Annotated[Path, typer.Option("--out", help="where findings are written, each as a scenario file")],
+    scenarios: Annotated[
+        list[str] | None, typer.Argument(help="ids of scenarios; default: every scenario whose run is short")
+    ] = None,
+    sweep: Annotated[int, typer.Option(min=1, max=1, help="1: every single fault at every point")] = 1,
+    candidate: Annotated[str, typer.Option("--candidate", help="what is explored, in virtual time")] = "reference",
+    plans: Annotated[int | None, typer.Option(min=1, help="run this many, drawn by --seed; default: all")] = None,
+    duration: Annotated[str | None, typer.Option("--for", help="begin no plan after this time: 10m, 1h")] = None,
+    seed: Annotated[int, typer.Option(help="seed of all random choices")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option("-n", min=1, help="how many run at the same time; default: one per core")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="a JSON object: plans, outcomes, fired, findings")] = False,
+) -> None:
+    """Break every point of scenarios once, and write each violation of the model as a small scenario file."""
+    from conformance.commands import explore as command
+
+    raise typer.Exit(
+        command.explore(
+            scenarios or [],
+            candidate=candidate,
+            plans=plans,
+            duration=duration,
+            seed=seed,
+            jobs=jobs,
+            out=out,
+            as_json=as_json,
+        )
+    )
+
+
+@app.command()
 def aggregate(
     runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
     out: Annotated[Path, typer.Option("--out", help="where tables and pages are written")],

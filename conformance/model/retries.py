@@ -115,14 +115,13 @@ def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[flo
     down: list[tuple[float, float]] = []
     begin: float | None = None
     for event in facts.node_events.get(server, ()):
-        if event.n < after_n:
-            continue
-        if event.action == "wiped":
+        if event.action == "wiped" and event.n > after_n:
             return down, begin if begin is not None else event.t
-        if event.action in STOPPING:
+        if event.action in STOPPING:  # it may have died as its acknowledgement passed
             begin = event.t if begin is None else begin
         elif event.action in ("ready", "resumed") and begin is not None:
-            down.append((begin, event.t))
+            if event.n > after_n:
+                down.append((begin, event.t))
             begin = None
     return down, begin if begin is not None else math.inf
 

@@ -1,0 +1,202 @@
+"""`conformance explore`: breaks every point of a scenario once, and reduces what violates the model to scenario files."""
+
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+from conformance import paths
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.description import CandidateError
+from conformance.candidates.lookup import find_candidate
+from conformance.execute import available_cores
+from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_plans
+from conformance.explore.documents import write_cell
+from conformance.explore.points import find_points, representatives
+from conformance.explore.sweep import Enumeration, Plan, sweep, without_faults
+from conformance.explore.trial import PlanRun, run_plan
+from conformance.history.events import StepEvent
+from conformance.requirements.catalogue import catalogue
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.loader import SUFFIX, read_corpus
+from conformance.scenarios.values import parse_duration
+from conformance.suite.selection import SelectionError, find_scenarios
+
+_MAX_CPU_S = 0.2
+"""Processor time of the run without faults: without names, costlier scenarios are left out."""
+
+
+def explore(
+    scenarios: Sequence[str],
+    *,
+    candidate: str,
+    plans: int | None,
+    duration: str | None,
+    seed: int,
+    jobs: int | None,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Sweep scenarios (names; none: the first cell of each cheap one), and write what violates the model to `out`.
+
+    At most `plans` are run, drawn by `seed`, and none is begun after `duration`. Ctrl-C keeps what was found.
+    Returns 1 when there is a finding, 2 for wrong input, 3 when no plan could be judged, else 0.
+    """
+    try:
+        until = time.monotonic() + parse_duration(duration) if duration is not None else None
+        assignment = Assignment(find_candidate(candidate, paths.fixtures() / "candidates"))
+        cells = _first_cells(scenarios)
+    except (ValueError, CandidateError, InvalidFile, SelectionError, OSError) as error:
+        typer.echo(error, err=True)
+        return 2
+    settings = Settings(clock="virtual", seed=seed, should="fail")
+    console = Console(stderr=True)
+    with console.status("running the scenarios without faults", spinner="line"):
+        enumeration = _enumerate(cells, assignment, settings, named=bool(scenarios))
+    chosen = _drawn(enumeration.plans, plans, seed)
+    campaign = Campaign()
+    began = time.monotonic()
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("plans", total=len(chosen))
+        try:
+            for number, result in run_plans(chosen, assignment, settings, jobs or available_cores(), until):
+                campaign.results[number] = result
+                violated = campaign.outcomes["violated"]
+                bar.update(task, advance=1, description=f"plans, {violated} violations")
+        except KeyboardInterrupt:
+            typer.echo("interrupted: what was found is kept", err=True)
+    seconds = time.monotonic() - began
+    with console.status("reducing what was found", spinner="line"):
+        findings = reduce_findings(campaign, chosen, assignment, settings)
+    out.mkdir(parents=True, exist_ok=True)
+    files = [_write(finding, out, candidate, seed) for finding in findings]
+    summary = _summary(campaign, enumeration, chosen, list(zip(findings, files, strict=True)))
+    (out / "exploration.json").write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    else:
+        _print(summary, seconds)
+    if findings:
+        return 1
+    return 0 if campaign.outcomes["sound"] else 3
+
+
+def _first_cells(names: Sequence[str]) -> list[Cell]:
+    """Return the first cell of each named scenario, or of all. Raises InvalidFile and SelectionError."""
+    corpus = paths.corpus()
+    if names:
+        find_scenarios(names, [corpus], "smoke")  # for its error about an unknown name
+    read = read_corpus([corpus], paths.fixtures())
+    return [scenario.cells()[0] for scenario in read if not names or scenario.id in names]
+
+
+def _enumerate(cells: Sequence[Cell], assignment: Assignment, settings: Settings, *, named: bool) -> Enumeration:
+    """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out."""
+    found = Enumeration()
+    for cell in map(without_faults, cells):
+        if not cell.steps:
+            found.pruned["a scenario without steps besides faults and expectations"] += 1
+            continue
+        began = time.process_time()
+        run = run_plan(Plan(cell.id, cell), assignment, settings)
+        cost = time.process_time() - began
+        if run.result.outcome != "sound":
+            found.pruned[f"a scenario whose run without faults is {run.result.outcome}"] += 1
+        elif cost > _MAX_CPU_S and not named:
+            found.pruned["a scenario whose run takes too long; name it to sweep it"] += 1
+        else:
+            swept = _sweep(cell, run)
+            found.plans += swept.plans
+            found.pruned.update(swept.pruned)
+    return found
+
+
+def _sweep(cell: Cell, run: PlanRun) -> Enumeration:
+    """Return the plans of one cell, given its run without faults."""
+    points = find_points(run.events, cell.topology)
+    chosen = list(representatives(points))
+    end = max((event.t for event in run.events if isinstance(event, StepEvent)), default=0.0)
+    return sweep(cell, chosen, len(points) - len(chosen), end, can_freeze=False)
+
+
+def _drawn(plans: Sequence[Plan], number: int | None, seed: int) -> list[Plan]:
+    """Return `number` of the plans, drawn by `seed`, in their order; all for None."""
+    if number is None or number >= len(plans):
+        return list(plans)
+    return [plans[index] for index in sorted(random.Random(seed).sample(range(len(plans)), number))]  # noqa: S311
+
+
+def _write(finding: Finding, out: Path, candidate: str, seed: int) -> Path:
+    """Write the reduced plan of a finding as a scenario file, and return its path."""
+    path = out / f"{finding.name}{SUFFIX}"
+    row = catalogue().get(finding.violation.requirement)
+    comments = (
+        f"Found by: conformance explore, with --seed {seed}, on {candidate}.",
+        f"The plan before it was reduced: {finding.original.name}.",
+        f"It violates {finding.violation.check}; {finding.plans} plans did.",
+    )
+    cell = finding.reduced.cell.model_copy(update={"requirements": (finding.violation.requirement,) if row else ()})
+    write_cell(
+        cell,
+        path,
+        title=f"{finding.violation.requirement} holds in a plan that exploration has found"[:160],
+        description=finding.violation.sentence,
+        comments=comments,
+    )
+    return path
+
+
+def _summary(
+    campaign: Campaign, enumeration: Enumeration, chosen: Sequence[Plan], findings: Sequence[tuple[Finding, Path]]
+) -> dict[str, object]:
+    """Return the campaign as `--json` prints it; equal seeds give equal summaries, whatever the number of processes."""
+    return {
+        "enumerated": enumeration.enumerated,
+        "pruned": dict(sorted(enumeration.pruned.items())),
+        "not_drawn": len(enumeration.plans) - len(chosen),
+        "plans": len(campaign.results),
+        "outcomes": dict(sorted(campaign.outcomes.items())),
+        "fired": campaign.fired,
+        "findings": [
+            {
+                "file": path.name,
+                "check": finding.violation.check,
+                "requirement": finding.violation.requirement,
+                "plan": finding.original.name,
+                "sentence": finding.violation.sentence,
+                "plans": finding.plans,
+            }
+            for finding, path in findings
+        ],
+    }
+
+
+def _print(summary: dict[str, object], seconds: float) -> None:
+    """Print a summary in words."""
+    for line in _lines(summary):
+        typer.echo(line)
+    plans = summary["plans"]
+    assert isinstance(plans, int)
+    typer.echo(f"{plans} plans in {seconds:.0f} s ({plans / max(seconds, 0.001):.1f} a second)")
+
+
+def _lines(summary: dict[str, object]) -> Iterator[str]:
+    """Yield the lines about findings, outcomes and what was left out."""
+    findings, outcomes, pruned = summary["findings"], summary["outcomes"], summary["pruned"]
+    assert isinstance(findings, list)
+    assert isinstance(outcomes, dict)
+    assert isinstance(pruned, dict)
+    for finding in findings:
+        yield f"{finding['file']}  ({finding['plans']} plans)"
+        yield f"  {finding['sentence']}"
+    yield ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "no plan was run"
+    yield f"{summary['enumerated']} enumerated; {summary['not_drawn']} not drawn; left out:"
+    yield from (f"  {count}: {reason}" for reason, count in pruned.items())

@@ -1,0 +1,104 @@
+"""Runs many plans in forked processes, and reduces one plan for each rule that any of them violates.
+
+The results do not depend on how many processes there are: a plan is run by itself in virtual time, and what it finds is
+ordered by the number of the plan.
+"""
+
+import hashlib
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from conformance.candidates.assignment import Assignment
+from conformance.explore.shrink import shrink
+from conformance.explore.sweep import Plan
+from conformance.explore.trial import PlanResult, Violation, run_plan
+from conformance.run.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that a plan violates, the reduced plan, and how many plans of the campaign violated the same rule."""
+
+    violation: Violation
+    original: Plan
+    reduced: Plan
+    plans: int
+
+    @property
+    def name(self) -> str:
+        """A stable name: the check and a hash of the reduced plan's steps and topology."""
+        contents = self.reduced.cell.model_dump_json(include={"steps", "topology"}, by_alias=True)
+        digest = hashlib.sha256(contents.encode()).hexdigest()[:8]
+        return f"{self.violation.check.replace('.', '-').lower()}-{digest}"
+
+
+@dataclass(slots=True)
+class Campaign:
+    """What came of the plans of a campaign, by their numbers."""
+
+    results: dict[int, PlanResult] = field(default_factory=dict)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How many plans had each outcome."""
+        return Counter(result.outcome for result in self.results.values())
+
+    @property
+    def fired(self) -> int:
+        """The number of plans all of whose faults occurred."""
+        return sum(result.fired for result in self.results.values() if result.outcome != "inapplicable")
+
+    def first_violations(self) -> dict[str, tuple[int, Violation, int]]:
+        """Return for each violated check the first plan's number, its violation, and how many plans violate it."""
+        found: dict[str, tuple[int, Violation, int]] = {}
+        for number, result in sorted(self.results.items()):
+            for violation in result.violations[:1]:
+                first, shown, count = found.get(violation.check, (number, violation, 0))
+                found[violation.check] = (first, shown, count + 1)
+        return found
+
+
+def run_plans(
+    plans: Sequence[Plan], assignment: Assignment, settings: Settings, jobs: int, until: float | None = None
+) -> Iterator[tuple[int, PlanResult]]:
+    """Run plans, `jobs` at a time, and yield the number and result of each as it ends.
+
+    No plan is begun after `until`, a time of `time.monotonic()`.
+    """
+    _WORK[:] = [(plan, assignment, settings) for plan in plans]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for number, result in pool.imap_unordered(_run_number, range(len(plans)), chunksize=4):
+            yield number, result
+            if until is not None and time.monotonic() >= until:
+                return
+
+
+_WORK: list[tuple[Plan, Assignment, Settings]] = []
+"""The plans of the call in hand; forked processes get their numbers."""
+
+
+def _run_number(number: int) -> tuple[int, PlanResult]:
+    """Run one plan of `_WORK`; called in a forked process."""
+    return number, run_plan(*_WORK[number]).result
+
+
+def reduce_findings(
+    campaign: Campaign,
+    plans: Sequence[Plan],
+    assignment: Assignment,
+    settings: Settings,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[Finding]:
+    """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks."""
+    findings = []
+    for check, (number, violation, count) in campaign.first_violations().items():
+        progress(f"reducing {plans[number].name} ({check})")
+
+        def fails(plan: Plan, check: str = check) -> bool:
+            return any(found.check == check for found in run_plan(plan, assignment, settings).result.violations)
+
+        findings.append(Finding(violation, plans[number], shrink(plans[number], fails), count))
+    return findings

@@ -1,0 +1,118 @@
+"""Exploration: which plans a sweep makes, what they find in a wrong server, and the file that is left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.description import REFERENCE
+from conformance.commands.explore import explore
+from conformance.explore.documents import read_cell
+from conformance.explore.points import find_points, representatives
+from conformance.explore.shrink import shrink
+from conformance.explore.sweep import Plan, numbered, sweep, without_faults
+from conformance.explore.trial import run_plan
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+from conformance.scenarios.steps.breaking import Fault
+from conformance.scenarios.steps.nodes import Kill
+from conformance.scenarios.steps.sending import Send
+
+SCENARIO = "alone-in-its-boundary"
+SETTINGS = Settings(clock="virtual", seed=1, should="fail")
+
+
+def cell_of(name: str) -> Cell:
+    (scenario,) = [one for one in read_corpus([paths.corpus()], paths.fixtures()) if one.id == name]
+    return scenario.cells()[0]
+
+
+def exploration(out: Path, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, dict[str, Any]]:
+    usual: dict[str, Any] = {
+        "candidate": "reference", "plans": None, "duration": None, "seed": 1, "jobs": 1, "as_json": True,
+    }  # fmt: skip
+    code = explore([SCENARIO], out=out, **usual | options)
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() -> None:
+    cell = without_faults(cell_of(SCENARIO))
+    run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
+    points = find_points(run.events, cell.topology)
+    chosen = list(representatives(points))
+    made = sweep(cell, chosen, len(points) - len(chosen), 0.0, can_freeze=False)
+    places = {point.place for point in chosen}
+    assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
+    kinds = {step.action.does for plan in made.plans for step in plan.cell.steps if isinstance(step.action, Fault)}
+    assert {"drop", "reset", "stall", "refuse", "replace", "answer", "cut"} == kinds
+    assert any(isinstance(step.action, Kill) for plan in made.plans for step in plan.cell.steps)
+    assert len({plan.name for plan in made.plans}) == len(made.plans)
+    assert made.enumerated == len(made.plans) + made.pruned.total()
+    assert made.pruned["reset before the unit passes: as drop"] > 0
+
+
+def test_of_a_class_the_first_two_and_the_last_point_are_tried() -> None:
+    cell = without_faults(cell_of("each-message-once"))
+    (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
+    many = send.model_copy(update={"action": send.action.model_copy(update={"count": 6})})
+    run = run_plan(Plan("base", cell.model_copy(update={"steps": (many,)})), Assignment(REFERENCE), SETTINGS)
+    points = find_points(run.events, cell.topology)
+    dots = [point.nth for point in representatives(points) if (point.client, point.place) == ("outside", "dot")]
+    assert dots == [1, 2, 6]
+
+
+def test_the_reference_withstands_every_single_fault_of_a_short_scenario(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = exploration(tmp_path, capsys, plans=60)
+    assert (code, found["findings"]) == (0, [])
+    assert found["outcomes"] == {"sound": 60}
+    assert found["fired"] == 60
+
+
+def test_a_wrong_server_is_found_and_the_file_of_the_finding_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = exploration(tmp_path, capsys, plans=40, candidate="reference+forgets-its-queue-on-restart")
+    assert code == 1
+    lost = next(one for one in found["findings"] if one["check"] == "invariant.nothing-acknowledged-is-lost")
+    path = tmp_path / lost["file"]
+    assert path.read_text("utf-8").startswith("# Found by: conformance explore, with --seed 1")
+    cell = read_cell(path, paths.fixtures())
+    assert len(cell.steps) <= 3
+    wrong = Assignment(REFERENCE.model_copy(update={"defect": "forgets-its-queue-on-restart"}))
+    assert lost["check"] in {one.check for one in run_plan(Plan("again", cell), wrong, SETTINGS).result.violations}
+    assert run_plan(Plan("sound", cell), Assignment(REFERENCE), SETTINGS).result.outcome == "sound"
+
+
+def test_the_summary_does_not_depend_on_the_number_of_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = (exploration(tmp_path / str(jobs), capsys, plans=12, jobs=jobs) for jobs in (1, 2))
+    assert one == two
+    assert json.loads((tmp_path / "1" / "exploration.json").read_text("utf-8")) == one[1]
+
+
+def test_an_unknown_scenario_is_an_input_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = explore(
+        ["no-such"], candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True
+    )
+    assert code == 2
+    assert "no-such" in capsys.readouterr().err
+
+
+def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
+    cell = without_faults(cell_of("each-message-once"))
+    (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
+    marked = send.model_copy(update={"action": send.action.model_copy(update={"count": 3, "name": "needed"})})
+    plan = Plan("many", cell.model_copy(update={"steps": numbered([send, send, marked, send, send, send])}))
+
+    def fails(candidate: Plan) -> bool:
+        return any(step.action.name == "needed" for step in candidate.cell.steps)
+
+    reduced = shrink(plan, fails)
+    assert [(step.path, step.action.name, step.action.count) for step in reduced.cell.steps] == [("1", "needed", 1)]
