@@ -46,6 +46,9 @@ class ProbeRequest:
 
 def print_probe(request: ProbeRequest, *, as_json: bool, junit: Path | None, everything: bool) -> int:
     """Probe a server and print the findings. Returns 1 for a violation, 2 for a wrong request, 3 when nothing can be judged."""
+    if junit is not None and not junit.parent.is_dir():
+        typer.echo(f"probe: --junit: there is no folder {visible(str(junit.parent))}", err=True)
+        return 2
     try:
         host, port = _address(request)
         for name in request.checks:

@@ -98,6 +98,7 @@ def test_one_check_is_run_alone_and_a_pass_is_0(aiosmtpd: str, capsys: pytest.Ca
         (("127.0.0.1",), "'127.0.0.1' is not HOST:PORT"),
         (("127.0.0.1:70000",), "is not HOST:PORT"),
         (("127.0.0.1:25", "--check", "hello"), "no check 'hello' (did you mean 'helo'?)"),
+        (("127.0.0.1:25", "--junit", "/no/such/folder/probe.xml"), "there is no folder /no/such/folder"),
         (("127.0.0.1:25", "--rcpt", "a@b>\r\nRSET"), "is not an address"),
     ],
 )
