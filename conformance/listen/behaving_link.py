@@ -71,7 +71,7 @@ class ObservedRelay(Relay):
         if endpoint is not self.client or self.ended:
             return
         if how == "fin" and self._quit_sent:
-            self._notes.half_closed.add(self.name)
+            self._notes.half_closed.setdefault(self.name, self._injector.now())
         elif self._injector.holds(self.name):
             for lane in (self.to_client, self.to_server):
                 if not self.ended:

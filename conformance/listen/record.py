@@ -100,8 +100,8 @@ class Attempted:
 class ListenRecord:
     """All that was seen. `ended` is when the listener stopped, in seconds since it began.
 
-    `half_closed` are sessions in which the client closed its direction behind QUIT before it had all replies: whether it
-    still waited cannot be seen. `unread` are those of them in which it had closed the whole connection before the last reply.
+    `half_closed` has the sessions in which the client closed its direction behind QUIT before it had all replies, and when:
+    whether it still waited after that cannot be seen. `unread` are those of them in which it had closed the whole connection before the last reply.
     """
 
     events: Sequence[AnyEvent] = ()
@@ -109,6 +109,6 @@ class ListenRecord:
     contents: list[SentContent] = field(default_factory=list)
     early: list[EarlyOctets] = field(default_factory=list)
     attempts: list[Attempted] = field(default_factory=list)
-    half_closed: set[str] = field(default_factory=set)
+    half_closed: dict[str, float] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
     ended: float = 0.0

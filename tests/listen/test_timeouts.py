@@ -55,7 +55,7 @@ CHECKS = {"CONTENT": "dot-timeout"}
 def test_each_phase_has_its_minimum(awaited: str, least: int):
     check = CHECKS.get(awaited, f"{awaited.lower()}-timeout")
     assert outcome(check, events_until(awaited, gave_up_at=1.0 + least))[0] == "pass"
-    early, sentence = outcome(check, events_until(awaited, gave_up_at=least))
+    early, sentence = outcome(check, events_until(awaited, gave_up_at=least - 1.0))
     assert early == "warn"
     assert "gave up after" in sentence
 
@@ -64,8 +64,18 @@ def test_each_phase_has_its_minimum(awaited: str, least: int):
 def test_a_wait_that_the_listener_ended_is_judged_by_its_length(awaited: str, least: int):
     check = CHECKS.get(awaited, f"{awaited.lower()}-timeout")
     assert outcome(check, events_until(awaited, by=None), ended=1.0 + least)[0] == "pass"
-    assert outcome(check, events_until(awaited, by=None), ended=least)[0] == "inconclusive"
-    assert outcome(check, events_until(awaited, by="link", gave_up_at=least))[0] == "inconclusive"
+    assert outcome(check, events_until(awaited, by=None), ended=least - 1.0)[0] == "inconclusive"
+    assert outcome(check, events_until(awaited, by="link", gave_up_at=least - 1.0))[0] == "inconclusive"
+
+
+@pytest.mark.parametrize(("closed_at", "expected"), [(1.1, "inconclusive"), (599.0, "inconclusive"), (601.0, "pass")])
+def test_a_direction_that_was_closed_behind_quit_shows_how_long_the_client_waited_at_least(
+    closed_at: float, expected: str
+):
+    events = [*events_until("CONTENT", by=None), Command(n=99, t=1.01, session="s1", verb="QUIT", line="QUIT")]
+    record = ListenRecord(tuple(events), half_closed={"s1": closed_at}, ended=5000.0)
+    findings = {found.check: str(found.outcome) for found in judge_client(record)}
+    assert findings["dot-timeout"] == expected
 
 
 def test_ehlo_has_no_minimum():

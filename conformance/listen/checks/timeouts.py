@@ -20,6 +20,9 @@ _MINIMUM = {
 }
 """What is awaited -> check, clause, words, and the seconds that a client should wait at least."""
 
+_TOLERANCE_S = 1.0
+"""The client's clock begins before its octets arrive here."""
+
 _GIVES_UP = frozenset({"QUIT", "RSET", "EHLO", "HELO"})
 _PIPELINED_S = 0.5
 """A command that follows the awaited one within this time was sent without waiting, and does not mean giving up."""
@@ -58,9 +61,10 @@ def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
         _, _, words, least = _MINIMUM[wait.awaited]
         tally = tallies[wait.awaited]
         waited = f"{format_seconds(wait.seconds)} without {words}; {format_seconds(least)} are the minimum"
-        if name in record.half_closed:
+        half_closed = record.half_closed.get(name)
+        if half_closed is not None and half_closed - wait.since < least - _TOLERANCE_S:
             tally.leave_open("the client closed its direction behind QUIT: how long it waited cannot be seen", name)
-        elif wait.seconds >= least:
+        elif wait.seconds >= least - _TOLERANCE_S:
             tally.occasions += 1
         elif wait.gave_up:
             tally.violate(f"gave up after {waited}", name)
