@@ -34,7 +34,7 @@ _PROMPT_S = 1.0
 """Seconds within which a server acts on a reply: one that died earlier need not have recorded it."""
 
 
-@invariant("no-duplicate-in-mailbox", "SR-DUP-01")
+@invariant("no-duplicate-in-mailbox", "SR-DUP-01", "SR-OUT-03")
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
 

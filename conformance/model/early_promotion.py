@@ -55,7 +55,7 @@ _GREETINGS = frozenset({"GREETING", "EHLO", "STARTTLS", "AUTH"})
 """What is answered before a session serves a purpose."""
 
 
-@invariant("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10")
+@invariant("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10", "SR-MNT-13", "SR-MNT-15", "SR-OUT-06")
 def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
     """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion."""
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")

@@ -61,7 +61,7 @@ def _quit_of(facts: Facts, session: Session) -> int | None:
     return session.exchanges[-1].command.n
 
 
-@rule("SR-MNT-03", "SR-WIR-06", "SR-CRE-04", "SR-BND-09")
+@rule("SR-MNT-03", "SR-WIR-06", "SR-CRE-04", "SR-BND-09", "SR-SFN-03")
 def heartbeat_often_enough(facts: Facts) -> Finding:
     """Check that a holder turns to the primary at least once in every ShadowHeartbeatFrequency while it holds a copy.
 
@@ -73,18 +73,18 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
     finding = Finding("a holder turns to the primary in every ShadowHeartbeatFrequency")
     for pair in facts.derive(shadow_pairs):
         for since_n, since_t, until_n, until_t in _windows(facts, pair):
-            last_n, last_t = since_n, since_t
+            last = Wait(since_n, since_t, since_n, since_t)
             first = bisect_left(pair.waits, since_t, key=lambda wait: wait.since_t)
             # a wait that began before the window may reach into it
             for wait in (*(w for w in pair.waits[max(0, first - 5) : first]), *pair.waits[first:]):
                 if wait.since_t >= until_t:
                     break
-                if wait.since_t > last_t:
-                    _check_gap(facts, finding, pair, (last_n, last_t), wait)
-                if wait.until_t > last_t:
-                    last_n, last_t = wait.until_n, wait.until_t
-            if last_t < until_t:
-                _check_gap(facts, finding, pair, (last_n, last_t), Wait(until_n, until_t, until_n, until_t))
+                if wait.since_t > last.until_t:
+                    _check_gap(facts, finding, pair, last, wait)
+                if wait.until_t > last.until_t or (wait.until_t == last.until_t and wait.cut_off):
+                    last = wait
+            if last.until_t < until_t:
+                _check_gap(facts, finding, pair, last, Wait(until_n, until_t, until_n, until_t))
     return finding
 
 
@@ -105,23 +105,29 @@ def _windows(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float, int, 
                 yield *begin, *end
 
 
-def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: tuple[int, float], following: Wait) -> None:
+def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, following: Wait) -> None:
     """Count an occasion where the holder left the primary alone, and add a violation where that was for too long."""
-    gap = following.since_t - last[1]
-    frequency = max(facts.numbers_between(pair.holder, FREQUENCY, last[0], following.since_n), default=gap)
+    since_n, since_t = last.until_n, last.until_t
+    gap = following.since_t - since_t
+    frequency = max(facts.numbers_between(pair.holder, FREQUENCY, since_n, following.since_n), default=gap)
     finding.occasions += gap >= frequency / 2
     if gap <= frequency + facts.slack:
         return
-    if following.failed or _may_be_silent(facts, pair, last[0], following.since_n):
+    room = 0.0
+    if following.failed or _may_be_silent(facts, pair, since_n, following.since_n):
         # the attempt began earlier: while nothing answers, it lasts as long as the client's own limit
-        limits = facts.numbers_between(pair.holder, "SendConnectionInactivityTimeout", last[0], following.since_n)
-        if gap <= frequency + max(limits, default=gap) + facts.slack:
-            return
+        limits = facts.numbers_between(pair.holder, "SendConnectionInactivityTimeout", since_n, following.since_n)
+        room = max(limits, default=gap)
+    elif last.cut_off:
+        # a session may be kept up to the receiver's idle limit (ruling 25); the holder finds out when it uses it next
+        room = facts.listener_limits(pair.primary, "transport", since_n)["connection_inactivity_timeout"]
+    if gap <= frequency + room + facts.slack:
+        return
     unknown = _unknown_notification(facts, pair, following.since_n)
     finding.add_violation(
-        f"{pair.holder} left {pair.primary} alone for {format_seconds(gap)} from {format_seconds(last[1])} on, while it held "
+        f"{pair.holder} left {pair.primary} alone for {format_seconds(gap)} from {format_seconds(since_t)} on, while it held "
         f"its shadows; ShadowHeartbeatFrequency is {format_seconds(frequency)}",
-        *(n for n in (last[0], following.since_n) if 0 <= n < facts.end_n),
+        *(n for n in (since_n, following.since_n) if 0 <= n < facts.end_n),
         row="SR-WIR-06" if unknown else None,
     )
 

@@ -95,7 +95,11 @@ def list_is_right(facts: Facts) -> Finding:
             possible = sum(n < reply.n for one, n in offered[primary, holder].items() if one not in ids)
             if left > possible:
                 finding.add_violation(f"{about} that {left} are left, and there are {possible} copies at most", reply.n)
-            missing = [one for one in due.get(query.n, ()) if one.copy.shadow_id not in (*ids, *old)]
+            missing = [
+                one
+                for one in due.get(query.n, ())
+                if one.copy.shadow_id not in (*ids, *old) and not _is_in_another_reply(facts, query, one.copy)
+            ]
             if len(missing) > left and asked is not None and len(ids) >= asked:
                 finding.add_violation(
                     f"{about} that {left} are left, and {len(missing)} are, such as {missing[0].copy.shadow_id}",
@@ -132,8 +136,7 @@ def notified_when_done(facts: Facts) -> Finding:
         listed, left = answer.shadow_ids, answer.left or 0
         for due in notifications:
             copy = due.copy
-            earlier = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
-            if any(discard.n < query.n for discard in earlier) or (copy.primary, copy.shadow_id) in missed:
+            if (copy.primary, copy.shadow_id) in missed or _is_in_another_reply(facts, query, copy):
                 continue  # a notification that got lost is judged by its own rule
             finding.occasions += 1
             if copy.shadow_id not in listed and not left:
@@ -147,6 +150,22 @@ def notified_when_done(facts: Facts) -> Finding:
                     row=_row(facts, query, due),
                 )
     return finding
+
+
+def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
+    """Return whether a notification was given before the reply to a query, or may be in one that is under way beside it."""
+    reply, _ = list_of(query)
+    notified = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
+    if any(discard.n < reply.n for discard in notified):
+        return True
+    for other in facts.derive(queries_between)[query.server, query.client]:
+        if other.n > reply.n:
+            return False
+        if other is not query and (other.exchange.reply is None or other.exchange.reply.n > reply.n):
+            closed = facts.trace.sessions[other.session].closed
+            if closed is None or closed.n > query.n:
+                return True
+    return False
 
 
 def _row(facts: Facts, query: Query, due: DueNotification) -> str | None:

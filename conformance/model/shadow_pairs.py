@@ -30,13 +30,17 @@ SPAN, FREQUENCY = "ShadowResubmitTimeSpan", "ShadowHeartbeatFrequency"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A time during which the holder was in contact with the primary, or waited for it; `failed`: it got no session."""
+    """A time during which the holder was in contact with the primary, or waited for it; `failed`: it got no session.
+
+    `cut_off`: the other side ended the session, and the holder, which had not said QUIT, may not have noticed yet.
+    """
 
     since_n: int
     since_t: float
     until_n: int
     until_t: float
     failed: bool = False
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +185,10 @@ def _waits(facts: Facts, session: Session, idle: float) -> Iterator[Wait]:
     In a session that a fault altered or held, and from DATA to the final reply, the client is taken to wait.
     """
     end_n, end_t = (session.closed.n, session.closed.t) if session.closed else (facts.end_n, facts.end_t)
+    has_quit = bool(session.exchanges) and session.exchanges[-1].command.verb == "QUIT"
+    cut_off = session.closed is not None and session.closed.by != "client" and not has_quit
     if end_t - session.t <= idle or facts.is_disturbed(session.name):
-        yield Wait(session.n, session.t, end_n, end_t)
+        yield Wait(session.n, session.t, end_n, end_t, cut_off=cut_off)
         return
     since_n, since_t = session.n, session.t
     replied: tuple[int, float] | None = None
@@ -197,7 +203,7 @@ def _waits(facts: Facts, session: Session, idle: float) -> Iterator[Wait]:
                 yield Wait(since_n, since_t, *replied)
                 since_n, since_t = n, t
             replied = None
-    yield Wait(since_n, since_t, end_n, end_t)
+    yield Wait(since_n, since_t, end_n, end_t, cut_off=cut_off)
 
 
 def _listed(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:

@@ -1,0 +1,182 @@
+"""Judges the expiry of messages: a report after MessageExpirationTimeout, not before, and no attempt later (SR-MNT-14).
+
+A message that stays in a queue for MessageExpirationTimeout expires with a report to its sender. The time counts from the
+acknowledgement to the server that holds the message. A report is *too early* where only transient failures were seen: 4yz replies
+and connections that failed; whether another reason made the failure permanent is then not in question. Of a message that a
+holder took over, and of one that the server was handed several times, it is not known from when time counts: these are left out.
+
+`n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from conformance.history.events import ConnectFailed, Reply
+from conformance.model.due_notifications import reports
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Transaction
+
+_TIMEOUT, _RETRY = "MessageExpirationTimeout", "MessageRetryInterval"
+
+_PROMPT_S = 60.0
+"""Documented seconds within which a message is expired and its report sent, beside two retry intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message that `server` was handed once, for a recipient whom it has only tried in vain: `tries` are these attempts."""
+
+    name: str
+    server: str
+    recipient: str
+    handed_n: int
+    handed_t: float
+    tries: list[Transaction]
+
+
+@rule("SR-MNT-14")
+def expires_in_time(facts: Facts) -> Finding:
+    """Check of each message that only met with transient failures that its report comes neither too early nor too late.
+
+    Too late is also an attempt after that time. A message with a null reverse-path has no report.
+    """
+    finding = Finding("a message expires with a report after MessageExpirationTimeout")
+    for queued in _queued_messages(facts):
+        timeouts = facts.numbers_between(queued.server, _TIMEOUT, queued.handed_n, facts.end_n)
+        if not timeouts:
+            continue
+        message = facts.trace.messages[queued.name]
+        report = next(_reports_of(facts, queued), None)
+        if report is not None:
+            finding.occasions += 1
+            age = report.t - queued.handed_t
+            if age < min(timeouts) - facts.slack:
+                finding.add_message_violation(
+                    message,
+                    f"{queued.server} reported that it could not be delivered to {queued.recipient} {format_seconds(age)} "
+                    f"after it had taken it, though it met with transient failures only; {_TIMEOUT} is "
+                    f"{format_seconds(min(timeouts))}",
+                    report.n,
+                    queued.handed_n,
+                )
+            continue
+        deadline = _deadline(facts, queued, max(timeouts))
+        if deadline is None:
+            continue
+        finding.occasions += 1
+        late = next((t for t in queued.tries if t.t > deadline), None)
+        if late is not None:
+            finding.add_message_violation(
+                message,
+                f"{queued.server} still tried to pass it on to {queued.recipient} at {format_seconds(late.t)}, "
+                f"{format_seconds(late.t - queued.handed_t)} after it had taken it; {_TIMEOUT} is "
+                f"{format_seconds(max(timeouts))}",
+                late.n,
+                queued.handed_n,
+            )
+        elif message.sender and not _may_be_reporting(facts, queued, max(timeouts)):
+            finding.add_message_violation(
+                message,
+                f"{queued.server} took it at {format_seconds(queued.handed_t)}, did not pass it on to {queued.recipient}, and sent "
+                f"no report by {format_seconds(deadline)}; {_TIMEOUT} is {format_seconds(max(timeouts))}",
+                queued.handed_n,
+            )
+    return finding
+
+
+def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
+    """Yield the messages of servers under test that have met, for a recipient, with transient failures and nothing else."""
+    tries = facts.derive(_tries)
+    for name, message in facts.trace.messages.items():
+        given = [
+            t for t in facts.trace.transactions_of(name)
+            if t.kind != "shadow" and t.acceptance is not None and facts.is_tested(t.server)
+        ]  # fmt: skip
+        for server in {t.server for t in given}:
+            handed = [t for t in given if t.server == server]
+            if len(handed) != 1 or handed[0].acceptance is None or handed[0].session in facts.trace.altered_sessions:
+                continue
+            if any(copy.holder == server for copy in facts.trace.copies_of(name)):
+                continue
+            for recipient in handed[0].accepted_recipients:
+                address = facts.context.normalize_address(recipient)
+                mine = [
+                    t for t in tries.get((server, address), ())
+                    if t.n > handed[0].n and t.sender == message.sender and t.message in (None, name)
+                ]  # fmt: skip
+                if mine and _is_transient(facts, server, handed[0].n, mine) and _is_alone(facts, name, address):
+                    yield QueuedMessage(name, server, address, handed[0].acceptance.n, handed[0].acceptance.t, mine)
+
+
+def _tries(facts: Facts) -> dict[tuple[str, str], list[Transaction]]:
+    """Return the transactions in which each server passed mail on, by server and recipient, in order."""
+    found: dict[tuple[str, str], list[Transaction]] = {}
+    for t in facts.trace.transactions:
+        if t.kind != "shadow" and facts.is_own(t.client, t.session):
+            for address in facts.context.normalize_addresses((*t.recipients, *t.refused)):
+                found.setdefault((t.client, address), []).append(t)
+    return found
+
+
+def _is_transient(facts: Facts, server: str, since_n: int, tries: list[Transaction]) -> bool:
+    """Return whether every one of some attempts got 4yz, and the server got no 5yz in its mail since an event."""
+    return all(
+        t.acceptance is None and any(reply.code // 100 == 4 and reply.n > t.n for reply in _replies(facts, t))
+        for t in tries
+    ) and not any(
+        reply.code // 100 == 5 and reply.n > since_n
+        for pair, sessions in facts.sessions_between.items()
+        if pair[0] == server
+        for session in sessions
+        for reply in session.replies
+    )
+
+
+def _replies(facts: Facts, sent: Transaction) -> tuple[Reply, ...]:
+    """Return the replies in the session of a transaction."""
+    return tuple(facts.trace.sessions[sent.session].replies)
+
+
+def _is_alone(facts: Facts, name: str, address: str) -> bool:
+    """Return whether no other message of the same sender is for the recipient: attempts cannot be told apart before DATA."""
+    sender = facts.trace.messages[name].sender
+    return not any(
+        other.message != name and other.sender == sender
+        and address in facts.context.normalize_addresses(other.recipients)
+        for other in facts.trace.messages.values()
+    )  # fmt: skip
+
+
+def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
+    """Yield the server's transmissions of a report of the failure."""
+    message_id = facts.trace.messages[queued.name].message_id
+    for t in facts.derive(reports).get(message_id or "", ()):
+        if t.client != queued.server or t.digest is None or t.digest.action != "failed":
+            continue
+        if queued.recipient in facts.context.normalize_addresses(t.digest.failed):
+            yield t
+
+
+def _deadline(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
+    """Return when a message had to be expired, at the latest; None where the server did not work until then."""
+    retry = max(facts.numbers_between(queued.server, _RETRY, queued.handed_n, facts.end_n), default=0.0)
+    room = 2 * retry + _PROMPT_S + facts.slack
+    for span in facts.working_spans[queued.server]:
+        deadline = max(queued.handed_t + timeout, span.since_t) + room
+        if span.since_t <= deadline < span.until_t:
+            return deadline
+    return None
+
+
+def _may_be_reporting(facts: Facts, queued: QueuedMessage, timeout: float) -> bool:
+    """Return whether the server tried to pass on something else since the message expired, which may have been a report."""
+    since = queued.handed_t + timeout
+    failed = any(event.client == queued.server and event.t >= since for event in facts.trace.events_of(ConnectFailed))
+    return failed or any(
+        t.client == queued.server and not t.sender and t.t >= since and t.kind != "shadow" and t.dot_n is None
+        for t in facts.trace.transactions
+    )

@@ -1,0 +1,323 @@
+"""Judges that a holder promotes itself when it must: after ShadowResubmitTimeSpan without contact, and for a new database
+(SR-MNT-09, SR-MNT-11, SR-OUT-01, SR-OUT-02, SR-OUT-05, SR-OUT-07), once for each message (SR-OUT-08).
+
+Theory of operation
+-------------------
+A *holder* that could open no session to the *primary* for ShadowResubmitTimeSpan promotes itself: it passes the messages of
+which it holds shadow copies on to their next hops. It does so at once when it sees that the primary's queue database is another
+one. The deadlines are those of the outage table (EX2016):
+
+- `late_promotion`: the resubmit time span and one heartbeat after the last contact. Contact is a positive reply in a session
+  of either server (ruling 17). Where the holder was started or resumed later than that, time counts from then.
+- `new_database_noticed`: one heartbeat after the holder has read the new name, and one heartbeat after the primary was ready
+  on its new database, or after the end of a session or attempt of the holder that was under way then.
+
+That a copy was promoted is shown by a transmission of its message to a next hop, a shadow copy not counted: delivery does not
+wait for the new shadow (ruling 24). A next hop that cannot be reached, or refuses the sender or a recipient, is tried: an attempt
+of the holder at any place but a shadow server's counts as one for the message if no other message was sent in it.
+
+That a promotion is not too early is judged in `early_promotion`. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from conformance.history.events import CommandRun, ConnectFailed, FaultArmed, NodeEvent, StepEvent
+from conformance.model.due_notifications import was_read
+from conformance.model.facts import RESUBMITTING_STEPS, Facts, HeldInterval
+from conformance.model.rules import rule
+from conformance.model.shadow_pairs import FREQUENCY, SPAN, DatabaseSeen, ShadowPair, expiry_of_copy, shadow_pairs
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Session
+
+
+@rule("SR-MNT-09", "SR-OUT-05", "SR-OUT-08")
+def late_promotion(facts: Facts) -> Finding:
+    """Check that each copy is promoted within the time span and a heartbeat after the last contact with its primary."""
+    finding = Finding("a holder promotes itself when the primary was away for ShadowResubmitTimeSpan")
+    for pair in facts.derive(shadow_pairs):
+        spans = facts.numbers_between(pair.holder, SPAN, -1, facts.end_n)
+        times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
+        absences = [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
+        for last, back in absences:
+            for held in pair.copies:
+                if held.since_t <= last:
+                    _check_absence(facts, finding, pair, held, last, back)
+    return finding
+
+
+def _check_absence(
+    facts: Facts, finding: Finding, pair: ShadowPair, held: HeldInterval, last: float, back: float
+) -> None:
+    """Count an occasion where a copy had to be promoted in an absence from `last` to `back`, and a violation if it was not."""
+    for working in facts.working_spans[pair.holder]:
+        since = max(last, working.since_t)
+        n = facts.first_event_at(since)
+        end_n = min(facts.first_event_at(back), working.until_n)
+        span = max(facts.numbers_between(pair.holder, SPAN, n, end_n), default=facts.end_t)
+        frequency = max(facts.numbers_between(pair.holder, FREQUENCY, n, end_n), default=0.0)
+        deadline = since + span + frequency + facts.slack
+        if deadline >= min(back, working.until_t) or not _must_promote(facts, held, deadline):
+            continue
+        room = _silent_hop_room(facts, held, deadline)
+        if deadline + room >= facts.end_t:
+            continue
+        finding.occasions += 1
+        if not _is_tried(facts, pair, held, since + span / 2, deadline + room):
+            _add_violation(
+                facts,
+                finding,
+                held,
+                f"{pair.holder} held its shadow, and did not pass it on by {format_seconds(deadline)}, though it had no contact "
+                f"with {pair.primary} since {format_seconds(since)}; ShadowResubmitTimeSpan is {format_seconds(span)}",
+            )
+
+
+def _add_violation(
+    facts: Facts, finding: Finding, held: HeldInterval, sentence: str, *evidence: int, row: str | None = None
+) -> None:
+    """Add a violation about the message of a copy."""
+    message = facts.trace.messages[held.copy.transaction.message or ""]
+    finding.add_message_violation(message, sentence, held.since_n, *evidence, row=row)
+
+
+def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
+    """Return whether the copy of a known message still has to be promoted at a deadline, if that was not done before.
+
+    Not if it was discarded or lost, may have expired, or if redundancy is off on the holder: what becomes of copies then is not
+    documented.
+    """
+    holder = held.copy.holder
+    if held.copy.transaction.message is None or deadline - held.since_t >= expiry_of_copy(facts, held):
+        return False
+    if False in facts.values_between(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n):
+        return False
+    notified = facts.discards_by_copy.get((held.copy.primary, held.copy.shadow_id, holder), ())
+    if any(held.copy.transaction.n < discard.n and discard.t <= deadline for discard in notified):
+        return False
+    wiped = [e for e in facts.node_events.get(holder, ()) if e.action == "wiped" and e.n > held.since_n]
+    return not any(event.t <= deadline for event in wiped)
+
+
+def _is_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, since: float, deadline: float) -> bool:
+    """Return whether the holder passed the message of a copy on before the deadline, or tried to since the other time."""
+    name = held.copy.transaction.message or ""
+    if any(
+        t.client == pair.holder and t.kind != "shadow" and held.since_n < t.n and t.t <= deadline
+        for t in facts.trace.transactions_of(name)
+    ):
+        return True
+    attempts = facts.derive(_attempts).get(pair.holder, [])
+    first = bisect_left(attempts, since, key=lambda attempt: attempt[0])
+    for t, others in attempts[first:]:
+        if t > deadline:
+            return False
+        if not others or name in others:
+            return True
+    return False
+
+
+def _silent_hop_room(facts: Facts, held: HeldInterval, deadline: float) -> float:
+    """Return how many seconds later than it began an attempt at a next hop of the message may be recorded.
+
+    0 unless a next hop, or the link to it, may be silent at the deadline: then an attempt is recorded when the holder gives up.
+    """
+    holder, n = held.copy.holder, facts.first_event_at(deadline)
+    recipients = held.copy.transaction.recipients
+    hops = {hop.removesuffix(".delivery") for r in recipients for hop in facts.topology.next_hops(holder, r)}
+    armed = {
+        event.fault: not event.healed
+        for event in facts.trace.events_of(FaultArmed)
+        if event.n < n and any(link.startswith(f"{holder} -> {hop} ") for link in event.links for hop in hops)
+    }
+    paused = any(not _works(facts, hop, deadline, deadline) for hop in hops if facts.is_tested(hop))
+    limits = facts.numbers_between(holder, "SendConnectionInactivityTimeout", held.since_n, n)
+    return max(limits, default=0.0) if paused or any(armed.values()) else 0.0
+
+
+def _attempts(facts: Facts) -> dict[str, list[tuple[float, frozenset[str]]]]:
+    """Return the attempts of each server to pass mail on: the time, and the messages that were sent, in order of time.
+
+    Sessions and failed connections to the transport listener of a server of its own boundary are left out: they are for queries and
+    shadow copies. What was sent without being accepted as content is not known, so those attempts have no messages.
+    """
+    found: dict[str, list[tuple[float, frozenset[str]]]] = defaultdict(list)
+    for session in facts.trace.sessions.values():
+        if facts.is_own(session.client, session.name) and _is_for_mail(facts, session):
+            sent = {t.message for t in session.transactions if t.dot_n is not None}
+            complete = all(t.dot_n is not None for t in session.transactions)
+            names = frozenset(name or "" for name in sent) if complete else frozenset()
+            found[session.client].append((session.t, names))
+    for event in facts.trace.events_of(ConnectFailed):
+        if facts.is_tested(event.client) and _is_for_mail(facts, event):
+            found[event.client].append((event.t, frozenset()))
+    return {client: sorted(attempts, key=lambda attempt: attempt[0]) for client, attempts in found.items()}
+
+
+def _is_for_mail(facts: Facts, attempt: Session | ConnectFailed) -> bool:
+    """Return whether a session or failed connection may be meant for a next hop."""
+    return attempt.listener != "transport" or attempt.server not in facts.topology.boundary(attempt.client)
+
+
+@rule("SR-MNT-11", "SR-OUT-02", "SR-OUT-01", "SR-OUT-07", "SR-OUT-08")
+def new_database_noticed(facts: Facts) -> Finding:
+    """Check that each copy of a database that is no more is promoted within a heartbeat."""
+    finding = Finding("a holder promotes itself within a heartbeat when the primary has another queue database")
+    for pair in facts.derive(shadow_pairs):
+        for held in pair.copies:
+            deadline = _database_deadline(facts, pair, held)
+            if deadline is None or not _must_promote(facts, held, deadline[1]):
+                continue
+            since, until, n, what = deadline
+            room = _silent_hop_room(facts, held, until)
+            if until + room >= facts.end_t:
+                continue
+            finding.occasions += 1
+            if not _is_tried(facts, pair, held, since, until + room):
+                _add_violation(
+                    facts,
+                    finding,
+                    held,
+                    f"{pair.holder} held its shadow, and did not pass it on by {format_seconds(until)}, though {what} at "
+                    f"{format_seconds(since)}",
+                    n,
+                )
+    return finding
+
+
+def _database_deadline(facts: Facts, pair: ShadowPair, held: HeldInterval) -> tuple[float, float, int, str] | None:
+    """Return the first deadline that a new database sets: since when and until when, the event that shows it, and in words.
+
+    None where the history shows none, or ends before, or where a server did not work until then.
+    """
+    found: list[tuple[float, int, str, tuple[str, ...]]] = [
+        (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
+        for seen in _other_databases(pair, held)
+    ]
+    wiped = [e.n for e in facts.node_events.get(pair.primary, ()) if e.action == "wiped" and e.n > held.since_n]
+    ready = next((s for s in facts.working_spans[pair.primary] if wiped and s.since_n > wiped[0]), None)
+    if ready is not None and not _is_link_broken(facts, pair, wiped[0]):
+        under_way = [w.until_t for w in pair.waits if w.since_n < ready.since_n < w.until_n]
+        what = f"{pair.primary} was ready on a new queue database"
+        found.append((max([ready.since_t, *under_way]), ready.since_n, what, (pair.holder, pair.primary)))
+    frequency = max(facts.numbers_between(pair.holder, FREQUENCY, held.since_n, facts.end_n), default=facts.end_t)
+    for since, n, what, servers in sorted(found):
+        until = since + frequency + facts.slack
+        if until < facts.end_t and all(_works(facts, server, since, until) for server in servers):
+            return since, until, n, what
+    return None
+
+
+def _works(facts: Facts, server: str, since: float, until: float) -> bool:
+    """Return whether a server works from one time to another without a break."""
+    return any(span.since_t <= since and until < span.until_t for span in facts.working_spans[server])
+
+
+def _other_databases(pair: ShadowPair, held: HeldInterval) -> Iterator[DatabaseSeen]:
+    """Yield when the holder surely read the name of a database that is not the one from which a copy came."""
+    database = pair.database_of(held)
+    for seen in pair.databases:
+        if seen.n > held.since_n and seen.is_sure and database is not None and seen.database != database:
+            yield seen
+
+
+def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
+    """Return whether a fault was in force on the link from the holder to the primary after an event."""
+    link = f"{pair.holder} -> {pair.primary} transport"
+    armed = [event for event in facts.trace.events_of(FaultArmed) if link in event.links]
+    healed = {event.fault: event.n for event in armed if event.healed}
+    return any(not event.healed and healed.get(event.fault, facts.end_n) > after_n for event in armed)
+
+
+@rule("SR-OUT-07", "SR-OUT-06", "SR-BND-09", timed=False)
+def database_names(facts: Facts) -> Finding:
+    """Check that a queue database keeps its name for its life, and that a new one has a new name (wire.md)."""
+    finding = Finding("a queue database has one name for its life, and no other has it")
+    names: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for session in facts.trace.sessions.values():
+        if session.name in facts.trace.altered_sessions:
+            continue
+        if facts.is_own(session.client, session.name):
+            commands = (x.command for x in session.exchanges)
+            names[session.client] += [
+                (c.n, c.operation.database) for c in commands if c.operation and c.operation.database
+            ]
+        if facts.is_tested(session.server):
+            replies = session.replies
+            names[session.server] += [
+                (r.n, r.operation.database) for r in replies if r.operation and r.operation.database
+            ]
+    for server, seen in names.items():
+        wiped = [event.n for event in facts.node_events.get(server, ()) if event.action == "wiped"]
+        lives: list[
+            tuple[int, int, str]
+        ] = []  # of each database: how often the queue was wiped before, first event, name
+        for n, name in sorted(seen):
+            life = bisect_left(wiped, n)
+            finding.occasions += 1
+            earlier = next((one for one in lives if one[0] == life), None)
+            if earlier is None:
+                same = next((one for one in lives if one[2] == name), None)
+                lives.append((life, n, name))
+                if same is not None:
+                    finding.add_violation(
+                        f"{server} named its queue database {name} (event {n}), as it had named the one that was wiped (event "
+                        f"{same[1]})",
+                        n,
+                        same[1],
+                        row="SR-OUT-07",
+                    )
+            elif earlier[2] != name:
+                finding.add_violation(
+                    f"{server} named its queue database {name} (event {n}), which it had named {earlier[2]} before (event "
+                    f"{earlier[1]}); it was not wiped",
+                    n,
+                    earlier[1],
+                )
+                break
+    return finding
+
+
+@rule("SR-OUT-08", timed=False)
+def promoted_once(facts: Facts) -> Finding:
+    """Check that a holder passes a message that it took over on once to each recipient.
+
+    It may do so again for each copy that it held and each time that it was handed the message, after a reply that it may not
+    have read, after it was started again, and when messages are resubmitted.
+    """
+    finding = Finding("a message that was taken over is passed on once")
+    for name, promotions in facts.promotions.items():
+        holders = {one.holder for one in promotions if any(c.transaction.kind == "shadow" for c in one.held_copies)}
+        for holder in holders:
+            handed = [t for t in facts.trace.transactions_of(name) if t.server == holder and t.dot_n is not None]
+            passed: dict[str, list[int]] = defaultdict(list)
+            for t in facts.trace.transactions_of(name):
+                if t.client != holder or t.kind == "shadow" or t.acceptance is None:
+                    continue
+                if not was_read(facts, facts.trace.sessions[t.session], t.acceptance.n):
+                    continue
+                for recipient in facts.context.normalize_addresses(t.accepted_recipients):
+                    since = max((e.n for e in _interruptions(facts, holder) if e.n < t.n), default=-1)
+                    before = [n for n in passed[recipient] if n > since]
+                    passed[recipient].append(t.acceptance.n)
+                    finding.occasions += 1
+                    if len(before) >= max(1, sum(one.n < t.n for one in handed)):
+                        finding.add_message_violation(
+                            facts.trace.messages[name],
+                            f"{holder} took it over, and passed it on to {recipient} at {format_seconds(t.t)} (event {t.n}), "
+                            f"though {t.server} had accepted it already (event {before[-1]})",
+                            t.n,
+                            before[-1],
+                        )
+    return finding
+
+
+def _interruptions(facts: Facts, holder: str) -> Iterator[NodeEvent | CommandRun | StepEvent]:
+    """Yield the events after which a holder may pass on again what it had passed on."""
+    yield from (e for e in facts.node_events.get(holder, ()) if e.action in ("started", "ready"))
+    yield from facts.trace.events_of(CommandRun)
+    yield from (step for step in facts.trace.events_of(StepEvent) if step.verb in RESUBMITTING_STEPS)
