@@ -12,7 +12,7 @@ import typer
 
 from conformance import paths
 from conformance.candidates.lookup import reference_defects
-from conformance.commands.schemas import NAMES, published_schema
+from conformance.commands.schemas import NAMES, published_schema, scenario_schema_with_names
 from conformance.model import RULES
 from conformance.model.not_on_the_wire import NOT_ON_THE_WIRE
 from conformance.requirements.catalogue import catalogue
@@ -112,11 +112,17 @@ def write_requirements(to: Path) -> int:
     return 0
 
 
-def print_schema(name: str, out: Path | None) -> int:
-    """Print a JSON Schema, or write it to the file `out`. Returns 2 for an unknown name, else 0."""
+def print_schema(name: str, out: Path | None, *, with_names: bool = False) -> int:
+    """Print a JSON Schema, or write it to the file `out`. Returns 2 for an unknown name, else 0.
+
+    `with_names`: that of scenarios lists the names of topologies, requirements and messages.
+    """
     if name not in NAMES:
         return _report_error(f"schema {name}: one of {', '.join(NAMES)}")
-    text = json.dumps(published_schema(name), indent=2) + "\n"
+    if with_names and name != "scenario":
+        return _report_error(f"schema {name} --names: only the schema of scenarios lists names")
+    schema = scenario_schema_with_names() if with_names else published_schema(name)
+    text = json.dumps(schema, indent=2) + "\n"
     if out is None:
         sys.stdout.write(text)
     else:

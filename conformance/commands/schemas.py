@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from conformance import PROJECT_URL
+from conformance import PROJECT_URL, paths
 from conformance.candidates.description import Candidate
 from conformance.nodes.document import InspectDocument, NodeDocument
+from conformance.requirements.catalogue import catalogue
+from conformance.scenarios.fixtures import fixture_names
 from conformance.scenarios.schema import scenario_schema, topology_schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -22,6 +24,19 @@ _SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
 )
 
 NAMES = tuple(_SCHEMAS)
+
+
+def scenario_schema_with_names() -> dict[str, Any]:
+    """Return the schema of scenarios with the names that this installation has: topologies, requirements and messages.
+
+    It has no address: it is made for one workspace, and differs between versions.
+    """
+    names = {
+        "topology": fixture_names(paths.fixtures() / "topologies"),
+        "message fixture": fixture_names(paths.fixtures() / "messages"),
+        "requirement": sorted(catalogue().ids),
+    }
+    return {"$schema": DIALECT, **scenario_schema(names)}
 
 
 def published_schema(name: str) -> dict[str, Any]:

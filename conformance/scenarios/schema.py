@@ -1,8 +1,11 @@
 """Generate the JSON Schemas of scenario and topology files, for editors, from the models.
 
-The schemas allow no unknown keys. They check less than the loader: not names, and not the values that `${axis}` stands for.
+The schemas allow no unknown keys. They check less than the loader: not the values that `${axis}` stands for, and names only
+where they are passed in.
 """
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from conformance.invariants import INVARIANTS
 from conformance.scenarios.document import NEEDS, Document
 from conformance.scenarios.expectations import EXPECTATIONS
+from conformance.scenarios.name_types import referenced_names
 from conformance.scenarios.step_parser import BLOCKS
 from conformance.scenarios.steps import ACTIONS
 from conformance.topology import Topology
@@ -25,16 +29,26 @@ _AXIS: Schema = {"$ref": "#/$defs/axis"}
 _STEPS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}}
 
 
-def scenario_schema() -> Schema:
-    """Return the schema of one document of a `*.scenario.yaml` file."""
+def scenario_schema(names: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Schema:
+    """Return the schema of one document of a `*.scenario.yaml` file.
+
+    `names` has the values to enumerate, which editors then offer: of the kinds `topology`, `requirement` and `message fixture`. A
+    kind that is missing may have any name.
+    """
     models: set[type[BaseModel]] = {Document, Topology, *ACTIONS.values(), *EXPECTATIONS.values()}
     definitions = _definitions(sorted(models, key=lambda model: model.__name__), with_axes=True)
+    _enumerate_names(models, definitions, names)
     document = definitions.pop("Document")
     document["properties"] |= {
         "topology": {
             "description": document["properties"]["topology"]["description"],
-            "anyOf": [{"type": "string"}, _ref(Topology)],
+            "anyOf": [
+                *([{"enum": list(names["topology"])}, _AXIS] if "topology" in names else [{"type": "string"}]),
+                _ref(Topology),
+            ],
         },
+        "requirements": document["properties"]["requirements"]
+        | {"items": {"enum": list(names["requirement"])} if "requirement" in names else {"type": "string"}},
         "axes": {
             "description": "the dimensions of the matrix: a name, and the values that `${name}` stands for",
             "type": "object",
@@ -74,6 +88,20 @@ def topology_schema() -> Schema:
         "title": "A topology of the conformance harness",
         "$defs": definitions,
     }
+
+
+def _enumerate_names(
+    models: set[type[BaseModel]], definitions: dict[str, Schema], names: Mapping[str, Sequence[str]]
+) -> None:
+    """Replace, in the schemas of models, each text that refers to a name of one of these kinds by the names there are."""
+    for model in models:
+        for field, kind in referenced_names(model).items():
+            properties = definitions[model.__name__].get("properties", {})
+            if kind in names and field in properties:
+                members = properties[field]["anyOf"]
+                properties[field]["anyOf"] = [
+                    {"enum": list(names[kind])} if member.get("type") == "string" else member for member in members
+                ]
 
 
 def _definitions(models: list[type[BaseModel]], *, with_axes: bool) -> dict[str, Schema]:

@@ -7,6 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from conformance import paths
+from conformance.commands.schemas import scenario_schema_with_names
 from conformance.scenarios.errors import ProblemReport
 from conformance.scenarios.fixtures import fixture_names, load_topology
 from conformance.scenarios.loader import scenario_files
@@ -89,3 +90,53 @@ def test_the_schema_refuses_unknown_top_level_keys(scenario: Draft202012Validato
     assert scenario.is_valid(data(HEAD + "steps:\n" + SEND))
     assert not scenario.is_valid(data(HEAD + "stpes: []\nsteps:\n" + SEND))
     assert not scenario.is_valid(data(HEAD + "needs: [shadow-2031]\nsteps:\n" + SEND))
+
+
+@pytest.fixture(scope="module")
+def named() -> Draft202012Validator:
+    schema = scenario_schema_with_names()
+    Draft202012Validator.check_schema(schema)
+    assert "$id" not in schema
+    return Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("path", scenario_files([paths.corpus()]), ids=lambda path: path.name)
+def test_every_scenario_file_matches_the_schema_with_names(path: Path, named: Draft202012Validator) -> None:
+    for document in documents(path):
+        assert [error.message for error in named.iter_errors(document)] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "wrong"),
+    [
+        ("topology", "two-servers-one-dag", "two-servers-one-dog"),
+        ("requirements", ["SR-CRE-01"], ["SR-CRE-99"]),
+        (
+            "steps",
+            [{"send": {"as": "m", "to": "a@b.test", "via": "mbx1", "message": "dots"}}],
+            [{"send": {"as": "m", "to": "a@b.test", "via": "mbx1", "message": "dogs"}}],
+        ),
+    ],
+)
+def test_the_schema_with_names_refuses_unknown_ones(
+    key: str, right: Any, wrong: Any, scenario: Draft202012Validator, named: Draft202012Validator
+) -> None:
+    known = {
+        "id": "x",
+        "title": "Mail is kept",
+        "requirements": ["SR-CRE-01"],
+        "topology": "relay",
+        "steps": [{"advance": "1m"}],
+    }
+    assert list(named.iter_errors(known | {key: right})) == []
+    assert list(named.iter_errors(known | {key: wrong})) != []
+    assert list(scenario.iter_errors(known | {key: wrong})) == [], "the published schema allows any name"
+
+
+def test_the_schema_with_names_allows_an_axis_for_a_name(named: Draft202012Validator) -> None:
+    axes = {
+        "axes": {"a": ["x", "y"]},
+        "topology": "${a}",
+        "steps": [{"send": {"as": "m", "to": "a@b.test", "via": "mbx1", "message": "${a}"}}],
+    }
+    assert list(named.iter_errors({"id": "x", "title": "Mail is kept", "requirements": ["SR-CRE-01"], **axes})) == []
