@@ -96,18 +96,19 @@ def ensure_allure_installed(pinned: Path, cache: Path) -> Path:
         node = find_node()
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".allure-") as scratch:
+        folder = Path(scratch) / "allure"
+        folder.mkdir()  # other users can read it, unlike the temporary directory itself
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(pinned / name, scratch)
+            shutil.copy(pinned / name, folder)
         command = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *_NPM_RETRIES]
         completed = _run(
-            command, cwd=Path(scratch), environment={"PATH": f"{node.node.parent}{os.pathsep}{os.environ['PATH']}"}
+            command, cwd=folder, environment={"PATH": f"{node.node.parent}{os.pathsep}{os.environ['PATH']}"}
         )
         if completed.returncode != 0:
             raise AllureMissing(f"npm could not install the pinned Allure: {_npm_reason(completed)}")
         target = _install_folder(pinned, cache)
         if not target.exists():
-            Path(scratch).rename(target)
-            Path(scratch).mkdir()  # the context manager removes it
+            folder.rename(target)
     return allure_script(pinned, cache)
 
 

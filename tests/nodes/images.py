@@ -58,7 +58,7 @@ def base_tar() -> bytes:
         for inside, path in _installed(["pip", *_required()]):
             _add(tar, path, f"usr/local/lib/{version}/{inside}")
             binaries |= {path} if ".so" in path.suffixes else set()
-        for name, path in _libraries(binaries).items():
+        for name, path in libraries(binaries).items():
             _add(tar, path, name.removeprefix("/") if name.startswith("/") else f"usr/local/lib/{name}")
         for place, mode in (("tmp", 0o1777), ("node", 0o755), ("app", 0o755)):
             directory = tarfile.TarInfo(place)
@@ -132,7 +132,7 @@ def is_installed(requirement: str) -> bool:
     return True
 
 
-def _libraries(binaries: set[Path]) -> dict[str, Path]:
+def libraries(binaries: set[Path]) -> dict[str, Path]:
     """Return the shared libraries that the binaries load: name -> path; the loader under its whole path."""
     output = subprocess.run(["ldd", *map(str, sorted(binaries))], capture_output=True, text=True, check=False).stdout
     found = {name: Path(path) for name, path in re.findall(r"^\s+(\S+) => (/\S+)", output, re.MULTILINE)}

@@ -52,6 +52,7 @@ def test_allure_is_installed_once_into_the_cache_without_install_scripts(
     first = ensure_allure_installed(pinned, cache)
     assert first.is_relative_to(cache)
     assert (ensure_allure_installed(pinned, cache), allure_script(pinned, cache)) == (first, first)
+    assert [folder.stat().st_mode & 0o077 for folder in first.parents[:3]] == [0o055] * 3, "other users can read it"
     assert [line.partition(" --fetch")[0] for line in log.read_text().splitlines()] == [
         "ci --ignore-scripts --no-audit --no-fund"
     ]
