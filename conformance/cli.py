@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from conformance.paths import local_path
 from conformance.report.escaping import visible
 from conformance.shortage import describe_harness_error
 
@@ -24,9 +25,32 @@ app = typer.Typer(
     epilog="Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only.",
 )
 
+
+def _local_path(text: str) -> Path:
+    """Return the path that an argument names, as a path or as a `file://` URL."""
+    try:
+        return local_path(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _existing_path(text: str) -> Path:
+    """Return the path that an argument names; refuse one that does not exist."""
+    path = _local_path(text)
+    if not path.exists():
+        raise typer.BadParameter(f"Path '{text}' does not exist.")
+    return path
+
+
 REFERENCE_PROGRAM = "conformance.reference.main"
 """The reference is imported by its name only: the harness shares no code with it."""
 
+RunPaths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN", parser=_existing_path, help="run directories, or a folder of them; paths or file:// URLs"
+    ),
+]
 RunDir = Annotated[Path, typer.Argument(help="a run directory (reports/...)", exists=True, file_okay=False)]
 
 
@@ -237,8 +261,10 @@ def explore(
 
 @app.command()
 def aggregate(
-    runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
-    out: Annotated[Path, typer.Option("--out", help="where tables and pages are written")],
+    runs: RunPaths,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", parser=_local_path, help="where tables and pages are written")
+    ],
     master: Annotated[str, typer.Option("--master", help="Spark master, e.g. spark://host:7077")] = "local[*]",
     conf: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; repeatable")] = None,
     fail_on: Annotated[
@@ -261,8 +287,16 @@ def aggregate(
 
 @app.command()
 def site(
-    runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
-    out: Annotated[Path, typer.Option("--out", help="where the site is written; it keeps the runs of earlier calls")],
+    runs: RunPaths,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            parser=_local_path,
+            help="where the site is written; it keeps the runs of earlier calls",
+        ),
+    ],
     master: Annotated[str, typer.Option("--master", help="Spark master, e.g. spark://host:7077")] = "local[*]",
     conf: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; repeatable")] = None,
 ) -> None:
@@ -410,11 +444,17 @@ def listen(
 def schema(
     name: Annotated[str, typer.Argument(help="scenario, topology, candidate, node or inspect")] = "scenario",
     out: Annotated[Path | None, typer.Option("--out", help="a file; default: standard output")] = None,
+    names: Annotated[
+        bool,
+        typer.Option(
+            "--names", help="scenario: list the topologies, requirements and messages, so that editors complete them"
+        ),
+    ] = False,
 ) -> None:
     """Print a JSON Schema for editors (scenario, topology, candidate), or that of what a node reads (node) and prints (inspect)."""
     from conformance.commands.corpus import print_schema
 
-    raise typer.Exit(print_schema(name, out))
+    raise typer.Exit(print_schema(name, out, with_names=names))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})

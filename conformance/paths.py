@@ -1,7 +1,9 @@
 """The directories of the data files (scenarios, fixtures, Allure's set-up), in a checkout or in an installed package."""
 
 import os
+import re
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 _PACKAGE = Path(__file__).parent
 
@@ -42,3 +44,16 @@ def cache() -> Path:
 def reference() -> Path:
     """Return the directory of the reference server's source files."""
     return Path(__file__).parent / "reference"
+
+
+def local_path(text: str) -> Path:
+    """Return the path that a text names: a path, or a URL of the scheme `file` as Spark writes it.
+
+    Raises ValueError for a URL of another scheme or machine.
+    """
+    if not re.match(r"file:/|[A-Za-z][A-Za-z0-9+.-]*://", text):
+        return Path(text)
+    url = urlsplit(text)
+    if url.scheme != "file" or url.netloc not in ("", "localhost"):
+        raise ValueError(f"{text} is neither a path nor a file:// URL of this machine")
+    return Path(unquote(url.path))

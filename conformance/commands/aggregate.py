@@ -38,6 +38,7 @@ def aggregate_runs(
         from conformance.spark.aggregation import aggregate, parse_fail_on
         from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
+        from conformance.spark.master import MasterUnreachable
     except ModuleNotFoundError as error:
         return report_missing_package(error.name, "spark")
     if find_spec("pyspark") is None:  # importing it takes a second, and is done while Java starts
@@ -56,7 +57,7 @@ def aggregate_runs(
             make_jvm_cache=make_jvm_cache,
             write_page=write or partial(write_page, out),
         )
-    except (RunDirectoryError, JavaMissing, JavaEnded, ValueError) as error:
+    except (RunDirectoryError, JavaMissing, JavaEnded, MasterUnreachable, ValueError) as error:
         typer.echo(error, err=True)
         return 2
     typer.echo(

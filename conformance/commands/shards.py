@@ -81,7 +81,7 @@ def parse_options(words: Sequence[str], start: Path) -> ClusterOptions:
     parser = argparse.ArgumentParser(prog="conformance run", add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--spark", required=True)
     parser.add_argument("--conf", action="append", default=[])
-    parser.add_argument("--run-dir", type=Path)
+    parser.add_argument("--run-dir", type=paths.local_path)
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--clock", default="virtual")
     try:
@@ -102,18 +102,20 @@ def run_on_cluster(words: Sequence[str]) -> int:
     try:
         from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
+        from conformance.spark.master import MasterUnreachable, driver_address
         from conformance.spark.session import SparkFailed
     except ModuleNotFoundError as error:
         return report_missing_package(error.name, "spark")
     try:
         options = parse_options(words, Path.cwd())
+        driver_address(options.master)  # before an old run is deleted
         _prepare_run_directory(options)
         with tempfile.TemporaryDirectory(prefix=f".{options.run_dir.name}-", dir=options.run_dir.parent) as folder:
             shards = _run_shards(options, Path(folder))
             if not merge_shards(shards, options.run_dir):
                 typer.echo(shards[0].output.strip(), err=True)
                 return USAGE
-    except (RunDirectoryError, JavaMissing, JavaEnded, SparkFailed, ValueError) as error:
+    except (RunDirectoryError, JavaMissing, JavaEnded, MasterUnreachable, SparkFailed, ValueError) as error:
         typer.echo(error, err=True)
         return USAGE
     run_summary = read_run_summary(options.run_dir, corpus=paths.corpus())

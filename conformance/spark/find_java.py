@@ -10,10 +10,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from shlex import quote
+
+from conformance import paths
 
 MIN_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
@@ -136,3 +139,10 @@ def _run_java(java: Path, argument: str, _modified: int) -> str:
     except OSError:
         return ""
     return process.stdout + process.stderr
+
+
+if __name__ == "__main__":  # python -m conformance.spark.find_java: the JAVA_HOME for Spark's scripts
+    try:
+        sys.stdout.write(f"{find_java_home(os.environ, paths.cache())}\n")
+    except JavaMissing as missing:
+        sys.exit(str(missing))

@@ -4,6 +4,7 @@ Nothing here imports pyspark before Java runs, so that both load at the same tim
 """
 
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from conformance import paths
 from conformance.spark.find_java import find_java, find_java_home, java_version, warning_free_options
 from conformance.spark.gateway import Gateway, can_start_directly, start_java
 from conformance.spark.jvm_aot_cache import MIN_JAVA, AotCache, aot_cache_for
+from conformance.spark.master import driver_address
 from conformance.spark.partitioning import SMALL_OCTETS, settings_for_size
 
 DEFAULTS = {
@@ -111,11 +113,15 @@ class JavaLaunch:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """What a session is opened with; `java` is None where a session is active already."""
+    """What a session is opened with; `java` is None where a session is active already.
+
+    `driver_address` is the address of this machine that executors connect to.
+    """
 
     master: str
     settings: Mapping[str, str]
     java: JavaLaunch | None
+    driver_address: str = "127.0.0.1"
 
 
 @contextmanager
@@ -125,13 +131,14 @@ def prepare_session(
     """Start Java for a session that will read about `octets` of history; yield before it listens, and end it afterwards.
 
     `session.connect_session` opens the session on what is yielded. `conf` has Spark settings that override the
-    defaults. With `record_classes` Java records what it loads, for the AOT cache. Raises JavaMissing.
+    defaults. With `record_classes` Java records what it loads, for the AOT cache. Raises JavaMissing; MasterUnreachable.
     """
     conf = conf or {}
     settings = {**DEFAULTS, **settings_for_size(octets), **conf}
     if _is_active():
         yield PreparedSession(master, settings, None)
         return
+    address = driver_address(master)
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as name:
         folder, brief = Path(name), octets < SMALL_OCTETS
         direct = can_start_directly(master, conf, os.environ)
@@ -141,12 +148,15 @@ def prepare_session(
         driver, executor = _java_options(program, folder, cache, heap, brief=brief, record=record_classes)
         java = JavaLaunch(program, folder, cache, record_classes, driver, executor)
         if not direct:
-            yield PreparedSession(master, settings, java)
+            yield PreparedSession(master, settings, java, address)
             return
         with start_java(
-            program, [f"-Xmx{settings['spark.driver.memory']}", *driver], folder, quiet=record_classes
+            program,
+            [f"-Xmx{settings['spark.driver.memory']}", *driver, *_host_name_options(folder)],
+            folder,
+            quiet=record_classes,
         ) as gateway:
-            yield PreparedSession(master, settings, replace(java, gateway=gateway))
+            yield PreparedSession(master, settings, replace(java, gateway=gateway), address)
 
 
 def _is_active() -> bool:
@@ -156,6 +166,22 @@ def _is_active() -> bool:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() is not None
+
+
+def _host_name_options(folder: Path) -> list[str]:
+    """Return options with which Java resolves this machine's name, none where it does so by itself.
+
+    A container without a network, or a machine that is offline, may not resolve its own name; Java would then print errors. The
+    file in `folder` replaces all other resolution of names, of which a session in this process needs none.
+    """
+    name = socket.gethostname()
+    try:
+        socket.gethostbyname(name)
+    except OSError:
+        hosts = folder / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost {name}\n", "utf-8")
+        return [f"-Djdk.net.hosts.file={hosts}"]
+    return []
 
 
 def _java_options(

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pwd
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -140,10 +141,13 @@ def _build_session(prepared: PreparedSession, java: JavaLaunch) -> SparkSession:
     if java.gateway is not None:
         SparkContext._gateway = gateway = java.gateway.connect()
         SparkContext._jvm = gateway.jvm
+        if not _has_account():
+            users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+            users.setLoginUser(users.createRemoteUser(f"uid{os.getuid()}"))
     builder = SparkSession.builder.master(prepared.master).appName("conformance aggregate")
     own = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": prepared.driver_address,
+        "spark.driver.bindAddress": prepared.driver_address,
         "spark.driver.extraJavaOptions": " ".join(java.driver_options),
         "spark.executor.extraJavaOptions": " ".join(java.executor_options),
         "spark.local.dir": str(java.folder / "scratch"),
@@ -156,6 +160,15 @@ def _build_session(prepared: PreparedSession, java: JavaLaunch) -> SparkSession:
     except BaseException:
         SparkContext._gateway = SparkContext._jvm = None  # a later session must not use this Java, which ends
         raise
+
+
+def _has_account() -> bool:
+    """Return whether the user has an account on this machine. Without one, as in many containers, Hadoop cannot find a user name."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
 
 
 def _end_session(session: SparkSession) -> None:

@@ -22,10 +22,21 @@ ELSEWHERE = {
     ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
     "python3 -m pip wheel --no-deps --wheel-dir dist .": ("tests/docs/test_install.py", '"wheel", "--no-deps"'),
     "pipx install dist/smtp_conformance-0.2.0-py3-none-any.whl": ("tests/docs/test_install.py", '"install"'),
+    "docker build -f Containerfile -t smtp-conformance .": ("tests/nodes/containers/test_image.py", '"README.md"'),
+    'docker run --rm --network none --user "$(id -u):$(id -g)" -v "$PWD:/work" smtp-conformance run -k inbound-acknowledged --candidate reference': (
+        "tests/nodes/containers/test_image.py",
+        "run_words",
+    ),
 }
 """Commands that cannot run inside of a test, with the file that runs them, and how that says it."""
 
-BY_THEMSELVES = {"docs/listening.md", "docs/probing.md", "docs/reading-reports.md", "docs/testing-your-server.md"}
+BY_THEMSELVES = {
+    "docs/listening.md",
+    "docs/probing.md",
+    "docs/reading-reports.md",
+    "docs/spark-cluster.md",
+    "docs/testing-your-server.md",
+}
 """Pages whose commands have a test of their own, which also looks at what they leave."""
 
 FAILS = {"reference+": 1, "acknowledges-first.yaml": 1}

@@ -1,15 +1,13 @@
 """A Spark session leaves nothing behind; a cluster gives the same tables, even if a worker is lost."""
 
 import os
-import queue
-import re
+import shutil
 import signal
 import subprocess
-import threading
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 import psutil
 import pytest
@@ -17,16 +15,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pyarrow.parquet as pq
-import pyspark
 from pyspark import SparkContext
 
-from conformance import paths
 from conformance.results.parquet import write_parquet
 from conformance.spark import partitioning
 from conformance.spark.aggregation import TABLES, aggregate
-from conformance.spark.find_java import find_java_home
 from conformance.spark.progress import Progress
 from conformance.spark.session import SparkFailed, open_session
+from tests.spark.cluster import Cluster
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
 pytestmark = pytest.mark.spark
@@ -53,13 +49,30 @@ def test_an_error_of_spark_is_readable_after_its_jvm_ended() -> None:
         session.sql("SELECT * FROM nowhere").collect()
 
 
+COUNTS = """
+from conformance.spark.session import open_session
+with open_session("local[1]") as session:
+    print(session.range(3).count())
+"""
+IN_CONTAINER = 'hostname nameless && ip link set lo up && exec unshare --user --map-user=54321 "$@"'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_a_session_needs_no_account_and_no_resolvable_host_name() -> None:
+    """As in a container without a network, whose user is that of the caller."""
+    words = ["unshare", "--uts", "--net", "sh", "-c", IN_CONTAINER, "sh", sys.executable, "-c", COUNTS]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")
+
+
 class Killing(Progress):
     """Kills a worker with its executor in the middle of an aggregation, as soon as a stage begins.
 
     The stage goes on when the master knows that the worker is gone.
     """
 
-    def __init__(self, cluster: "Cluster", victim: psutil.Process, stage: str) -> None:
+    def __init__(self, cluster: Cluster, victim: psutil.Process, stage: str) -> None:
         super().__init__()
         self._cluster = cluster
         self._victim = victim
@@ -79,60 +92,6 @@ class Killing(Progress):
             yield
         if self.killed:
             self.stages_after.append(what)
-
-
-class Cluster:
-    """A standalone master and workers, on loopback."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        home = Path(pyspark.__file__).parent
-        self._program = home / "bin" / "spark-class"
-        self._folder = folder
-        self._stack = stack
-        self._environment = {
-            **os.environ,
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "SPARK_DAEMON_MEMORY": "256m",
-            "JAVA_HOME": str(find_java_home(os.environ, paths.cache())),
-        }
-        _, self._said = self._start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
-        self.url = self.wait_for_master(r"spark://127\.0\.0\.1:[1-9]\d*")
-
-    def wait_for_master(self, pattern: str) -> str:
-        """Wait until the master says something; it must not end before."""
-        return next(match[0] for line in self._said if (match := re.search(pattern, line)))
-
-    def add_workers(self, count: int) -> list[psutil.Process]:
-        """Start workers and wait until the master has them."""
-        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "900m", "--work-dir", str(self._folder))
-        name = "org.apache.spark.deploy.worker.Worker"
-        started = [self._start(name, *options, self.url) for _ in range(count)]
-        for _, said in started:
-            next(line for line in said if "Successfully registered with master" in line)
-        return [psutil.Process(process.pid) for process, _ in started]
-
-    def _start(self, name: str, *arguments: str) -> tuple[subprocess.Popen[str], Iterator[str]]:
-        command = [self._program, name, "--webui-port", "0", *arguments]
-        process = self._stack.enter_context(
-            subprocess.Popen(
-                command, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-        )
-        said: queue.Queue[str] = queue.Queue()
-        reader = threading.Thread(target=drain, args=(process.stderr, said))
-        reader.start()
-        self._stack.callback(reader.join)
-        self._stack.callback(process.kill)
-        return process, iter(said.get, "")
-
-
-def drain(stream: IO[str], said: queue.Queue[str]) -> None:
-    """Read a log to its end, so that its writer never waits; an empty line says that it ended."""
-    for line in stream:
-        said.put(line)
-    said.put("")
 
 
 @pytest.mark.parametrize("small", [partitioning.SMALL_OCTETS, 0], ids=["one part", "several parts"])

@@ -1,0 +1,34 @@
+"""Reach a standalone Spark master before a session is opened: Spark itself would try for a minute."""
+
+import re
+import socket
+
+_TIMEOUT_S = 4.0
+"""For all hosts of a master together."""
+
+
+class MasterUnreachable(RuntimeError):
+    """No host of a standalone master accepts a connection; the text names them."""
+
+
+def driver_address(master: str) -> str:
+    """Return the address of this machine at which executors of a master find the driver: 127.0.0.1 where they run here.
+
+    Blocks for at most some seconds. Connects to the hosts of a URL such as `spark://one:7077,two:7077` until one accepts.
+    Raises MasterUnreachable where none does.
+    """
+    if not master.startswith("spark://"):
+        return "127.0.0.1"
+    hosts = master.removeprefix("spark://").split(",")
+    reasons = []
+    for host in hosts:
+        parts = re.fullmatch(r"\[?(?P<name>[^\]]+)\]?:(?P<port>\d{1,5})", host)
+        if parts is None:
+            reasons.append(f"{host} is not HOST:PORT")
+            continue
+        try:
+            with socket.create_connection((parts["name"], int(parts["port"])), _TIMEOUT_S / len(hosts)) as connection:
+                return str(connection.getsockname()[0])
+        except (OSError, OverflowError) as error:
+            reasons.append(f"{host}: {error}")
+    raise MasterUnreachable(f"--master {master} cannot be reached: {'; '.join(reasons)}")
