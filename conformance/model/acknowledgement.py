@@ -1,4 +1,5 @@
-"""Judges what follows once a shadow copy is stored: the sender is answered, or the message is delivered (SR-CRE-05, SR-TMO-03).
+"""Judges what follows once a shadow copy is stored: the sender is answered, or the message is delivered (SR-CRE-05, SR-TMO-03),
+and taken when the sender transmits it again (SR-TMO-04).
 
 A server, the *primary*, that has a copy stored acknowledges the message in the session in which it was given it. If the sender
 is gone by then, the message is the primary's all the same. `given` is that transaction, `n` an event's number, `t` a time in
@@ -133,5 +134,36 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                     f"transmitted the message to {', '.join(missing)}",
                     since.n,
                     session.closed.n,
+                )
+    return finding
+
+
+@rule("SR-TMO-04", timed=False)
+def second_transmission_taken(facts: Facts) -> Finding:
+    """Check that a server of 2013 or later takes a message that it was given before and did not refuse.
+
+    It may refuse it as it may refuse any message: it stops, has no room (452, 4.3), finds it too large, or can make no copy.
+    """
+    finding = Finding("acceptance of a message that is transmitted again")
+    for (primary, name), receipts in facts.receipts.items() if "shadow-2013" in facts.context.claims else ():
+        if facts.is_2010(primary):
+            continue
+        for given in receipts:
+            earlier = [g for g in receipts if g.dot_n is not None and g.dot_n < given.n]
+            refused = any(g.replies and g.acceptance is None for g in earlier)
+            if not earlier or refused or given.listener == "delivery" or not given.replies:
+                continue
+            if given.session in facts.trace.altered_sessions:
+                continue
+            finding.occasions += 1
+            reply = given.replies[0]
+            excused = reply.code in (*_OWN_TROUBLE, 552) or (reply.enhanced or "").startswith(("4.3", "4.4.0"))
+            if reply.code // 100 in (4, 5) and not excused:
+                finding.add_message_violation(
+                    facts.trace.messages[name],
+                    f"{primary} had been given it before, and answered {reply.code} {' / '.join(reply.lines)} to its second "
+                    "transmission",
+                    reply.n,
+                    earlier[0].dot_n or 0,
                 )
     return finding

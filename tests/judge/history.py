@@ -136,7 +136,7 @@ class History:
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
         refused: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
-        new: bool = True,
+        new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "",
     ) -> None:  # fmt: skip
         """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550."""
         mail = self.mails.get(name)
@@ -149,9 +149,10 @@ class History:
         one.sender = sender if sender is not None else mail.sender if mail else ""
         one.mail, one.digest = name, digest or (mail.digest() if mail else None)
         one.recipients, one.refused = tuple(to or (mail.to if mail else ())), tuple(refused)
-        self.say(one, f"MAIL FROM:<{one.sender}>" + (f" XSHADOW={shadow}" if shadow else ""), 250, "2.1.0 ok")
+        line = f"MAIL FROM:<{one.sender}> {mail_parameter}".rstrip()
+        self.say(one, line + (f" XSHADOW={shadow}" if shadow else ""), 250, "2.1.0 ok")
         for recipient in one.recipients:
-            self.say(one, f"RCPT TO:<{recipient}>", 250, "2.1.5 ok")
+            self.say(one, f"RCPT TO:<{recipient}> {rcpt_parameter}".rstrip(), 250, "2.1.5 ok")
         for recipient in one.refused:
             self.say(one, f"RCPT TO:<{recipient}>", 550, "5.1.1 no")
         self.say(one, "DATA", 354, "go")

@@ -4,6 +4,7 @@
     outside < mbx1  250                          its final reply; `nothing`: the session was lost first
     mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id; a 2010 sender asks before QUIT
     mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
+    outside > mbx1  m with RET=HDRS              a parameter of MAIL; `each with NOTIFY=NEVER`: of each RCPT
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
@@ -48,7 +49,8 @@ _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
     r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?"
-    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?P<altered> altered)?(?P<harness> by the harness)?"
+    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<altered> altered)?"
+    r"(?P<harness> by the harness)?"
 )
 _REPORT = (
     r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
@@ -92,6 +94,7 @@ def _sent(history: History, m: re.Match[str]) -> None:
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
         shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
+        mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "",
     )  # fmt: skip
     if m["harness"]:
         history.harness.add(history.session(m["client"], m["server"]).name)

@@ -1,0 +1,110 @@
+"""Judges the envelope of shadow copies (SR-CRE-06): reverse-path, recipients, and the parameters of MAIL and RCPT.
+
+A shadow server may have to deliver the message one day, so its copy says what the message said: NOTIFY, ORCPT, RET and ENVID
+(RFC 3461), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A parameter can be passed on
+only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an ORCPT that names the
+recipient itself and none (RFC 3461 4.2 lets a relay add one). What is compared is how the server was given the message, by a
+sender or as a copy that it promoted; content and reverse-path against the message as made are judged in `content`.
+"""
+
+from collections.abc import Mapping
+
+from conformance.history.events import CommandRun, StepEvent
+from conformance.model.facts import RESUBMITTING_STEPS, Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Transaction, parse_path
+
+_OFFERED_BY = {
+    "NOTIFY": "DSN",
+    "ORCPT": "DSN",
+    "RET": "DSN",
+    "ENVID": "DSN",
+    "BODY": "8BITMIME",
+    "SMTPUTF8": "SMTPUTF8",
+}
+"""The keyword of the EHLO reply under which each parameter may be sent."""
+
+Envelope = Mapping[str, frozenset[str]]
+"""The parameters of MAIL under '', those of RCPT under each recipient; each as `NAME=VALUE`."""
+
+
+@rule("SR-CRE-06", timed=False)
+def envelope_of_the_copy(facts: Facts) -> Finding:
+    """Check the recipients and parameters of each shadow copy against one way in which its client was given the message.
+
+    Sessions that a fault altered are left out, on either side.
+    """
+    finding = Finding("a shadow copy with the envelope of its message")
+    altered = facts.trace.altered_sessions
+    requests = [e.n for e in facts.trace.events_of(CommandRun)]
+    requests += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in RESUBMITTING_STEPS]
+    for name, message in facts.trace.messages.items():
+        transactions = facts.trace.transactions_of(name)
+        for sent in transactions:
+            if sent.kind != "shadow" or not facts.is_own(sent.client, sent.session) or sent.session in altered:
+                continue
+            given = [g for g in transactions if g.server == sent.client and g.n < sent.n]
+            if not given or any(g.session in altered for g in given):
+                continue
+            finding.occasions += 1
+            offered = facts.trace.sessions[sent.session].keywords or frozenset()
+            copy = _envelope(facts, sent, offered)
+            envelopes = [_envelope(facts, one, offered) for one in given]
+            if any(n < sent.n for n in requests):  # Safety Net sends it again for the recipients of one database
+                envelopes = [{where: one[where] for where in copy if where in one} for one in envelopes]
+            if copy not in envelopes:
+                finding.add_message_violation(
+                    message,
+                    f"{sent.client} sent the shadow copy {sent.shadow_id} to {sent.server} {_difference(copy, envelopes[-1])}",
+                    sent.n,
+                    given[-1].n,
+                )
+    return finding
+
+
+def _envelope(facts: Facts, transaction: Transaction, offered: frozenset[str]) -> Envelope:
+    """Return the recipients and parameters of a transaction, those parameters left out for which a keyword was not offered."""
+    normalize = facts.context.normalize_address
+    wanted = {normalize(r) for r in transaction.recipients}
+    if transaction.kind == "shadow":
+        wanted |= {normalize(r) for r in transaction.refused}
+    found: dict[str, frozenset[str]] = {}
+    for exchange in facts.trace.sessions[transaction.session].exchanges:
+        command = exchange.command
+        if not transaction.n <= command.n < (transaction.dot_n or facts.end_n):
+            continue
+        if command.verb == "MAIL":
+            found[""] = _parameters(command.line, offered)
+        elif command.verb == "RCPT" and (recipient := normalize(parse_path(command.line))) in wanted:
+            found[recipient] = _parameters(command.line, offered)
+    return found
+
+
+def _parameters(line: str, offered: frozenset[str]) -> frozenset[str]:
+    """Return the parameters of a MAIL or RCPT line that are to be passed on; keywords, and values without case, in capitals."""
+    found = set()
+    for word in line.partition(">")[2].split():
+        name, _, value = word.partition("=")
+        name = name.upper()
+        keyword = _OFFERED_BY.get(name)
+        if keyword is None or keyword not in offered or (name, value.upper()) == ("BODY", "7BIT"):
+            continue
+        if name == "ORCPT" and value.partition(";")[2].casefold() == parse_path(line).casefold():
+            continue
+        if name == "NOTIFY":
+            value = ",".join(sorted(value.upper().split(",")))
+        found.add(f"{name}={value if name in ('ENVID', 'ORCPT') else value.upper()}")
+    return frozenset(found)
+
+
+def _difference(copy: Envelope, given: Envelope) -> str:
+    """Return in words how the envelope of a copy differs from that of the message."""
+    if missing := sorted(set(given) - set(copy)):
+        return f"without the recipient {missing[0]}"
+    if more := sorted(set(copy) - set(given)):
+        return f"for {more[0]} too"
+    where = next(name for name in given if given[name] != copy[name])
+    words = [f"without {' '.join(sorted(given[where] - copy[where]))}"] if given[where] - copy[where] else []
+    words += [f"with {' '.join(sorted(copy[where] - given[where]))}"] if copy[where] - given[where] else []
+    return " and ".join(words) + (f" for {where}" if where else "")

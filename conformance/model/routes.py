@@ -1,0 +1,282 @@
+"""Judges the way of mail between sites: least cost, direct connections, delayed fan-out (SR-BIF-01 to SR-BIF-04).
+
+Theory of operation
+-------------------
+Mail for a mailbox on a server of another site, outside the boundary and not in a DAG, follows the *route*: the path over site
+links of least cost, then of fewest hops, then of lower names. It goes directly to the last site of the route (SR-BIF-02).
+Recipients whose routes begin alike share a transmission to the last site that their routes have in common, where a server splits
+it (SR-BIF-03); a hub site on the way ends the shared part. That site is the *target*. Where it cannot be reached the message
+goes to the site before it on the route, and so on back.
+
+A server may know that a site cannot be reached from an attempt for another message, so any failed one that was not followed by
+a success explains a nearer site. An explicit route for a recipient's domain goes before all this, and mail may be moved inside
+a site. After a database became active elsewhere the servers decide by what they know of it, so later mail is not judged.
+
+A *path* is the list of the sites of a route, the sender's own first. `sent` is the transmission that is judged, `n` an event's
+number.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from conformance.history.events import CommandRun, StepEvent
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.topology import Topology
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Session, Transaction
+
+Path = tuple[str, ...]
+
+
+def least_cost_path(topology: Topology, begin: str, end: str) -> Path:
+    """Return the path from one site to another of least cost, then of fewest hops, then of lower names; () for none."""
+    heap: list[tuple[int, int, Path]] = [(0, 0, (begin,))]
+    seen: set[str] = set()
+    while heap:
+        cost, hops, path = heappop(heap)
+        if path[-1] == end:
+            return path
+        if path[-1] in seen:
+            continue
+        seen.add(path[-1])
+        for link in topology.site_links:
+            if path[-1] in link.between:
+                other = link.between[link.between[0] == path[-1]]
+                heappush(heap, (cost + link.cost, hops + 1, (*path, other)))
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMap:
+    """The sites of a topology: `servers` of each, and the ways of a server's recipients."""
+
+    facts: Facts
+    servers: dict[str, list[str]]
+    hosts: dict[str, str]
+    paths: dict[tuple[str, str], Path]
+
+    @classmethod
+    def of(cls, facts: Facts) -> "SiteMap":
+        """Return the map of a history's topology."""
+        servers: dict[str, list[str]] = {}
+        for server in facts.topology.servers:
+            if server.role != "edge":
+                servers.setdefault(server.site, []).append(server.name)
+        hosts = {mailbox.address.casefold(): mailbox.server for mailbox in facts.topology.mailboxes}
+        return cls(facts, servers, hosts, {})
+
+    def host(self, recipient: str) -> str | None:
+        """Return the server that hosts a recipient's mailbox, None for an address outside."""
+        return self.hosts.get(recipient.casefold())
+
+    def has_own_route(self, server: str, recipient: str) -> bool:
+        """Return whether a route for exactly the recipient's domain goes before site routing on a server."""
+        domain = recipient.rpartition("@")[2].casefold()
+        return any(
+            route.domain == domain and (not route.servers or server in route.servers)
+            for route in self.facts.topology.routes
+        )
+
+    def path(self, server: str, recipient: str) -> Path:
+        """Return the path of a recipient's route from a server; () where site routing does not apply."""
+        topology, host = self.facts.topology, self.host(recipient)
+        if host is None or host in topology.boundary(server) or self.has_own_route(server, recipient):
+            return ()
+        own, end = topology.by_name[server], topology.by_name[host]
+        if end.dag is not None or own.site == end.site or own.role == "edge":
+            return ()
+        key = (own.site, end.site)
+        if key not in self.paths:
+            self.paths[key] = least_cost_path(topology, *key)
+        return self.paths[key]
+
+    def target(self, server: str, path: Path, recipients: Iterable[str]) -> str:
+        """Return the site to which a message goes that takes a path for one of these recipients."""
+        shared = list(path)
+        for other in recipients:
+            theirs = self.path(server, other)
+            if theirs[1:2] == path[1:2]:
+                alike = 0
+                while alike < min(len(shared), len(theirs)) and shared[alike] == theirs[alike]:
+                    alike += 1
+                del shared[alike:]
+        hubs = [site for site in shared[1:-1] if site in self.facts.topology.hub_sites and self.servers.get(site)]
+        if hubs:
+            return hubs[0]
+        with_server = [site for site in shared[1:] if self.servers.get(site)]
+        return with_server[-1] if with_server else path[-1]
+
+
+@rule("SR-BIF-01", "SR-BIF-02", "SR-BIF-03", "SR-BIF-04", timed=False)
+def transmitted_along_route(facts: Facts) -> Finding:
+    """Check where each transmission between servers under test goes, and that a nearer site is tried where it must be."""
+    finding = Finding(
+        "transmission along the route of least cost, as far as its recipients share it and it can be reached"
+    )
+    if not facts.topology.site_links:
+        return finding
+    sites, end = SiteMap.of(facts), _end_of_judgement(facts)
+    for name in facts.trace.messages:
+        for sent in facts.trace.transactions_of(name):
+            if (
+                sent.kind != "shadow" and sent.listener == "transport" and sent.n < end
+                and facts.is_own(sent.client, sent.session) and facts.is_tested(sent.server)
+            ):  # fmt: skip
+                _check_transmission(finding, sites, sent)
+    _check_fallback(finding, sites, end)
+    return finding
+
+
+def _end_of_judgement(facts: Facts) -> int:
+    """Return the number of the first event after which mail is moved or mailboxes are elsewhere."""
+    moves = [e.n for e in facts.trace.events_of(CommandRun) if "redirect" in e.command]
+    moves += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in ("activate", "redirect")]
+    return min(moves, default=facts.end_n)
+
+
+def _check_transmission(finding: Finding, sites: SiteMap, sent: Transaction) -> None:
+    """Count an occasion for a transmission with a recipient in another site; add a violation where it goes astray."""
+    facts, client = sites.facts, sent.client
+    recipients = [*sent.recipients, *sent.refused]
+    paths = {recipient: path for recipient in recipients if (path := sites.path(client, recipient))}
+    site = facts.context.site_of(sent.server)
+    if not paths or site == facts.context.site_of(client):
+        return
+    finding.occasions += 1
+    message = facts.trace.messages[sent.message or ""]
+    where = f"{client} sent it to {sent.server} in {site}"
+    if stray := [recipient for recipient in recipients if _is_stray(sites, sent, recipient)]:
+        words = f"{where} for {stray[0]} too, who is not behind a site"
+        finding.add_message_violation(message, words, sent.n, row="SR-BIF-04")
+        return
+    off_route = [recipient for recipient, path in paths.items() if site not in path]
+    if off_route:
+        row = "SR-BIF-03" if len(off_route) < len(paths) else "SR-BIF-01"
+        route = " - ".join(paths[off_route[0]])
+        words = f"{where} for {off_route[0]}, whose route is {route}"
+        finding.add_message_violation(message, words, sent.n, row=row)
+        return
+    recipient, path = next(iter(paths.items()))
+    targets = {sites.target(client, path, together) for together in _given_together(facts, sent, recipient)}
+    at = path.index(site)
+    if site in targets:
+        return
+    nearest = min(path.index(target) for target in targets)
+    if at > nearest:
+        words = f"{where} for {recipient} alone, not to {path[nearest]}, up to where other recipients share its route"
+        finding.add_message_violation(message, words, sent.n, row="SR-BIF-03")
+    elif not all(_was_unreachable(sites, client, passed, sent) for passed in path[at + 1 : nearest + 1]):
+        words = f"{where} for {recipient}, not to {path[nearest]}, which it had not found unreachable"
+        finding.add_message_violation(message, words, sent.n, row="SR-BIF-02")
+
+
+def _is_stray(sites: SiteMap, sent: Transaction, recipient: str) -> bool:
+    """Return whether a recipient outside, or in a DAG, shares a transmission that does not go to its own next hop."""
+    topology, host = sites.facts.topology, sites.host(recipient)
+    if sites.path(sent.client, recipient):
+        return False
+    if host is not None and sites.has_own_route(sent.client, recipient):
+        return False
+    if host is None:
+        return sent.server not in topology.next_hops(sent.client, recipient)
+    dag = topology.by_name[host].dag
+    return dag is not None and topology.by_name[sent.server].dag != dag
+
+
+def _given_together(facts: Facts, sent: Transaction, recipient: str) -> Iterator[list[str]]:
+    """Yield the recipients with whom the client of a transmission was given one of its recipients.
+
+    Then, for each of these lists, those of them that no next hop had accepted yet, and at last those of the transmission.
+    """
+    name, before = sent.message or "", sent.dot_n or sent.n
+    normalize = facts.context.normalize_address
+    done = {
+        normalize(other)
+        for passed in facts.trace.transactions_of(name)
+        if passed.client == sent.client and passed.kind != "shadow" and passed.replies and passed.replies[-1].n < sent.n
+        for other in passed.accepted_recipients
+    }
+    found = False
+    for given in facts.trace.transactions_of(name):
+        if (
+            given.server == sent.client
+            and given.n < before
+            and normalize(recipient) in map(normalize, given.recipients)
+        ):
+            found = True
+            yield given.recipients
+            yield [other for other in given.recipients if normalize(other) not in done]
+    if not found:
+        yield sent.recipients
+
+
+def _was_unreachable(sites: SiteMap, client: str, site: str, sent: Transaction) -> bool:
+    """Return whether every server of a site had failed the client, or the site has none."""
+    return all(_had_failed(sites.facts, client, server, sent) for server in sites.servers.get(site, ()))
+
+
+def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bool:
+    """Return whether the client's last attempt at a server before a transmission had failed, for whatever message."""
+    failed = [e.n for e in facts.failed_connections(client, -1) if e.server == server and e.n < sent.n]
+    good: list[int] = []
+    for session in facts.sessions_between.get((client, server), ()):
+        if session.n < sent.n:
+            (failed if _is_failed(facts, session, sent.n) else good).append(session.n)
+    return max(failed, default=-1) > max(good, default=-1)
+
+
+def _is_failed(facts: Facts, session: Session, n: int) -> bool:
+    """Return whether a session had failed before event `n`: a fault fired, something was refused, or EHLO not answered."""
+    refused = any(reply.code >= 400 and reply.n < n for reply in session.replies)
+    return refused or session.keywords is None or session.name in facts.faults_in
+
+
+def _check_fallback(finding: Finding, sites: SiteMap, end: int) -> None:
+    """Add a violation where a server tries the last site of a route again and again, and no site before it.
+
+    It had the message all the time between two failed connections to the server of the mailbox.
+    """
+    facts = sites.facts
+    for (client, name), receipts in facts.receipts.items():
+        for given in receipts:
+            for recipient in given.recipients if given.acceptance is not None else ():
+                path, host = sites.path(client, recipient), sites.host(recipient)
+                nearer = [server for site in path[1:-1] for server in sites.servers.get(site, ())]
+                if not nearer or host is None:
+                    continue
+                failed = [e for e in facts.failed_connections(client, given.n) if e.server == host and e.n < end]
+                again = next((e for e in failed if e.t > failed[0].t), None)
+                if again is None or _was_passed_on(facts, name, client, recipient, again.n):
+                    continue
+                finding.occasions += 1
+                if not _tried_any(facts, client, nearer, failed[0].n, again.n):
+                    finding.add_message_violation(
+                        facts.trace.messages[name],
+                        f"{client} tried {host} twice in vain, and no server before it on the route {' - '.join(path)}",
+                        failed[0].n,
+                        again.n,
+                        row="SR-BIF-02",
+                    )
+
+
+def _was_passed_on(facts: Facts, name: str, client: str, recipient: str, n: int) -> bool:
+    """Return whether a next hop accepted a message for a recipient from the client before event `n`."""
+    normalize = facts.context.normalize_address
+    return any(
+        sent.client == client and sent.kind != "shadow" and sent.replies and sent.replies[0].n < n
+        and normalize(recipient) in map(normalize, sent.accepted_recipients)
+        for sent in facts.trace.transactions_of(name)
+    )  # fmt: skip
+
+
+def _tried_any(facts: Facts, client: str, servers: list[str], after_n: int, before_n: int) -> bool:
+    """Return whether a client tried one of some servers between two events, or had a session with it that was open then."""
+    if any(e.server in servers and e.n < before_n for e in facts.failed_connections(client, after_n)):
+        return True
+    return any(
+        session.n < before_n and facts.end_of(session.name) > after_n
+        for server in servers
+        for session in facts.sessions_between.get((client, server), ())
+    )
