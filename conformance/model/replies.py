@@ -8,9 +8,10 @@ that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n
 
 from conformance.history.dialects import OPERATIONS_BY_VERB
 from conformance.history.events import Reply
-from conformance.model.rules import invariant
+from conformance.model.facts import Facts
+from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext, is_relay_only
-from conformance.trace.finding import Finding
+from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session, Transaction
 
 _WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
@@ -18,6 +19,9 @@ _WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STAR
 
 _ENHANCED_BY_CODE = {501: "5.5.4", 503: "5.5.1"}
 """Codes that refuse shadow verbs, and the enhanced status code of each (wire-profile.md)."""
+
+_PATIENCE_S = 300.0
+"""Documented seconds for which clients wait for the reply to most commands (RFC 5321 4.5.3.2)."""
 
 _SHADOW_VERBS = frozenset(OPERATIONS_BY_VERB)
 
@@ -36,6 +40,39 @@ def one_final_reply(context: CheckContext) -> Finding:
         finding.occasions += bool(session.replies)
         if not _check_final_replies(finding, session):
             _check_order(finding, session)
+    return finding
+
+
+@rule("RL-RPL-01")
+def commands_are_answered(facts: Facts) -> Finding:
+    """Check that no command waits for its reply for `_PATIENCE_S`, or gets the 421 of a timeout in its place.
+
+    The final dot is left out: its reply may be withheld.
+    """
+    finding = Finding("each command is answered before the client gives up")
+    for session in facts.trace.sessions.values():
+        if not facts.is_tested(session.server) or facts.faults_in.get(session.name):
+            continue
+        end = session.closed
+        for exchange in session.exchanges:
+            command, reply = exchange.command, exchange.reply
+            until_n, until_t = (
+                (reply.n, reply.t) if reply is not None else (end.n, end.t) if end else (facts.end_n, facts.end_t)
+            )
+            if until_t - command.t < _PATIENCE_S - facts.slack or facts.was_interrupted(
+                session.server, session.n, until_n
+            ):
+                continue
+            if facts.is_tested(session.client) and facts.was_interrupted(session.client, session.n, until_n):
+                continue  # a client that is paused reads nothing
+            finding.occasions += 1
+            if reply is None or reply.enhanced == "4.4.2" or until_t - command.t > _PATIENCE_S + facts.slack:
+                finding.add_violation(
+                    f"session {session.name}: {session.server} did not answer {command.verb or 'a command'} of {session.client} "
+                    f"within {format_seconds(until_t - command.t)}",
+                    command.n,
+                )
+                break
     return finding
 
 
