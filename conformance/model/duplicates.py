@@ -7,6 +7,7 @@ A delivery's `giver` is the server that handed the message to the sink.
 """
 
 from collections import defaultdict
+from datetime import datetime
 
 from conformance.history.events import (
     Attempt,
@@ -18,6 +19,7 @@ from conformance.history.events import (
     NodeEvent,
     StepEvent,
 )
+from conformance.model.duplicate_detection import instant
 from conformance.model.rules import invariant
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
@@ -34,7 +36,7 @@ _PROMPT_S = 1.0
 """Seconds within which a server acts on a reply: one that died earlier need not have recorded it."""
 
 
-@invariant("no-duplicate-in-mailbox", "SR-DUP-01", "SR-OUT-03")
+@invariant("no-duplicate-in-mailbox", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03")
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
 
@@ -48,8 +50,8 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
         server = store.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
         finding.occasions += len(deliveries)
         for number, second in enumerate(deliveries):
-            window = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
-            window = _WINDOW_ABOVE_MAX if window > _MAX_WINDOW else window
+            configured = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
+            window = _WINDOW_ABOVE_MAX if configured > _MAX_WINDOW else configured
             for first in deliveries[:number]:
                 if second.t - first.t < window - context.slack and not _is_forgotten(context, server, first, second):
                     finding.add_violation(
@@ -58,19 +60,21 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
                         second.n,
                         first.n,
                         message=context.trace.identify_message(second.digest),
+                        row="SR-DUP-04" if configured > _MAX_WINDOW else "SR-DUP-01",
                     )
                     break
     return finding
 
 
-def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], list[Delivered]]:
+def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, datetime], list[Delivered]]:
     """Return the deliveries to mailboxes by mailbox store, recipient, Message-ID and Date; those without both left out."""
-    groups: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, datetime], list[Delivered]] = defaultdict(list)
     stores = {context.cell.topology.store_name(server) for server in context.cell.topology.by_name}
     for event in context.trace.events_of(Delivered):
         digest, recipient = event.digest, context.normalize_address(event.recipient)
-        if event.sink in stores and recipient in context.mailboxes and digest.message_id and digest.date:
-            groups[event.sink, recipient, digest.message_id, digest.date].append(event)
+        submitted = instant(digest.date)
+        if event.sink in stores and recipient in context.mailboxes and digest.message_id and submitted is not None:
+            groups[event.sink, recipient, digest.message_id, submitted].append(event)
     return groups
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from conformance.history.events import Command, Reply, StepEvent
 from conformance.model.facts import STOPPING, Facts, HeldInterval, operation_name
+from conformance.model.processing import was_cut_short
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
@@ -20,31 +21,29 @@ from conformance.trace.sessions import Session
 _QUERY_DELAY = 5.0
 """By how much a query may follow the end of its interval. Seconds."""
 
-COMMIT_TIME = 1.0
-"""A server that is killed within this time after an event may have forgotten it: it was not on disk yet. Seconds."""
 
+def tracked_shadows(facts: Facts) -> list[HeldInterval]:
+    """Return the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
 
-def tracked_shadows(facts: Facts) -> Iterator[HeldInterval]:
-    """Yield the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
-
-    Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message.
+    Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message; and one whose
+    holder had a session with the primary behind STARTTLS later: what it was told there is not seen.
     """
-    for held in facts.held_intervals:
-        copy = held.copy
-        if copy.transaction.kind != "tracked" or not facts.is_own(copy.holder, copy.transaction.session):
-            continue
-        if copy.transaction.session in facts.trace.altered_sessions or not facts.is_tested(copy.primary):
-            continue
-        if not was_cut_short(facts, copy.holder, held.since_n, held.since_t):
-            yield held
+    return facts.derive(_find_tracked)
 
 
-def was_cut_short(facts: Facts, server: str, n: int, t: float) -> bool:
-    """Return whether a server stopped so soon after an event that it may have forgotten it."""
-    return any(
-        e.n > n and e.t - t < COMMIT_TIME and e.action in STOPPING and e.action not in ("paused", "wiped")
-        for e in facts.node_events.get(server, ())
-    )
+def _find_tracked(facts: Facts) -> list[HeldInterval]:
+    """Return what `tracked_shadows` returns."""
+    secured = {(session.client, session.server): session.n for session in facts.secured_sessions}
+    return [
+        held
+        for held in facts.held_intervals
+        if held.copy.transaction.kind == "tracked"
+        and facts.is_own(held.copy.holder, held.copy.transaction.session)
+        and held.copy.transaction.session not in facts.trace.altered_sessions
+        and facts.is_tested(held.copy.primary)
+        and secured.get((held.copy.holder, held.copy.primary), -1) < held.since_n
+        and not was_cut_short(facts, held.copy.holder, held.since_n, held.since_t)
+    ]
 
 
 def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
@@ -174,7 +173,7 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
     nothing to ask for, does not end the session itself, or is told by the other that it is about to end (421).
     """
     finding = Finding("a query for discard status at the end of every session with a primary")
-    held = _by_pair(facts)
+    held = facts.derive(_by_pair)
     for pair, sessions in facts.sessions_between.items():
         if pair not in held or not has_right(facts, *pair, "send_xshadow"):
             continue
@@ -217,7 +216,7 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
     follow after two.
     """
     finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
-    for (holder, primary), shadows in _by_pair(facts).items():
+    for (holder, primary), shadows in facts.derive(_by_pair).items():
         contacts = facts.contacts.get((holder, primary), [])
         for since_n, since_t, until_n, until_t in _merge(facts, shadows):
             failed, intervals = 0, 1

@@ -10,11 +10,11 @@ Rulings are those of docs/rulings.md.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
 from itertools import pairwise
 
-from conformance.model.exchange_2010 import COMMIT_TIME, tracked_shadows, was_cut_short
+from conformance.model.exchange_2010 import tracked_shadows
 from conformance.model.facts import Facts, HeldInterval
+from conformance.model.processing import COMMIT_TIME, lost_queue, process, was_cut_short
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.trace import Discard, Query
@@ -51,7 +51,7 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
             if (
                 is_taken_over
                 or query.t - done_t > lifetime - facts.slack
-                or _has_lost_queue(facts, primary, done_n, query.n)
+                or lost_queue(facts, primary, done_n, query.n)
             ):
                 break
             finding.occasions += 1
@@ -68,11 +68,6 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
     return finding
 
 
-def _has_lost_queue(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
-    """Return whether a server's queue was deleted between two events."""
-    return any(e.action == "wiped" and after_n < e.n < before_n for e in facts.node_events.get(server, ()))
-
-
 def _passed_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | None:
     """Return when the primary had passed a message on to every recipient, and to whom last; None where it surely has not.
 
@@ -81,29 +76,11 @@ def _passed_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | Non
     copy = held.copy
     if copy.transaction.message is None:
         return None
-    transactions = facts.trace.transactions_of(copy.transaction.message)
-    last: tuple[int, float, str] = (-1, 0.0, "")
-    for recipient in facts.context.normalize_addresses(copy.transaction.recipients):
-        handed = sum(t.server == copy.primary and recipient in _addresses(facts, t.recipients) for t in transactions)
-        taken = [
-            (reply.n, reply.t, t.server)
-            for t in transactions
-            if t.client == copy.primary
-            and t.session not in facts.trace.altered_sessions
-            and recipient in _addresses(facts, t.accepted_recipients)
-            for reply in t.replies
-            if reply.code // 100 == 2
-            and (reply.recipient is None or facts.context.normalize_address(reply.recipient) == recipient)
-        ]
-        taken = [one for one in taken if not was_cut_short(facts, copy.primary, one[0], one[1])]
-        if not handed or len(taken) < handed:
-            return None
-        last = max(last, max(taken))
+    processing = process(facts, copy.primary, copy.transaction.message)
+    last = processing.finished(facts, facts.end_n)
+    if last is None or copy.transaction not in processing.handed:
+        return None
     return last if last[0] > held.since_n else (held.since_n, held.since_t, last[2])
-
-
-def _addresses(facts: Facts, recipients: Iterable[str]) -> set[str]:
-    return facts.context.normalize_addresses(recipients)
 
 
 @rule("SR-E10-07", timed=False)

@@ -19,8 +19,9 @@ from collections.abc import Iterator
 
 from conformance.history.events import ConnectFailed, NodeEvent
 from conformance.model.contacts import Contact
-from conformance.model.exchange_2010 import alternative_hops, tracked_shadows, was_cut_short
+from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
 from conformance.model.facts import STOPPING, Facts, HeldInterval
+from conformance.model.processing import was_cut_short
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.promotions import PromotedTransmission

@@ -224,6 +224,10 @@ class History:
         """Add what `inspect` prints: queues of `{kind, next_hop, items: [m, ...]}`."""
         rows = []
         for queue in queues:
-            items = [{"message_id": f"<{self.mails[name].digest().message_id}>"} for name in queue["items"]]
+            shown = [item.partition(" as ") for item in queue["items"]]
+            items = [
+                {"message_id": f"<{self.mails[name].digest().message_id}>"} | ({"shadow_id": shadow} if shadow else {})
+                for name, _, shadow in shown
+            ]
             rows.append({"kind": queue["kind"], "next_hop": queue.get("next-hop", ""), "items": items})
         self.add(ev.Inspected, node=node, state={"queues": rows, "delivered_to": delivered_to})

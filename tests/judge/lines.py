@@ -19,7 +19,8 @@
     outside x mbx1  by server, reset             the session ends; `secured`: unseen from STARTTLS on
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
     mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1,frontend.connection_timeout=60: why`
-    mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `shows nothing`
+    mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `m as s1`: its shadow id; `shows nothing`
+    mbx1 shows 3 deliveries                      the entries of duplicate detection
     mbx1 does resubmit DB1                       an administrative command; `fails at resubmit DB1: why`
     mbx1 offers XSHADOW at frontend              what its EHLO replies hold from now on
     mbx1 has database db-new                     the name of its queue database from now on
@@ -255,6 +256,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"(?P<node>\S+) offers (?P<keyword>.+) at (?P<listener>\S+)", _offered),
     (r"(?P<node>\S+) takes (?P<change>\S+)(?P<why>(?!))?", _configured),
     (r"(?P<node>\S+) refuses (?P<change>\S+): (?P<why>.+)", _configured),
+    (r"(?P<node>\S+) shows (?P<entries>\d+) deliveries", lambda h, m: h.inspected(m["node"], (), int(m["entries"]))),
     (r"(?P<node>\S+) shows (?P<queues>.+)", _shown),
     (r"(?P<node>\S+) does (?P<command>.+?)(?P<why>(?!))?", _commanded),
     (r"(?P<node>\S+) fails at (?P<command>.+): (?P<why>.+)", _commanded),

@@ -1,0 +1,203 @@
+"""Judges what duplicate detection must let pass, and when it forgets (SR-DUP-02 to SR-DUP-07).
+
+A message is a duplicate for a mailbox when one with the same Message-ID and the same instant in its Date was delivered there
+within the tracking window. Every other message that the mailbox's server took is delivered. `duplicates` judges that duplicates
+are not. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+
+from conformance.history.events import CommandRun, Delivered, Drained, StepEvent
+from conformance.history.values import Digest
+from conformance.model.facts import Facts
+from conformance.model.processing import inspections
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Transaction
+
+_MAX_WINDOW, _WINDOW_ABOVE_MAX = 49 * 86400.0, 86400.0
+"""A DuplicateTrackingWindow above the maximum is ignored and the other one used instead (SR-DUP-04). Seconds."""
+
+_CLEAN_UP_DELAY = 60.0
+"""By how much the clean-up of expired entries may follow its interval. Seconds."""
+
+
+@lru_cache(maxsize=256)
+def instant(date: str | None) -> datetime | None:
+    """Return the client submit time of a Date field, None where it is absent or unreadable."""
+    try:
+        return parsedate_to_datetime(date) if date else None
+    except ValueError:
+        return None
+
+
+def _longest_window(facts: Facts, server: str, after_n: int, before_n: int) -> float:
+    """Return the longest tracking window that a server may have had between two events."""
+    values = facts.possible_numbers(server, "DuplicateTrackingWindow", after_n, before_n)
+    return max(_WINDOW_ABOVE_MAX if value > _MAX_WINDOW else value for value in values)
+
+
+@rule("SR-DUP-02", "SR-DUP-03", "SR-DUP-04", "SR-DUP-05", "SR-DUP-06")
+def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
+    """Check that a mailbox gets each message that its server took and that is no duplicate of one delivered before.
+
+    Occasions are messages that are like one that was delivered: by Message-ID or Date, to another mailbox, before the window, or
+    before the mailbox moved. Judged is the end of a history whose drain became quiet.
+    """
+    finding = Finding("a message that is no duplicate is delivered")
+    drained = facts.trace.events_of(Drained)
+    if "duplicate-detection" not in facts.context.claims or not drained or not drained[-1].quiet:
+        return finding
+    delivered: dict[str, list[Delivered]] = defaultdict(list)
+    for event in facts.trace.events_of(Delivered):
+        if facts.context.normalize_address(event.recipient) in facts.context.mailboxes:
+            delivered[facts.context.normalize_address(event.recipient)].append(event)
+    hosts = {box.address.casefold(): box.server for box in facts.topology.mailboxes}
+    for name in facts.trace.messages:
+        for taken in facts.trace.transactions_of(name):
+            if (
+                taken.kind == "shadow"
+                or not facts.is_tested(taken.server)
+                or taken.dot_t is None
+                or taken.digest is None
+            ):
+                continue
+            for recipient in facts.context.normalize_addresses(taken.accepted_recipients) & facts.context.mailboxes:
+                is_here = hosts[recipient] == taken.server and taken.acceptance is not None
+                if is_here and not _is_excused(facts, taken, recipient):
+                    _check_delivery(facts, finding, taken, recipient, delivered)
+    return finding
+
+
+def _check_delivery(
+    facts: Facts, finding: Finding, taken: Transaction, recipient: str, delivered: Mapping[str, list[Delivered]]
+) -> None:
+    """Check that one message was delivered to one mailbox, where it is like another one and no duplicate."""
+    assert taken.digest is not None
+    assert taken.dot_t is not None
+    same = [e for e in delivered[recipient] if _is_same(e.digest, taken.digest)]
+    first_n = same[0].n if same else taken.n
+    window = _longest_window(facts, taken.server, first_n, facts.end_n) + facts.slack
+    store = facts.topology.store_name(taken.server)
+    fresh = [e for e in same if e.t > taken.dot_t - window and (e.n > taken.n or e.sink == store)]
+    moved = any(step.verb == "activate" and step.n < taken.n for step in facts.trace.events_of(StepEvent))
+    likeness = _likeness(taken, recipient, same, delivered, window if not moved else None)
+    if likeness is None:
+        return
+    finding.occasions += 1
+    if not fresh:
+        row, words = likeness
+        if (
+            row == "SR-DUP-03"
+            and facts.possible_numbers(taken.server, "DuplicateTrackingWindow", first_n, facts.end_n)[1] > _MAX_WINDOW
+        ):
+            row = "SR-DUP-04"
+        finding.add_violation(
+            f"{taken.server} took <{taken.digest.message_id}> for {recipient} at {format_seconds(taken.dot_t)}, and did not "
+            f"deliver it; {words}",
+            taken.acceptance.n if taken.acceptance else taken.n,
+            message=taken.message,
+            row=row,
+        )
+
+
+def _is_same(one: Digest, other: Digest) -> bool:
+    """Return whether two contents are of one message for duplicate detection: both properties are there, and the same."""
+    if one.message_id is None or instant(one.date) is None:
+        return one.body_sha256 == other.body_sha256 and one.message_id == other.message_id
+    return one.message_id == other.message_id and instant(one.date) == instant(other.date)
+
+
+def _likeness(
+    taken: Transaction,
+    recipient: str,
+    same: list[Delivered],
+    delivered: Mapping[str, list[Delivered]],
+    window: float | None,
+) -> tuple[str, str] | None:
+    """Return for which row a message is like one that was delivered before it, and how in words; None where it is not.
+
+    `window` is None where a mailbox database has moved: then it counts what was delivered by the server itself.
+    """
+    assert taken.digest is not None
+    assert taken.dot_t is not None
+    digest, dot_n = taken.digest, taken.dot_n or taken.n
+    before = [e for e in same if e.n < dot_n]
+    if before and instant(digest.date) is not None and digest.message_id is not None:
+        if window is None:
+            elsewhere = all(e.sink.removesuffix("-store") != taken.server for e in before)
+            words = "it was delivered before the mailbox moved, and the history stays behind"
+            return ("SR-DUP-06", words) if elsewhere else None
+        last = max(e.t for e in before)
+        if taken.dot_t - last > window:
+            return "SR-DUP-03", f"it had been delivered at {format_seconds(last)}, longer ago than the window"
+        return None
+    if any(
+        e.n < dot_n and _is_same(e.digest, digest)
+        for address, es in delivered.items()
+        if address != recipient
+        for e in es
+    ):
+        return "SR-DUP-05", "it had been delivered to another mailbox"
+    for e in delivered[recipient]:
+        if e.n < dot_n and (
+            e.digest.message_id == digest.message_id is not None
+            or (instant(e.digest.date) is not None and instant(e.digest.date) == instant(digest.date))
+        ):
+            return (
+                "SR-DUP-02",
+                f"<{e.digest.message_id}> of {e.digest.date} had been delivered, this one is of {digest.date}",
+            )
+    return None
+
+
+def _is_excused(facts: Facts, taken: Transaction, recipient: str) -> bool:
+    """Return whether a message may be missing for another reason than duplicate detection.
+
+    The server lost its queue after it took the message, was made to pass it on, the mailbox's database moved away, its store or
+    a later hop refused the message, or what was said is not known.
+    """
+    if taken.session in facts.trace.altered_sessions or taken.acceptance is None:
+        return True
+    n = taken.acceptance.n
+    if any(e.action == "wiped" and e.n > n for e in facts.node_events.get(taken.server, ())):
+        return True
+    if facts.trace.events_of(CommandRun) or any(
+        e.verb == "activate" and e.n > n for e in facts.trace.events_of(StepEvent)
+    ):
+        return True
+    return any(
+        t.n > taken.n and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))
+        and t.message in (taken.message, None) and recipient not in facts.context.normalize_addresses(t.accepted_recipients)
+        for t in facts.transactions_from.get(taken.server, ())
+    )  # fmt: skip
+
+
+@rule("SR-DUP-07")
+def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
+    """Check that an inspected server keeps no more entries of deliveries than were made within window and clean-up interval."""
+    finding = Finding("no entry in the delivered-to table beyond the window and the clean-up")
+    if "duplicate-detection" not in facts.context.claims:
+        return finding
+    for inspection in facts.derive(inspections):
+        server, n = inspection.node, inspection.n
+        if not any(box.server == server for box in facts.topology.mailboxes):
+            continue
+        lifetime = _longest_window(facts, server, -1, n) + _CLEAN_UP_DELAY + facts.slack
+        lifetime += facts.possible_numbers(server, "DuplicateCleanupInterval", -1, n)[1]
+        made = [e for e in facts.trace.events_of(Delivered) if e.sink == facts.topology.store_name(server) and e.n < n]
+        recent = sum(inspection.t - e.t < lifetime for e in made)
+        finding.occasions += recent < len(made)
+        if inspection.delivered_to > recent and recent < len(made):
+            finding.add_violation(
+                f"{server} shows {inspection.delivered_to} entries at {format_seconds(inspection.t)}, and delivered {recent} "
+                f"messages in the last {format_seconds(lifetime)}",
+                n,
+            )
+    return finding

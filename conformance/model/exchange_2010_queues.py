@@ -1,0 +1,161 @@
+"""Judges what the queues of 2010 servers hold when they are inspected: shadows, and notifications for primaries.
+
+A holder keeps the shadow of each tracked message until the primary has reported its delivery, and no other. `n` is an event's
+number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+Rulings are those of docs/rulings.md.
+"""
+
+from collections import defaultdict
+
+from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
+from conformance.model.facts import Facts, HeldInterval
+from conformance.model.processing import COMMIT_TIME, Inspection, inspections, process, was_cut_short
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+
+_CLEAN_UP = 1800.0
+"""How long a shadow may stay beyond its time; no interval of the clean-up is documented. Seconds."""
+
+
+@rule("SR-E10-12", "SR-E10-01", "SR-E10-03", "SR-E10-07", "SR-E10-08", "SR-E10-14")
+def queues_of_2010(facts: Facts) -> Finding:
+    """Check that an inspected 2010 server holds what it has to hold, and nothing that it had to drop.
+
+    A shadow stays until the notification, or until the longest time after which it may expire (ruling 31). What was taken over
+    leaves a notification for the primary that failed.
+    """
+    finding = Finding("the shadows of what was tracked and not reported, and no others")
+    shadows: dict[str, list[HeldInterval]] = defaultdict(list)
+    for held in tracked_shadows(facts):
+        shadows[held.copy.holder].append(held)
+    used = {t.shadow_id for t in facts.trace.transactions if t.kind == "tracked"}
+    for inspection in facts.derive(inspections):
+        if not facts.is_2010(inspection.node):
+            continue
+        for held in shadows[inspection.node]:
+            _check_shadow(facts, finding, inspection, held)
+        secured = any(session.client == inspection.node for session in facts.secured_sessions)
+        for item in inspection.of(("shadow",)):
+            finding.occasions += 1
+            if item.shadow_id is not None and item.shadow_id not in used and not secured:
+                finding.add_violation(
+                    f"{inspection.node} keeps a shadow {item.shadow_id} for {item.next_hop}, to which it sent no message with it",
+                    inspection.n,
+                    row="SR-E10-14",
+                )
+        for name, message in facts.trace.messages.items():
+            done = process(facts, inspection.node, name).finished(facts, inspection.n)
+            if done is not None and inspection.t - done[1] > COMMIT_TIME and message.message_id is not None:
+                finding.occasions += 1
+                if inspection.of(("delivery", "submission"), message.message_id):
+                    finding.add_message_violation(
+                        message,
+                        f"{inspection.node} had passed it on to all its next hops by {format_seconds(done[1])}, and it is queued "
+                        f"for delivery at {format_seconds(inspection.t)}",
+                        inspection.n,
+                        done[0],
+                        row="SR-E10-01",
+                    )
+    return finding
+
+
+def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval) -> None:
+    """Check that one shadow is in its queue while it is to be kept, and in no queue when it is not."""
+    holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
+    if held.since_n > inspection.n or not _has_acted(facts, held.copy.transaction.session, held.since_n, inspection):
+        return
+    finding.occasions += 1
+    kept = [item for item in inspection.of(("shadow",)) if item.shadow_id == shadow_id]
+    names = ("MessageExpirationTimeout", "ShadowMessageAutoDiscardInterval")
+    lives = [facts.possible_numbers(holder, name, held.since_n, inspection.n) for name in names]
+    age = inspection.t - held.since_t
+    words = f"the shadow {shadow_id} of what it had sent to {primary} at {format_seconds(held.since_t)}"
+    if held.covers(inspection.n):
+        if age > max(most for _, most in lives) + _CLEAN_UP + facts.slack:
+            if kept:
+                finding.add_violation(
+                    f"{holder} still keeps {words} at {format_seconds(inspection.t)}", inspection.n, held.since_n
+                )
+        elif (
+            age < min(least for least, _ in lives) - facts.slack
+            and not _shown(inspection, held)
+            and not _may_be_taken_over(facts, held, inspection.n)
+        ):
+            restarted = facts.was_interrupted(holder, held.since_n, inspection.n)
+            finding.add_violation(
+                f"{holder} does not keep {words}",
+                inspection.n,
+                held.since_n,
+                message=held.copy.transaction.message,
+                row="SR-E10-01" if restarted else "SR-E10-03",
+            )
+        return
+    discards = facts.discards_by_copy.get((primary, shadow_id, holder), ())
+    told = next((d for d in discards if held.since_n < d.n < inspection.n), None)
+    if told is not None and facts.is_own(holder, told.session):
+        if (
+            kept
+            and _has_acted(facts, told.session, told.n, inspection)
+            and not was_cut_short(facts, holder, told.n, told.t)
+        ):
+            finding.add_violation(
+                f"{holder} keeps {words}, though {primary} reported its delivery at {format_seconds(told.t)}",
+                inspection.n,
+                told.n,
+                row="SR-E10-07",
+            )
+    elif told is None and held.until_t is not None and inspection.t - held.until_t >= COMMIT_TIME:
+        _check_notification(facts, finding, inspection, held, words)
+
+
+def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval, words: str) -> None:
+    """Check that a notification is queued for the primary from which a shadow was taken over, unless it has asked for it."""
+    holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
+    asked = any(q.client == primary and q.server == holder and q.is_answered for q in facts.trace.queries)
+    lost = any(e.action == "wiped" and held.since_n < e.n < inspection.n for e in facts.node_events.get(holder, ()))
+    lost |= any(e.action == "wiped" and e.n > held.since_n for e in facts.node_events.get(primary, ()))
+    lifetime = facts.possible_numbers(holder, "ShadowMessageAutoDiscardInterval", held.since_n, inspection.n)[0]
+    assert held.until_t is not None
+    if asked or lost or inspection.t - held.until_t > lifetime - facts.slack:
+        return
+    if len({name for _, _, name in facts.database_names.get((holder, primary), ())}) > 1:
+        return  # the new database knows nothing of it
+    if not any(item.shadow_id == shadow_id for item in inspection.of(("discard",))):
+        finding.add_violation(
+            f"{holder} took over {words}, and has no notification of that queued for {primary}",
+            inspection.n,
+            held.until_n or held.since_n,
+            row="SR-E10-08",
+        )
+
+
+def _has_acted(facts: Facts, session: str, after_n: int, inspection: Inspection) -> bool:
+    """Return whether the client of a session surely saw a reply before an inspection: it said something more, or had time."""
+    said = any(after_n < e.command.n < inspection.n for e in facts.trace.sessions[session].exchanges)
+    return said or inspection.t - facts.trace.events[after_n].t >= COMMIT_TIME
+
+
+def _shown(inspection: Inspection, held: HeldInterval) -> bool:
+    """Return whether a shadow is shown in the queue of its primary, or by its message where no shadow id is shown."""
+    return any(
+        item.shadow_id in (None, held.copy.shadow_id) and item.next_hop in ("", held.copy.primary)
+        for item in inspection.of(("shadow",))
+    )
+
+
+def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
+    """Return whether a holder may have taken a shadow over before an event without a transmission that shows it."""
+    holder, primary = held.copy.holder, held.copy.primary
+    contacts = [c for c in facts.contacts.get((holder, primary), ()) if held.since_n < c.n < before_n]
+    if len({name for _, _, name in facts.database_names.get((holder, primary), ())}) > 1:
+        return True
+    needed = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n)[0]
+    return sum(contact.outcome != "reached" for contact in contacts) >= needed and _has_alternative(facts, held)
+
+
+def _has_alternative(facts: Facts, held: HeldInterval) -> bool:
+    """Return whether there may be another way for a message than over its primary."""
+    hops = [alternative_hops(facts, held.copy.holder, held.copy.primary, r) for r in held.copy.transaction.recipients]
+    return any(alternative is None or alternative for alternative in hops)

@@ -1,0 +1,148 @@
+"""What servers were handed and have passed on, and what their queues held when they were inspected.
+
+A server has *passed on* a message for a recipient when a next hop, a mailbox store or another server took it from the server
+with a positive final reply that was seen. It has *processed* the message when it has passed it on to every recipient as often
+as it was handed it. `n` is an event's number, times are documented seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.history.events import Inspected
+from conformance.model.facts import STOPPING, Facts
+from conformance.trace.sessions import Transaction
+
+COMMIT_TIME = 1.0
+"""A server that stops within this time after an event may have forgotten it: it was not on disk yet. Seconds."""
+
+
+def was_cut_short(facts: Facts, server: str, n: int, t: float) -> bool:
+    """Return whether a server stopped so soon after an event that it may have forgotten it."""
+    return any(
+        e.n > n and e.t - t < COMMIT_TIME and e.action in STOPPING and e.action not in ("paused", "wiped")
+        for e in facts.node_events.get(server, ())
+    )
+
+
+def lost_queue(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+    """Return whether a server's queue was deleted between two events."""
+    return any(e.action == "wiped" and after_n < e.n < before_n for e in facts.node_events.get(server, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """What a server did with a message: how often it was handed it, and the positive replies to it for each recipient.
+
+    `handed` has the transactions in which it may have taken the message as its own; for each recipient, as it is compared,
+    `passed_on` has number, time and next hop.
+    """
+
+    handed: tuple[Transaction, ...]
+    passed_on: Mapping[str, list[tuple[int, float, str]]]
+
+    def finished(self, facts: Facts, before_n: int) -> tuple[int, float, str] | None:
+        """Return the last reply with which the message was processed before an event, None where it surely was not.
+
+        Number, time and next hop. Judged is a message that was handed over, with an answer, in sessions that no fault altered.
+        """
+        handed = [t for t in self.handed if t.dot_n is not None and t.dot_n < before_n]
+        if not handed or not all(t.replies for t in handed):
+            return None
+        last: tuple[int, float, str] = (-1, 0.0, "")
+        for recipient in facts.context.normalize_addresses(r for t in handed for r in (*t.recipients, *t.refused)):
+            times = sum(recipient in facts.context.normalize_addresses(t.recipients) for t in handed)
+            taken = [one for one in self.passed_on.get(recipient, ()) if one[0] < before_n]
+            if len(taken) < times:
+                return None
+            last = max(last, max(taken, default=last))
+        return last if last[0] >= 0 else None
+
+
+def process(facts: Facts, server: str, name: str) -> Processing:
+    """Return what a server did with a message, transmissions of shadow copies left out.
+
+    A reply that the server may have forgotten, since it stopped at once, is none; nor is one in an altered session.
+    """
+    known = facts.derive(_known_processings)
+    if (server, name) not in known:
+        known[server, name] = _process(facts, server, name)
+    return known[server, name]
+
+
+def _known_processings(facts: Facts) -> dict[tuple[str, str], Processing]:
+    """Return the results of `process` so far; none at first."""
+    del facts
+    return {}
+
+
+def _process(facts: Facts, server: str, name: str) -> Processing:
+    """Return what `process` returns."""
+    handed, passed_on = [], dict[str, list[tuple[int, float, str]]]()
+    for t in facts.trace.transactions_of(name):
+        if t.kind == "shadow" or t.session in facts.trace.altered_sessions:
+            continue
+        if t.server == server and (not t.replies or t.acceptance is not None):
+            handed.append(t)
+        elif t.client == server and facts.is_own(server, t.session):
+            for reply in t.replies:
+                if reply.code // 100 == 2 and not was_cut_short(facts, server, reply.n, reply.t):
+                    for recipient in (reply.recipient,) if reply.recipient else t.recipients:
+                        address = facts.context.normalize_address(recipient)
+                        passed_on.setdefault(address, []).append((reply.n, reply.t, t.server))
+    return Processing(tuple(handed), passed_on)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedItem:
+    """A message in a queue, as `inspect` shows it; what a node left out is None or ''."""
+
+    kind: str
+    next_hop: str
+    message_id: str | None
+    shadow_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was in a node's queues at an event; `delivered_to` is the number of entries of duplicate detection."""
+
+    node: str
+    n: int
+    t: float
+    items: tuple[QueuedItem, ...]
+    delivered_to: int
+
+    def of(self, kinds: tuple[str, ...], message_id: str | None = None) -> list[QueuedItem]:
+        """Return the items in queues of some kinds, of one message or of all."""
+        return [item for item in self.items if item.kind in kinds and message_id in (None, item.message_id)]
+
+
+def inspections(facts: Facts) -> list[Inspection]:
+    """Return the inspections of servers under test, in order; none where the candidate does not claim `inspect`."""
+    if "inspect" not in facts.context.claims:
+        return []
+    return [
+        Inspection(event.node, event.n, event.t, _items(event.state), _count(event.state.get("delivered_to")))
+        for event in facts.trace.events_of(Inspected)
+        if facts.is_tested(event.node)
+    ]
+
+
+def _items(state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
+    """Return the items of all queues."""
+    return tuple(
+        QueuedItem(
+            str(queue.get("kind")),
+            str(queue.get("next_hop") or ""),
+            str(item["message_id"]).strip("<>") if item.get("message_id") else None,
+            str(item["shadow_id"]) if item.get("shadow_id") else None,
+        )
+        for queue in state.get("queues", ())
+        for item in queue.get("items", ())
+    )
+
+
+def _count(entries: Any) -> int:
+    """Return the number of entries; a node may print the entries, or their number."""
+    return entries if isinstance(entries, int) else len(entries or ())

@@ -1,0 +1,149 @@
+"""Judges what Safety Net sends again on request (SR-SFN-04, SR-SFN-05, SR-IOP-03).
+
+A server is asked to resubmit a mailbox database by a command, or by a database that becomes active on another server. It then
+sends what it holds for the mailboxes of that database once more. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from conformance.history.events import CommandRun, StepEvent
+from conformance.model.facts import Facts
+from conformance.model.processing import COMMIT_TIME, lost_queue, process
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+
+_RESUBMISSION_TIME = 300.0
+"""Within this time of the request the first of the messages is sent again. Seconds."""
+
+
+@rule("SR-SFN-05", "SR-SFN-04", "SR-IOP-03")
+def resubmission_of_what_is_held(facts: Facts) -> Finding:
+    """Check that a server asked to resubmit a mailbox database sends what it holds for it once more, and nothing else.
+
+    What it sends again is judged for each recipient: it may pass a message on as often as it was handed it, and once more for
+    each request for the recipient's database; never to a 2010 server, nor across the boundary.
+    """
+    finding = Finding("the held messages of the mailbox database sent again, and no others")
+    requests: dict[str, list[CommandRun]] = defaultdict(list)
+    for event in facts.trace.events_of(CommandRun):
+        if event.command == "resubmit" and event.failed is None and facts.is_tested(event.node):
+            requests[event.node].append(event)
+    for server, asked in requests.items():
+        for name in facts.trace.messages:
+            _check_again(facts, finding, server, name, asked)
+    return finding
+
+
+def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: list[CommandRun]) -> None:
+    """Check what a server sent again of one message."""
+    processing = process(facts, server, name)
+    message = facts.trace.messages[name]
+    databases = {box.address.casefold(): box for box in facts.topology.mailboxes}
+    promoted = Counter(one.transmission.client for one in facts.promotions[name])[server]
+    if not processing.handed or any(not t.replies for t in processing.handed) or promoted:
+        return
+    if any(e.command != "resubmit" for e in facts.trace.events_of(CommandRun)):
+        return  # what was redirected comes back in another transaction, or is handed on
+    for recipient, unsorted in processing.passed_on.items():
+        times = sum(recipient in facts.context.normalize_addresses(t.recipients) for t in processing.handed)
+        taken = sorted(unsorted)
+        if len(taken) < times or not times:
+            continue  # it is not processed yet: what follows may be the first time
+        finding.occasions += 1
+        box = databases.get(recipient)
+        for number, (n, t, next_hop) in enumerate(taken[times:], start=1):
+            to_2010 = facts.is_tested(next_hop) and facts.is_2010(next_hop)
+            requests = 0 if to_2010 or box is None else _requests_for(facts, asked, box.database, n)
+            if number > requests and any(_began(facts, request) < n for request in asked):
+                crossed = box is None or facts.topology.boundary(box.server) != facts.topology.boundary(server)
+                finding.add_message_violation(
+                    message,
+                    f"{server} had passed it on to {recipient} by {format_seconds(taken[times - 1][1])}, and sent it again to "
+                    f"{next_hop} at {format_seconds(t)}; it was asked for {requests} resubmissions of this",
+                    n,
+                    taken[times - 1][0],
+                    row="SR-IOP-03" if to_2010 else "SR-SFN-04" if crossed else "SR-SFN-05",
+                )
+                break
+        for request in asked:
+            began_n, last = _began(facts, request), taken[times - 1]
+            is_for_it = box is not None and request.arguments[:1] == (box.database,) and not facts.is_2010(box.server)
+            is_sent = any(n > began_n for n, _, _ in taken)
+            if (
+                is_for_it
+                and last[0] < began_n
+                and not is_sent
+                and _must_send_again(facts, server, recipient, request, last)
+            ):
+                finding.add_message_violation(
+                    message,
+                    f"{server} was asked at {format_seconds(request.t)} to resubmit {request.arguments[0]}, held the message "
+                    f"since {format_seconds(last[1])}, and did not send it to {recipient} again",
+                    request.n,
+                    last[0],
+                )
+                break
+
+
+def _began(facts: Facts, request: CommandRun) -> int:
+    """Return the number of the event from which a server may know of a request: the begin of its step, before its answer."""
+    steps = [
+        e.n for e in facts.trace.events_of(StepEvent) if (e.verb, e.phase) == ("resubmit", "began") and e.n < request.n
+    ]
+    earlier = [e.n for e in facts.trace.events_of(CommandRun) if e.n < request.n]
+    return steps[-1] if steps and steps[-1] > max(earlier, default=-1) else request.n
+
+
+def _requests_for(facts: Facts, asked: list[CommandRun], database: str | None, before_n: int) -> int:
+    """Return how often a server may have been asked to resubmit a database before an event.
+
+    A database that becomes active on another server is a failover: the servers are asked without a command.
+    """
+    if database is None:
+        return 0
+    count, began_n = 0, 0
+    for e in facts.trace.events_of(StepEvent):
+        if e.verb == "activate":
+            began_n = e.n if e.phase == "began" else began_n
+            count += e.phase == "ended" and e.detail.startswith(f"{database} ") and began_n < before_n
+    return count + sum(r.arguments[:1] == (database,) and _began(facts, r) < before_n for r in asked)
+
+
+def _must_send_again(
+    facts: Facts, server: str, recipient: str, request: CommandRun, last: tuple[int, float, str]
+) -> bool:
+    """Return whether a server surely held a message when it was asked, and had the time and the way to send it again.
+
+    A duplicate for a mailbox of its own it need not deliver again. Of a next hop that refuses or is away nothing is known.
+    """
+    due = request.t + _RESUBMISSION_TIME + facts.slack
+    hold = facts.possible_numbers(server, "SafetyNetHoldTime", last[0], request.n)[0]
+    if due >= facts.end_t or request.t - last[1] > hold - facts.slack or request.t - last[1] < COMMIT_TIME:
+        return False
+    if lost_queue(facts, server, last[0], facts.end_n) or facts.was_interrupted(server, request.n):
+        return False
+    hosts = set(_possible_hosts(facts, recipient))
+    if server in hosts or any(
+        e.n > request.n and e.node in hosts for events in facts.node_events.values() for e in events
+    ):
+        return False
+    tried = [
+        t
+        for t in facts.transactions_from.get(server, ())
+        if t.n > request.n and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))
+    ]
+    return not any(t.kind != "shadow" for t in tried) and not any(
+        session.client == server and session.n > request.n and session.server in hosts and session.keywords is None
+        for session in facts.trace.sessions.values()
+    )
+
+
+def _possible_hosts(facts: Facts, recipient: str) -> Iterator[str]:
+    """Yield the servers that may host a mailbox: its own, and any in the DAG once a database was made active elsewhere."""
+    moved = any(step.verb == "activate" for step in facts.trace.events_of(StepEvent))
+    for box in facts.topology.mailboxes:
+        if box.address.casefold() == recipient:
+            yield from facts.topology.boundary(box.server) if moved else (box.server,)

@@ -1,0 +1,205 @@
+"""Judges what Safety Net holds, and for how long (SR-SFN-01, SR-SFN-02, SR-SFN-03).
+
+Safety Net of a mailbox server of 2013 or later holds the messages that the server has processed. What is in it shows when the
+server is inspected. `n` is an event's number, times are documented seconds.
+
+`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+
+from conformance.history.events import CommandRun
+from conformance.model.facts import Facts
+from conformance.model.processing import COMMIT_TIME, Inspection, inspections, lost_queue, process, was_cut_short
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+
+_CLEAN_UP = 1800.0
+"""How long a message may stay in a queue beyond its time; no interval of the clean-up is documented. Seconds."""
+
+_ANY_QUEUE = ("shadow", "shadow-safety-net", "delivery", "submission", "safety-net")
+
+
+def _has_safety_net(facts: Facts, server: str) -> bool:
+    """Return whether a server has a Safety Net: a mailbox server of 2013 or later."""
+    return not facts.is_2010(server) and facts.topology.by_name[server].role == "mailbox"
+
+
+def _had_command(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+    """Return whether an administrator made a server transmit messages again, or pass them to another, between two events."""
+    return any(e.node == server and after_n < e.n < before_n for e in facts.trace.events_of(CommandRun))
+
+
+@rule("SR-SFN-01", "SR-SFN-02")
+def safety_net_holds_what_was_processed(facts: Facts) -> Finding:
+    """Check that an inspected Safety Net holds each message that was processed, for SafetyNetHoldTime, and nothing else.
+
+    A message that was processed is in no queue for delivery any more. Judged are messages that the server surely processed, or
+    surely did not.
+    """
+    finding = Finding("processed messages in Safety Net for SafetyNetHoldTime, and no others")
+    if "safety-net" not in facts.context.claims:
+        return finding
+    seen: set[tuple[str, str]] = set()
+    for inspection in facts.derive(inspections):
+        if not _has_safety_net(facts, inspection.node):
+            continue
+        for message_id, names in _messages_by_id(facts).items():
+            held = bool(inspection.of(("safety-net",), message_id))
+            for name in names:
+                _check_message(facts, finding, inspection, name, held, (inspection.node, message_id) in seen)
+            if held:
+                seen.add((inspection.node, message_id))
+    return finding
+
+
+def _messages_by_id(facts: Facts) -> Mapping[str, list[str]]:
+    """Return the names of the messages with each Message-ID."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for message in facts.trace.messages.values():
+        if message.message_id is not None:
+            found[message.message_id].append(message.message)
+    return found
+
+
+def _check_message(
+    facts: Facts, finding: Finding, inspection: Inspection, name: str, held: bool, was_held: bool
+) -> None:
+    """Check one message in one inspection; `was_held`: an earlier one of the server showed it."""
+    server, n, t = inspection.node, inspection.n, inspection.t
+    message = facts.trace.messages[name]
+    processing = process(facts, server, name)
+    replies = [one for taken in processing.passed_on.values() for one in taken if one[0] < n]
+    done = processing.finished(facts, n)
+    if done is not None and not lost_queue(facts, server, done[0], n) and not _had_command(facts, server, done[0], n):
+        hold = facts.possible_numbers(server, "SafetyNetHoldTime", done[0], n)[0]
+        if t - done[1] > COMMIT_TIME:
+            finding.occasions += 1
+            sentence = f"{server} had processed it by {format_seconds(done[1])}, and at {format_seconds(t)}"
+            if t - done[1] < hold - facts.slack and not held:
+                finding.add_message_violation(
+                    message,
+                    f"{sentence} its Safety Net does not hold it; the hold time is {format_seconds(hold)}",
+                    n,
+                    done[0],
+                    row="SR-SFN-02" if was_held else "SR-SFN-01",
+                )
+            if inspection.of(("delivery", "submission"), message.message_id):
+                finding.add_message_violation(message, f"{sentence} it is still queued for delivery", n, done[0])
+    if not held:
+        return
+    longest = facts.possible_numbers(server, "SafetyNetHoldTime", -1, n)[1]
+    if (
+        replies
+        and t - max(replies)[1] > longest + _CLEAN_UP + facts.slack
+        and not _may_be_unseen(facts, server, name, max(replies)[0], n)
+    ):
+        finding.occasions += 1
+        finding.add_message_violation(
+            message,
+            f"{server} passed it on at {format_seconds(max(replies)[1])}, and its Safety Net holds it at {format_seconds(t)}; the "
+            f"hold time is {format_seconds(longest)}",
+            n,
+            max(replies)[0],
+            row="SR-SFN-02",
+        )
+    elif not replies and len(facts.trace.indistinguishable_messages(message)) == 1:
+        finding.occasions += 1
+        if not _may_be_unseen(facts, server, name, -1, n):
+            finding.add_message_violation(message, f"{server} has not passed it on, and its Safety Net holds it", n)
+
+
+def _may_be_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
+    """Return whether a server may have processed a message between two events with no reply that was surely kept.
+
+    It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; it reported
+    a failure; or it had a session behind STARTTLS.
+    """
+    for t in facts.trace.transactions_of(name):
+        if t.kind == "shadow" or t.dot_n is None or not after_n < t.dot_n < before_n:
+            continue
+        if t.server == server and after_n >= 0:
+            return True
+        if t.client == server and (
+            not t.replies
+            or t.session in facts.trace.altered_sessions
+            or any(r.code // 100 == 5 or was_cut_short(facts, server, r.n, r.t) for r in t.replies)
+        ):
+            return True
+    return any(s.client == server and after_n < s.n < before_n for s in facts.secured_sessions) or any(
+        t.digest is not None and t.digest.report is not None and after_n < t.n < before_n
+        for t in facts.transactions_from.get(server, ())
+    )
+
+
+@rule("SR-SFN-03")
+def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
+    """Check that an inspected server keeps a shadow that was not acknowledged for the documented time, and no longer.
+
+    That is SafetyNetHoldTime and MessageExpirationTimeout together. No occasion to miss it is a shadow that the server may have
+    promoted: its primary was away for ShadowResubmitTimeSpan, or showed another database.
+    """
+    finding = Finding("an unacknowledged shadow for SafetyNetHoldTime and MessageExpirationTimeout")
+    by_node: dict[str, list[Inspection]] = defaultdict(list)
+    for inspection in facts.derive(inspections):
+        by_node[inspection.node].append(inspection)
+    if "safety-net" not in facts.context.claims or not by_node:
+        return finding
+    for one in facts.held_intervals:
+        copy = one.copy
+        if copy.transaction.kind != "shadow" or copy.transaction.message is None or not facts.is_tested(copy.primary):
+            continue
+        message = facts.trace.messages[copy.transaction.message]
+        if message.message_id is None:
+            continue
+        for inspection in by_node.get(copy.holder, ()):
+            if not one.covers(inspection.n) or copy.transaction.session in facts.trace.altered_sessions:
+                continue
+            n, age = inspection.n, inspection.t - one.since_t
+            lives = [
+                facts.possible_numbers(copy.holder, name, one.since_n, n)
+                for name in ("SafetyNetHoldTime", "MessageExpirationTimeout")
+            ]
+            shadows = inspection.of(("shadow", "shadow-safety-net"), message.message_id)
+            finding.occasions += 1
+            if age > sum(most for _, most in lives) + _CLEAN_UP + facts.slack:
+                others = any(
+                    other.copy is not copy and other.copy.holder == copy.holder and other.since_n > one.since_n
+                    and other.copy.transaction.message == copy.transaction.message
+                    for other in facts.held_intervals
+                )  # fmt: skip
+                if shadows and not others:
+                    finding.add_message_violation(
+                        message,
+                        f"{copy.holder} got its shadow at {format_seconds(one.since_t)}, no notification of it, and keeps it at "
+                        f"{format_seconds(inspection.t)}",
+                        n,
+                        one.since_n,
+                    )
+            elif (
+                age < sum(least for least, _ in lives) - facts.slack
+                and not inspection.of(_ANY_QUEUE, message.message_id)
+                and not _may_be_promoted(facts, copy.holder, copy.primary, one.since_n, inspection)
+            ):
+                finding.add_message_violation(
+                    message,
+                    f"{copy.holder} got its shadow at {format_seconds(one.since_t)}, no notification of it, and does not hold it "
+                    f"at {format_seconds(inspection.t)}",
+                    n,
+                    one.since_n,
+                )
+    return finding
+
+
+def _may_be_promoted(facts: Facts, holder: str, primary: str, since_n: int, inspection: Inspection) -> bool:
+    """Return whether a holder may have had a reason to promote what it holds for a primary before an inspection."""
+    span = facts.possible_numbers(holder, "ShadowResubmitTimeSpan", since_n, inspection.n)[0]
+    times = [
+        c.end_t for c in facts.contacts.get((holder, primary), ()) if c.outcome == "reached" and c.n < inspection.n
+    ]
+    times.append(facts.trace.events[since_n].t)
+    times = [*sorted(times), inspection.t]
+    names = {name for _, _, name in facts.database_names.get((holder, primary), ())}
+    return len(names) > 1 or any(b - a >= span - facts.slack for a, b in pairwise(times))
