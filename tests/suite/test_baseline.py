@@ -96,6 +96,13 @@ class _Cell:
     waive = {"content-unchanged": "a server may do so"}  # noqa: RUF012
 
 
+@pytest.mark.parametrize(("row", "known"), [("RL-DSN-01", True), ("RL-RTY-01", False)])
+def test_an_entry_explains_a_rule_of_the_model_about_the_same_requirement(row: str, known: bool) -> None:
+    entry = KnownFailure(scenario="sends", check="expect.report", requirement="RL-DSN-01", comment="it is only a test")
+    assert entry.explains(failed(f"model.{row}", row)) is known
+    assert not entry.matches(failed(f"model.{row}", row))
+
+
 def test_an_entry_for_a_check_that_the_scenario_waives_is_not_stale():
     entry = KnownFailure(
         scenario="sends", check="invariant.content-unchanged", requirement="SR-CRE-06", comment="it is only a test"
