@@ -18,7 +18,7 @@ From some faults on, what the link recorded may differ from what the two parties
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -134,7 +134,7 @@ def _hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
         or (fault.action in HOLDING_FAULTS and _is_reply_owed(session, fault.n))
     ]
     for party, actions in ((session.server, STOPPING), (session.client, {"paused"})):
-        hiding += [e for e in facts.node_events.get(party, ()) if e.n > session.n and e.action in actions][:1]
+        hiding += _first_interruption(facts, party, actions, session)
     return min(((event.n, event.t) for event in hiding), default=(math.inf, math.inf))
 
 
@@ -210,8 +210,16 @@ def _end_hidden_from(facts: Facts, session: Session) -> float:
         or fault.action.startswith("partition")
     ]
     for party, actions in ((session.client, STOPPING), (session.server, {"paused"})):
-        hiding += [e for e in facts.node_events.get(party, ()) if e.n > session.n and e.action in actions][:1]
+        hiding += _first_interruption(facts, party, actions, session)
     return min((event.t for event in hiding), default=math.inf)
+
+
+def _first_interruption(facts: Facts, party: str, actions: Iterable[str], session: Session) -> list[NodeEvent]:
+    """Return the first event with one of the actions that is in force during the session: the kernel answers for a paused program."""
+    events = facts.node_events.get(party, ())
+    before = [event for event in events if event.n < session.n][-1:]
+    later = [event for event in events if event.n > session.n]
+    return [event for event in (*before, *later) if event.action in actions][:1]
 
 
 def _is_still_there(session: Session, wait: _Wait) -> bool:
