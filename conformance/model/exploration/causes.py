@@ -1,0 +1,98 @@
+"""Find every way in which an acknowledged message is lost or duplicated although every server obeys.
+
+A *way* is a minimal cut set of fault tree analysis: a set of things that go wrong, or long intervals that pass, none of which can be
+left out. Each is shown by one of its shortest sequences of steps.
+"""
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal
+
+from conformance.model.exploration.search import Model
+from conformance.model.exploration.state import SHADOWS, WAITING_COPIES, Copy, Held, Message, Sender
+
+Outcome = Literal["lost", "duplicated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One minimal set of causes that leads to an outcome."""
+
+    outcome: Outcome
+    causes: frozenset[str]
+    steps: tuple[str, ...]
+    """A shortest sequence with these causes."""
+
+
+def outcome_of(message: Message) -> Outcome | None:
+    """Return what has become of an acknowledged message for good; None: nothing bad, or not decided yet.
+
+    It is lost when no copy is left that a rule can still deliver.
+    """
+    if message.sender != Sender.ANSWERED:
+        return None
+    if message.arrived == 2:
+        return "duplicated"
+    if message.arrived:
+        return None
+    queued = any(c.copy in WAITING_COPIES or SHADOWS & set(c.held) for c in message.custodies)
+    kept = any(c.copy == Copy.NET or Held.RELEASED in c.held for c in message.custodies)
+    return None if queued or message.requested and kept else "lost"
+
+
+def find_ways(model: Model) -> tuple[Way, ...]:
+    """Return all ways of the scope's first message, the simplest first.
+
+    Sets of causes are visited by size and then by length of the path; a set that contains one that has reached the same state
+    already is left out.
+    """
+    names: dict[str, int] = {"": 0}
+    order = count()
+    reached: dict[int, list[int]] = {}
+    parents: dict[tuple[int, int], tuple[tuple[int, int] | None, str]] = {}
+    ways: dict[tuple[Outcome, int], tuple[int, int]] = {}
+    queue: list[tuple[int, int, int, int, int, tuple[int, int] | None, str]] = [
+        (0, 0, next(order), 0, model.start, None, "")
+    ]
+    while queue:
+        size, length, _, causes, state, parent, text = heapq.heappop(queue)
+        kept = reached.setdefault(state, [])
+        if any(smaller & causes == smaller for smaller in kept):
+            continue
+        kept.append(causes)
+        node = state, causes
+        parents[node] = parent, text
+        outcome = outcome_of(model.messages(state)[0])
+        if outcome is not None:
+            if not any(found == outcome and causes & smaller == smaller for found, smaller in ways):
+                ways[outcome, causes] = node
+            continue
+        for move in model.moves(state):
+            bit = names.setdefault(move.cause, 1 << (len(names) - 1)) if move.cause else 0
+            after = causes | bit
+            if not any(smaller & after == smaller for smaller in reached.get(move.state, ())):
+                heapq.heappush(
+                    queue,
+                    (size + (after != causes), length + 1, next(order), after, move.state, node, move.text),
+                )
+    return tuple(
+        Way(
+            outcome,
+            frozenset(name for name, bit in names.items() if bit & causes),
+            _steps(parents, node),
+        )
+        for (outcome, causes), node in ways.items()
+    )
+
+
+def _steps(
+    parents: dict[tuple[int, int], tuple[tuple[int, int] | None, str]], node: tuple[int, int]
+) -> tuple[str, ...]:
+    """Return the texts of the steps that lead to a node."""
+    texts: list[str] = []
+    at: tuple[int, int] | None = node
+    while at is not None:
+        at, text = parents[at]
+        texts.append(text)
+    return tuple(reversed(texts[:-1]))

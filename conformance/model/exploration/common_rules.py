@@ -1,0 +1,115 @@
+"""Rules of every generation: submission, delivery, discard status, duplicate detection, failover of a mailbox."""
+
+from collections.abc import Iterator
+
+from conformance.model.exploration.rules import (
+    Step,
+    World,
+    accepted,
+    changed,
+    distinct,
+    name,
+    nothing_held,
+    outcomes,
+    put,
+    rule,
+)
+from conformance.model.exploration.state import WAITING_COPIES, Copy, Custody, Held, Message, Sender, with_custodies
+
+
+@rule("SR-CRE-03", "SR-ENA-05", "RL-ACK-03")
+def submit(world: World, message: Message) -> Iterator[Step]:
+    """A sender that has no answer yet sends the message, for the first time or again, to a server that runs."""
+    if message.sender not in (Sender.KEEPS, Sender.KEEPS_AGAIN):
+        return
+    for server in world.scope.entries:
+        if world.up[server]:
+            received = Custody(server, Copy.RECEIVED, nothing_held(world.scope))
+            yield Step(
+                f"the sender sends the message to {name(server)}",
+                with_custodies(message, [*message.custodies, received])._replace(sender=Sender(message.sender + 1)),
+            )
+
+
+@rule("SR-MNT-01", "SR-CRE-08", "SR-SFN-01", "SR-E10-04", "SR-DUP-01")
+def deliver(world: World, message: Message) -> Iterator[Step]:
+    """A server delivers what is queued. If the destination's reply is lost, it delivers again (RFC 1047)."""
+    for custody in distinct(message):
+        p = custody.primary
+        at_once = custody.copy == Copy.RECEIVED and world.scope.generation == "ex2010"
+        last_hop = not world.scope.next_hops or not world.scope.next_hops[p]
+        if not world.up[p] or not last_hop or not (at_once or custody.copy in (Copy.QUEUED, Copy.ALONE)):
+            continue
+        after = accepted(world, message)
+        text = f"{name(p)} delivers the message"
+        if after is message:
+            text += ", which is dropped as a duplicate"
+        for done in outcomes(world, custody):
+            yield Step(text, changed(after, custody, done))
+        yield Step(f"{text}, but the reply is lost", after, "lost reply of the destination", "replies")
+
+
+@rule("SR-MNT-03", "SR-MNT-06", "SR-E10-07", "SR-WIR-05")
+def ask_for_discard_status(world: World, message: Message) -> Iterator[Step]:
+    """A shadow server asks, and releases what it may discard. A notification in a lost reply may be gone (SR-WIR-05 is a should)."""
+    for custody in distinct(message):
+        p = custody.primary
+        for h in world.others(p):
+            if custody.held[h] != Held.DISCARDABLE or not world.linked(h, p):
+                continue
+            released = Held.RELEASED if world.keeps_processed else Held.NONE
+            yield Step(
+                f"{name(h)} asks {name(p)}, and releases its shadow copy",
+                changed(message, custody, custody._replace(held=put(custody.held, h, released))),
+            )
+            yield Step(
+                f"{name(h)} asks {name(p)}, but the reply with the discard notification is lost",
+                changed(message, custody, custody._replace(held=put(custody.held, h, Held.UNNOTED))),
+                "lost reply with a discard notification",
+                "replies",
+            )
+
+
+@rule("SR-SFN-03", "SR-MNT-15", "SR-E10-12")
+def unnoted_shadow_expires(world: World, message: Message) -> Iterator[Step]:
+    """A shadow copy that is never discarded expires. That takes days: an outage of its primary comes to an end before (SR-MNT-09),
+    and so does the stay of the message in the primary's queue (SR-MNT-14)."""
+    for custody in distinct(message):
+        if custody.copy in WAITING_COPIES:
+            continue
+        for h in world.others(custody.primary):
+            if custody.held[h] == Held.UNNOTED and world.linked(h, custody.primary):
+                yield Step(
+                    f"{name(h)} was never told to discard its shadow copy, which expires",
+                    changed(message, custody, custody._replace(held=put(custody.held, h, Held.NONE))),
+                    "a shadow copy expires",
+                )
+
+
+@rule("SR-DUP-03")
+def duplicate_window_passes(world: World, message: Message) -> Iterator[Step]:
+    """The delivered-to table forgets the message after the tracking window."""
+    if message.tracked:
+        yield Step(
+            "the window of duplicate detection passes",
+            message._replace(tracked=False),
+            "the window of duplicate detection passes",
+        )
+
+
+@rule("SR-SFN-05", "SR-DUP-06")
+def mailbox_fails_over(world: World, message: Message) -> Iterator[Step]:
+    """A mailbox moves to another copy of its database, which may lack the last deliveries, and asks Safety Net to resubmit.
+
+    The delivered-to table stays behind.
+    """
+    if world.destination != "mailbox" or message.arrived != 1:
+        return
+    moved = message._replace(tracked=False, requested=True)
+    yield Step("the mailbox fails over", moved, "failover of the mailbox", "failovers")
+    yield Step(
+        "the mailbox fails over, and the copy of its database lacks the message",
+        moved._replace(arrived=0),
+        "failover of the mailbox that loses the message",
+        "failovers",
+    )

@@ -1,0 +1,199 @@
+"""Exchange 2013 and later: the receiver makes the shadow before it acknowledges."""
+
+from collections.abc import Iterator
+
+from conformance.model.exploration.rules import Step, World, changed, distinct, name, nothing_held, put, rule, swapped
+from conformance.model.exploration.state import SHADOWS, Copy, Custody, Held, Message, Sender, unanswered
+
+MAILBOX = ("ex2013",)
+
+
+def _answered(custody: Custody) -> Custody:
+    """Return a custody after the sender's session: queued, without the notes about refusals."""
+    return custody._replace(copy=Copy.QUEUED, held=swapped(custody.held, REFUSED=Held.NONE))
+
+
+def _attempts_failed(world: World, custody: Custody) -> bool:
+    """Return whether each server of the boundary is unreachable, has refused, or has sent a reply that was lost (SR-PRF-07)."""
+    return all(
+        not world.linked(custody.primary, other) or custody.held[other] in (Held.UNNOTED, Held.REFUSED)
+        for other in world.others(custody.primary)
+    )
+
+
+@rule("SR-CRE-01", "SR-CRE-04", "SR-CRE-09", generations=MAILBOX)
+def make_shadow(world: World, message: Message) -> Iterator[Step]:
+    """Before the primary answers the sender, another server of the boundary stores a copy, refuses it, or its reply is lost."""
+    for custody in distinct(message):
+        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held:
+            continue
+        p = custody.primary
+        for h in world.others(p):
+            if not world.linked(p, h) or custody.held[h] != Held.NONE:
+                continue
+
+            def after(held: Held, custody: Custody = custody, h: int = h) -> Message:
+                return changed(message, custody, custody._replace(held=put(custody.held, h, held)))
+
+            asks = f"{name(p)} asks {name(h)} for a shadow copy"
+            yield Step(f"{asks}, and {name(h)} stores it", after(Held.HELD))
+            yield Step(
+                f"{asks}, and {name(h)} stores it, but its reply is lost",
+                after(Held.UNNOTED),
+                "lost reply of a shadow server",
+                "replies",
+            )
+            yield Step(f"{asks}, and {name(h)} refuses it", after(Held.REFUSED), "refused shadow copy", "refusals")
+
+
+@rule("SR-CRE-01", "SR-CRE-05", "SR-TMO-03", generations=MAILBOX)
+def acknowledge(world: World, message: Message) -> Iterator[Step]:
+    """Once the shadow is stored, the primary acknowledges. If the sender does not see the reply, it keeps the message."""
+    for custody in distinct(message):
+        if custody.copy == Copy.RECEIVED and Held.HELD in custody.held:
+            yield from replied(changed(message, custody, _answered(custody)), f"{name(custody.primary)} answers 250")
+
+
+@rule("SR-ENA-03", "SR-TMO-01", "SR-PRF-07", "SR-BND-08", generations=MAILBOX)
+def accept_without_shadow(world: World, message: Message) -> Iterator[Step]:
+    """Where no shadow can be made and RejectMessageOnShadowFailure is false, the message is accepted without one."""
+    for custody in distinct(message):
+        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _attempts_failed(world, custody):
+            continue
+        if not world.scope.mandatory:
+            yield from replied(
+                changed(message, custody, _answered(custody)), f"{name(custody.primary)} answers 250 without a shadow"
+            )
+
+
+@rule("SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", generations=MAILBOX)
+def reject_without_shadow(world: World, message: Message) -> Iterator[Step]:
+    """Where no shadow can be made and RejectMessageOnShadowFailure is true, the message is rejected, and the sender keeps it."""
+    for custody in distinct(message):
+        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _attempts_failed(world, custody):
+            continue
+        if world.scope.mandatory:
+            gone = _answered(custody)._replace(copy=Copy.GONE)
+            yield Step(
+                f"{name(custody.primary)} answers 451 4.4.0",
+                changed(message, custody, gone)._replace(sender=Sender(message.sender - 1)),
+            )
+
+
+def replied(after: Message, text: str) -> Iterator[Step]:
+    """Yield the two ends of a session with 250: the sender reads it, or it is lost and the sender sends again."""
+    yield Step(text, after._replace(sender=Sender.ANSWERED))
+    yield Step(f"{text}, but the sender does not see it", unanswered(after), "lost reply to the sender", "replies")
+
+
+@rule("SR-MNT-09", "SR-OUT-03", generations=MAILBOX)
+def promote_after_interval(world: World, message: Message) -> Iterator[Step]:
+    """A shadow server that could not reach the primary for ShadowResubmitTimeSpan promotes its shadows."""
+    for custody in distinct(message):
+        for h in world.others(custody.primary):
+            if custody.held[h] in SHADOWS and world.up[h] and not world.linked(h, custody.primary):
+                yield Step(
+                    f"{name(h)} has not reached {name(custody.primary)} for ShadowResubmitTimeSpan, and takes the message over",
+                    promoted(world, message, custody, h),
+                    "ShadowResubmitTimeSpan passes",
+                )
+
+
+@rule("SR-MNT-11", "SR-OUT-01", generations=MAILBOX)
+def promote_for_new_database(world: World, message: Message) -> Iterator[Step]:
+    """A shadow server that finds a new queue database at the primary promotes its shadows at once."""
+    for custody in distinct(message):
+        for h in world.others(custody.primary):
+            if custody.held[h] == Held.ORPHANED and world.linked(h, custody.primary):
+                yield Step(
+                    f"{name(h)} finds a new database at {name(custody.primary)}, and takes the message over",
+                    promoted(world, message, custody, h),
+                )
+
+
+def promoted(world: World, message: Message, custody: Custody, holder: int) -> Message:
+    """Return the message after a shadow server has become the primary of its copy."""
+    return changed(
+        message,
+        custody,
+        custody._replace(held=put(custody.held, holder, Held.NONE)),
+        Custody(holder, Copy.ALONE, nothing_held(world.scope)),
+    )
+
+
+@rule("SR-BND-03", generations=MAILBOX)
+def make_redundant_again(world: World, message: Message) -> Iterator[Step]:
+    """What was taken over or resubmitted gets a shadow of its own; its delivery does not wait for that (ruling 24)."""
+    for custody in distinct(message):
+        if custody.copy != Copy.ALONE:
+            continue
+        p = custody.primary
+        for h in world.others(p):
+            if not world.linked(p, h) or custody.held[h] != Held.NONE:
+                continue
+            asks = f"{name(p)} asks {name(h)} for a shadow copy of what it took over"
+            yield Step(
+                f"{asks}, and {name(h)} stores it",
+                changed(message, custody, custody._replace(copy=Copy.QUEUED, held=put(custody.held, h, Held.HELD))),
+            )
+            yield Step(
+                f"{asks}, and {name(h)} stores it, but its reply is lost",
+                changed(message, custody, custody._replace(held=put(custody.held, h, Held.UNNOTED))),
+                "lost reply of a shadow server",
+                "replies",
+            )
+
+
+@rule("SR-MNT-12", generations=MAILBOX)
+def delete_discard_notification(world: World, message: Message) -> Iterator[Step]:
+    """A primary whose shadow server has not asked for ShadowMessageAutoDiscardInterval deletes the notifications for it."""
+    for custody in distinct(message):
+        p = custody.primary
+        for h in world.others(p):
+            if custody.held[h] == Held.DISCARDABLE and world.up[p] and not world.linked(p, h):
+                yield Step(
+                    f"{name(h)} has not asked for ShadowMessageAutoDiscardInterval, and {name(p)} deletes the notification",
+                    changed(message, custody, custody._replace(held=put(custody.held, h, Held.UNNOTED))),
+                    "ShadowMessageAutoDiscardInterval passes",
+                )
+
+
+@rule("SR-SFN-02", "SR-SFN-03", generations=MAILBOX)
+def safety_net_expires(world: World, message: Message) -> Iterator[Step]:
+    """A server that runs drops a processed message from its Safety Net after SafetyNetHoldTime."""
+    for custody in distinct(message):
+        if custody.copy == Copy.NET and world.up[custody.primary]:
+            yield Step(
+                f"SafetyNetHoldTime passes, and {name(custody.primary)} drops the message from its Safety Net",
+                changed(message, custody, custody._replace(copy=Copy.GONE)),
+                "SafetyNetHoldTime passes",
+            )
+        for h in world.others(custody.primary):
+            if custody.held[h] == Held.RELEASED and world.up[h]:
+                yield Step(
+                    f"SafetyNetHoldTime passes, and {name(h)} drops the message from its Safety Net",
+                    changed(message, custody, custody._replace(held=put(custody.held, h, Held.NONE))),
+                    "SafetyNetHoldTime passes",
+                )
+
+
+@rule("SR-SFN-05", generations=MAILBOX)
+def resubmit_from_safety_net(world: World, message: Message) -> Iterator[Step]:
+    """Asked by a mailbox that has failed over, a Safety Net sends the message again: the primary's, or else a shadow server's."""
+    if not message.requested:
+        return
+    asked = message._replace(requested=False)
+    primaries = [c for c in distinct(message) if c.copy == Copy.NET and world.up[c.primary]]
+    for custody in primaries:
+        yield Step(
+            f"{name(custody.primary)} resubmits the message from its Safety Net",
+            changed(asked, custody, custody._replace(copy=Copy.ALONE)),
+        )
+    if primaries:
+        return
+    for custody in distinct(message):
+        for h in world.others(custody.primary):
+            if custody.held[h] == Held.RELEASED and world.up[h]:
+                yield Step(
+                    f"{name(h)} resubmits the message from its Safety Net", promoted(world, asked, custody, h)
+                )

@@ -1,0 +1,139 @@
+"""What a rule of the model is: which steps an obedient server, a sender or a clock may take for one message.
+
+A rule yields each step that it permits in a state. Its name is that of its function, and `rows` are the rows of the catalogue from
+which it is written. The table `RULES` has all of them; a search can leave some out, which is how they are tested.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from conformance.model.exploration.scope import Destination, Scope
+from conformance.model.exploration.state import DUPLICATED, Copy, Custody, Held, Message, with_custodies
+
+Cost = Literal["replies", "refusals", "failovers"]
+
+
+class Step(NamedTuple):
+    """One permitted step of one message."""
+
+    text: str
+    """A sentence for the shortest sequences."""
+    message: Message
+    """The message afterwards."""
+    cause: str = ""
+    """What has gone wrong or which long interval has passed; '' for an ordinary step."""
+    cost: Cost | None = None
+    """The fault that it uses up, of the number that the scope allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a step of one message depends on besides the message."""
+
+    scope: Scope
+    up: tuple[bool, ...]
+    cut: bool
+    destination: Destination
+
+    def linked(self, one: int, other: int) -> bool:
+        """Return whether two different servers can open sessions with each other."""
+        return one != other and self.up[one] and self.up[other] and not self.cut
+
+    @property
+    def keeps_processed(self) -> bool:
+        """Whether what Safety Net holds is a part of the state: only a failover of a mailbox reads it (SR-SFN-04)."""
+        return self.scope.failovers > 0 and self.scope.generation != "ex2010" and self.destination == "mailbox"
+
+    def others(self, server: int) -> Iterator[int]:
+        """Yield every other server."""
+        return (s for s in range(self.scope.servers) if s != server)
+
+
+Rule = Callable[[World, Message], Iterator[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A rule in the table."""
+
+    rows: tuple[str, ...]
+    generations: tuple[str, ...]
+    permitted: Rule
+
+
+RULES: dict[str, Entry] = {}
+
+
+def rule(*rows: str, generations: tuple[str, ...] = ("ex2010", "ex2013")) -> Callable[[Rule], Rule]:
+    """Enter a function into the table of rules under its name."""
+
+    def enter(permitted: Rule) -> Rule:
+        RULES[permitted.__name__] = Entry(rows, generations, permitted)
+        return permitted
+
+    return enter
+
+
+def name(server: int) -> str:
+    """Return the letter of a server."""
+    return "ABC"[server]
+
+
+def put(held: tuple[Held, ...], server: int, what: Held) -> tuple[Held, ...]:
+    """Return the tuple with one server's entry replaced."""
+    return (*held[:server], what, *held[server + 1 :])
+
+
+def swapped(held: tuple[Held, ...], **by: Held) -> tuple[Held, ...]:
+    """Return the tuple with every entry that is named (`HELD=...`) replaced."""
+    return tuple(by.get(entry.name, entry) for entry in held)
+
+
+def nothing_held(scope: Scope) -> tuple[Held, ...]:
+    """Return the entries of a custody without shadows."""
+    return (Held.NONE,) * scope.servers
+
+
+def changed(message: Message, old: Custody, *new: Custody) -> Message:
+    """Return the message with one custody replaced by others."""
+    if message.arrived == 2:
+        return message
+    custodies = list(message.custodies)
+    custodies.remove(old)
+    return with_custodies(message, [*custodies, *new])
+
+
+def distinct(message: Message) -> Iterator[Custody]:
+    """Yield each custody once: equal ones permit equal steps."""
+    return iter(dict.fromkeys(message.custodies))
+
+
+def accepted(world: World, message: Message) -> Message:
+    """Return the message after its destination has accepted one transmission of it.
+
+    A mailbox drops it if the delivered-to table has it (SR-DUP-01).
+    """
+    if message.tracked:
+        return message
+    if message.arrived:
+        return DUPLICATED
+    return message._replace(arrived=1, tracked=world.destination == "mailbox")
+
+
+def processed(world: World, custody: Custody, *, notify_unnoted: bool) -> Custody:
+    """Return a custody whose primary has handed the message on: discard notifications wait for its shadow servers (SR-MNT-01).
+
+    `notify_unnoted`: also for a copy whose acknowledgement the primary has never seen (ruling 18: either is right).
+    """
+    held = swapped(custody.held, HELD=Held.DISCARDABLE, UNNOTED=Held.DISCARDABLE if notify_unnoted else Held.UNNOTED)
+    if custody.copy == Copy.RECEIVED:
+        return custody._replace(copy=Copy.HANDED_ON, held=held)
+    return custody._replace(copy=Copy.NET if world.keeps_processed else Copy.GONE, held=held)
+
+
+def outcomes(world: World, custody: Custody) -> Iterator[Custody]:
+    """Yield what a custody can be once its primary has handed the message on."""
+    yield processed(world, custody, notify_unnoted=False)
+    if Held.UNNOTED in custody.held:
+        yield processed(world, custody, notify_unnoted=True)

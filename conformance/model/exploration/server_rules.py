@@ -1,0 +1,142 @@
+"""What happens to a whole server or to the network: crash, restart, loss of a disk, an interruption between the servers."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from conformance.model.exploration.rules import changed, name, swapped
+from conformance.model.exploration.scope import Scope
+from conformance.model.exploration.state import SHADOWS, Copy, Custody, Held, Message, Site, unanswered, with_custodies
+
+Effect = Callable[[Message], tuple[Message, ...]]
+"""What a step of a server does to each message: the states in which it may be afterwards."""
+
+
+class ServerStep(NamedTuple):
+    """One step of a server."""
+
+    text: str
+    site: Site
+    effect: Effect | None = None
+    """None: messages stay as they are."""
+    cause: Callable[[Message], str] | None = None
+    """What has gone wrong, as seen from one message; None: nothing."""
+
+
+ServerRule = Callable[[Scope, Site], Iterator[ServerStep]]
+SERVER_RULES: dict[str, tuple[tuple[str, ...], ServerRule]] = {}
+
+
+def server_rule(*rows: str) -> Callable[[ServerRule], ServerRule]:
+    """Enter a function into the table of the servers' rules under its name."""
+
+    def enter(permitted: ServerRule) -> ServerRule:
+        SERVER_RULES[permitted.__name__] = (rows, permitted)
+        return permitted
+
+    return enter
+
+
+def role(message: Message, server: int) -> str:
+    """Return what a server is for a message when it fails; the first that fits of several."""
+    mine = [c for c in message.custodies if c.primary == server]
+    if any(c.copy in (Copy.RECEIVED, Copy.HANDED_ON) for c in mine):
+        return "the server that has not answered the sender yet"
+    if any(c.copy in (Copy.QUEUED, Copy.ALONE) for c in mine):
+        return "the primary server"
+    if any(c.held[server] in SHADOWS for c in message.custodies):
+        return "the shadow server"
+    if any(set(c.held) & SHADOWS for c in mine):
+        return "the primary server, which has handed the message on"
+    if any(c.copy == Copy.NET for c in mine) or any(c.held[server] == Held.RELEASED for c in message.custodies):
+        return "a server with the message in its Safety Net"
+    return "a server without the message"
+
+
+@server_rule("SR-BND-09", "SR-MNT-05", "SR-E10-17")
+def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
+    """A server stops at once. What was on its disk stays there."""
+    if not site.crashes_left:
+        return
+    for server in range(scope.servers):
+        if site.up[server]:
+            yield ServerStep(
+                f"{name(server)} crashes",
+                site._replace(up=_with(site.up, server, running=False), crashes_left=site.crashes_left - 1),
+                lambda message, server=server: after_crash(message, server),
+                lambda message, server=server: f"outage of {role(message, server)}",
+            )
+
+
+def after_crash(message: Message, server: int) -> tuple[Message, ...]:
+    """Return what a message can be after a crash: the one that was being received may be on the disk, or not.
+
+    The sender, whose session is lost, keeps the message (RL-ACK-03).
+    """
+    for custody in message.custodies:
+        if custody.primary != server or custody.copy not in (Copy.RECEIVED, Copy.HANDED_ON):
+            continue
+        held = swapped(custody.held, REFUSED=Held.NONE)
+        gone = changed(message, custody, custody._replace(copy=Copy.GONE, held=swapped(held, HELD=Held.UNNOTED)))
+        if custody.copy == Copy.HANDED_ON:
+            return (unanswered(gone),)
+        return unanswered(gone), unanswered(changed(message, custody, custody._replace(copy=Copy.QUEUED, held=held)))
+    return (message,)
+
+
+@server_rule("SR-OUT-06", "SR-E10-23")
+def restart(scope: Scope, site: Site) -> Iterator[ServerStep]:
+    """A server starts again with what is on its disk."""
+    for server in range(scope.servers):
+        if not site.up[server]:
+            yield ServerStep(f"{name(server)} starts again", site._replace(up=_with(site.up, server, running=True)))
+
+
+@server_rule("SR-OUT-01", "SR-OUT-07", "SR-E10-20", "SR-E10-21")
+def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
+    """A server that is down loses its disk, and will start with a new queue database."""
+    if not site.databases_left:
+        return
+    for server in range(scope.servers):
+        if not site.up[server]:
+            yield ServerStep(
+                f"{name(server)} loses its disk",
+                site._replace(databases_left=site.databases_left - 1),
+                lambda message, server=server: (after_new_database(message, server),),
+                lambda message, server=server: f"new database of {role(message, server)}",
+            )
+
+
+def after_new_database(message: Message, server: int) -> Message:
+    """Return a message after a server lost everything that it had of it. Shadows that others hold for it are orphaned."""
+    return with_custodies(message, [_without_disk(custody, server) for custody in message.custodies])
+
+
+def _without_disk(custody: Custody, server: int) -> Custody:
+    if custody.primary != server:
+        return custody._replace(held=(*custody.held[:server], Held.NONE, *custody.held[server + 1 :]))
+    orphaned = swapped(
+        custody.held, HELD=Held.ORPHANED, UNNOTED=Held.ORPHANED, DISCARDABLE=Held.ORPHANED, TAKEN=Held.NONE
+    )
+    return custody._replace(copy=Copy.GONE, held=orphaned)
+
+
+@server_rule("SR-OUT-03", "SR-OUT-04")
+def cut(scope: Scope, site: Site) -> Iterator[ServerStep]:
+    """No server reaches another any more."""
+    if site.cuts_left and not site.cut:
+        yield ServerStep(
+            "the network between the servers fails",
+            site._replace(cut=True, cuts_left=site.cuts_left - 1),
+            cause=lambda message: "interruption between the servers",
+        )
+
+
+@server_rule("SR-MNT-10")
+def heal(scope: Scope, site: Site) -> Iterator[ServerStep]:
+    """The servers reach each other again."""
+    if site.cut:
+        yield ServerStep("the network between the servers works again", site._replace(cut=False))
+
+
+def _with(up: tuple[bool, ...], server: int, *, running: bool) -> tuple[bool, ...]:
+    return (*up[:server], running, *up[server + 1 :])
