@@ -14,6 +14,9 @@ from conformance.model.exploration.state import SHADOWS, WAITING_COPIES, Copy, H
 
 Outcome = Literal["lost", "duplicated"]
 
+AGAIN = ", again"
+"""What the second loss of a disk is marked with. Other causes count once, however often they occur."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -38,7 +41,7 @@ def outcome_of(message: Message) -> Outcome | None:
         return None
     queued = any(c.copy in WAITING_COPIES or SHADOWS & set(c.held) for c in message.custodies)
     kept = any(c.copy == Copy.NET or Held.RELEASED in c.held for c in message.custodies)
-    return None if queued or message.requested and kept else "lost"
+    return None if queued or (message.requested and kept) else "lost"
 
 
 def find_ways(model: Model) -> tuple[Way, ...]:
@@ -47,7 +50,7 @@ def find_ways(model: Model) -> tuple[Way, ...]:
     Sets of causes are visited by size and then by length of the path; a set that contains one that has reached the same state
     already is left out.
     """
-    names: dict[str, int] = {"": 0}
+    names: dict[str, int] = {}
     order = count()
     reached: dict[int, list[int]] = {}
     parents: dict[tuple[int, int], tuple[tuple[int, int] | None, str]] = {}
@@ -69,8 +72,7 @@ def find_ways(model: Model) -> tuple[Way, ...]:
                 ways[outcome, causes] = node
             continue
         for move in model.moves(state):
-            bit = names.setdefault(move.cause, 1 << (len(names) - 1)) if move.cause else 0
-            after = causes | bit
+            after = causes | _bit(names, move.cause, causes)
             if not any(smaller & after == smaller for smaller in reached.get(move.state, ())):
                 heapq.heappush(
                     queue,
@@ -84,6 +86,16 @@ def find_ways(model: Model) -> tuple[Way, ...]:
         )
         for (outcome, causes), node in ways.items()
     )
+
+
+def _bit(names: dict[str, int], cause: str, before: int) -> int:
+    """Return the bit of a cause, or that of its second occurrence if it is a loss of a disk and among the causes before."""
+    if not cause:
+        return 0
+    bit = names.setdefault(cause, 1 << len(names))
+    if before & bit and cause.startswith("new database"):
+        return names.setdefault(cause + AGAIN, 1 << len(names))
+    return bit
 
 
 def _steps(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from conformance.model.exploration.mailbox_rules import replied
 from conformance.model.exploration.rules import Step, World, changed, distinct, name, nothing_held, outcomes, put, rule
-from conformance.model.exploration.state import SHADOWS, Copy, Custody, Held, Message
+from conformance.model.exploration.state import SHADOWS, WAITING_COPIES, Copy, Custody, Held, Message
 
 HUB = ("ex2010",)
 
@@ -82,19 +82,22 @@ def take_over(world: World, message: Message) -> Iterator[Step]:
                 )
 
 
-@rule("SR-E10-08", generations=HUB)
+@rule("SR-E10-08", "SR-E10-07", generations=HUB)
 def tell_failed_primary(world: World, message: Message) -> Iterator[Step]:
-    """A failed primary that is back hears what was taken over from it, and may drop that (ruling 19, ruling 36)."""
+    """A failed primary that is back hears what was taken over from it and handed on, and may drop that (rulings 19 and 36).
+
+    Discard status is about delivered messages (SR-E10-07): a holder that still has the message itself says nothing. If it did,
+    the loss of its disk alone would lose the message.
+    """
     for custody in distinct(message):
         p = custody.primary
         for h in world.others(p):
-            if custody.held[h] == Held.TAKEN and world.linked(h, p):
+            handed_on = not any(c.primary == h and c.copy in WAITING_COPIES for c in message.custodies)
+            if custody.held[h] == Held.TAKEN and world.linked(h, p) and handed_on:
                 dropped = Copy.GONE if custody.copy == Copy.QUEUED else custody.copy
                 yield Step(
                     f"{name(p)} hears that {name(h)} took the message over, and drops it",
-                    changed(
-                        message, custody, custody._replace(copy=dropped, held=put(custody.held, h, Held.NONE))
-                    ),
+                    changed(message, custody, custody._replace(copy=dropped, held=put(custody.held, h, Held.NONE))),
                 )
 
 

@@ -194,6 +194,4 @@ def resubmit_from_safety_net(world: World, message: Message) -> Iterator[Step]:
     for custody in distinct(message):
         for h in world.others(custody.primary):
             if custody.held[h] == Held.RELEASED and world.up[h]:
-                yield Step(
-                    f"{name(h)} resubmits the message from its Safety Net", promoted(world, asked, custody, h)
-                )
+                yield Step(f"{name(h)} resubmits the message from its Safety Net", promoted(world, asked, custody, h))

@@ -1,9 +1,11 @@
 """Scopes: how many servers, messages and faults are explored together."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Destination = Literal["mailbox", "outside"]
+DESTINATIONS: tuple[Destination, ...] = ("mailbox", "outside")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +33,94 @@ class Scope:
     def entries(self) -> tuple[int, ...]:
         """The servers that the sender may submit to."""
         return (0,) if self.next_hops else tuple(range(self.servers))
+
+
+def _scopes() -> Iterator[Scope]:
+    """Yield every scope but the largest."""
+    two = Scope("two-servers", "two mailbox servers", "ex2013", 2, ("outside",), crashes=2, databases=1, replies=1)
+    disks = Scope(
+        "two-disks",
+        "two mailbox servers that may both lose their disks",
+        "ex2013",
+        2,
+        ("outside",),
+        crashes=2,
+        databases=2,
+    )
+    refused = Scope(
+        "refused-shadow",
+        "two mailbox servers; a shadow copy may be refused",
+        "ex2013",
+        2,
+        ("outside",),
+        crashes=1,
+        databases=1,
+        refusals=1,
+    )
+    cut = Scope(
+        "cut-off",
+        "two mailbox servers that may be cut off from each other",
+        "ex2013",
+        2,
+        ("outside",),
+        crashes=1,
+        databases=1,
+        cuts=1,
+    )
+    for scope in (two, disks, refused, cut):
+        for mandatory in (False, True):
+            yield replace(scope, mandatory=mandatory)
+            yield replace(scope, mandatory=mandatory, messages=("mailbox",))
+    yield Scope(
+        "failover",
+        "two mailbox servers; the mailbox may fail over",
+        "ex2013",
+        2,
+        ("mailbox",),
+        crashes=1,
+        failovers=1,
+    )
+    for destination in DESTINATIONS:
+        yield Scope(
+            "hubs",
+            "a hub that sends over a pair of hubs",
+            "ex2010",
+            3,
+            (destination,),
+            crashes=2,
+            databases=1,
+            replies=1,
+            next_hops=((1, 2), (), ()),
+        )
+        yield Scope(
+            "edge-and-hub",
+            "an Edge server that sends to a hub",
+            "ex2010",
+            2,
+            (destination,),
+            crashes=2,
+            databases=2,
+            replies=1,
+            next_hops=((1,), ()),
+        )
+
+
+SCOPES = tuple(_scopes())
+"""The scopes that a test explores in every run."""
+
+THREE_SERVERS = Scope(
+    "three-servers", "three mailbox servers", "ex2013", 3, ("outside",), crashes=1, databases=1, replies=1
+)
+TWO_MESSAGES = Scope(
+    "two-messages",
+    "two mailbox servers, two messages",
+    "ex2013",
+    2,
+    ("mailbox", "outside"),
+    crashes=2,
+    databases=1,
+    replies=1,
+)
+"""Four million states. Messages share the servers only, so that each of them goes through states of a scope with one message."""
+
+LARGE_SCOPES = (THREE_SERVERS, TWO_MESSAGES)

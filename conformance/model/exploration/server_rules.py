@@ -1,6 +1,7 @@
 """What happens to a whole server or to the network: crash, restart, loss of a disk, an interruption between the servers."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from conformance.model.exploration.rules import changed, name, swapped
@@ -52,6 +53,11 @@ def role(message: Message, server: int) -> str:
     return "a server without the message"
 
 
+def _name_of_cause(what: str, server: int, message: Message) -> str:
+    """Return the cause that the failure of a server is for a message."""
+    return f"{what} {role(message, server)}"
+
+
 @server_rule("SR-BND-09", "SR-MNT-05", "SR-E10-17")
 def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
     """A server stops at once. What was on its disk stays there."""
@@ -62,8 +68,8 @@ def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
             yield ServerStep(
                 f"{name(server)} crashes",
                 site._replace(up=_with(site.up, server, running=False), crashes_left=site.crashes_left - 1),
-                lambda message, server=server: after_crash(message, server),
-                lambda message, server=server: f"outage of {role(message, server)}",
+                partial(after_crash, server=server),
+                partial(_name_of_cause, "outage of", server),
             )
 
 
@@ -101,14 +107,14 @@ def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
             yield ServerStep(
                 f"{name(server)} loses its disk",
                 site._replace(databases_left=site.databases_left - 1),
-                lambda message, server=server: (after_new_database(message, server),),
-                lambda message, server=server: f"new database of {role(message, server)}",
+                partial(after_new_database, server=server),
+                partial(_name_of_cause, "new database of", server),
             )
 
 
-def after_new_database(message: Message, server: int) -> Message:
+def after_new_database(message: Message, server: int) -> tuple[Message, ...]:
     """Return a message after a server lost everything that it had of it. Shadows that others hold for it are orphaned."""
-    return with_custodies(message, [_without_disk(custody, server) for custody in message.custodies])
+    return (with_custodies(message, [_without_disk(custody, server) for custody in message.custodies]),)
 
 
 def _without_disk(custody: Custody, server: int) -> Custody:
