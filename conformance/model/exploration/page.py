@@ -152,25 +152,25 @@ _HEAD = """\
 # Failure analysis
 
 What shadow redundancy protects against, and what it does not. This page lists every way in which an acknowledged message can be lost
-or duplicated *although every server obeys the documents*. No scenario found these ways, and no server did: a model of obedient
-servers was explored completely.
+or duplicated although every server obeys the documents. They come from a model of such servers, of which every reachable state was
+visited, and not from scenarios or from the behaviour of a server.
 
 ## How to read this page
 
 - The model is a set of small steps that the [requirements](requirements.md) permit or demand: a server asks for a shadow copy, answers,
   delivers, asks for the discard status, takes over; a server crashes, starts again, loses its disk; a reply is lost. Long intervals are
-  steps that may come at any time while their condition holds. Only `restart` is free: it can follow each crash at any time.
+  steps that may come at any time while their condition holds. A server that has crashed may start again at any time, or never.
 - A *way* is a set of causes of which none can be left out (a *minimal cut set* of fault tree analysis). A cause is a fault, or a long
   interval that passes. The loss of a disk includes the outage of its server.
 - Below each way is a shortest sequence with these causes. Other orders of the same causes exist.
-- *Lost* means that the sender has read 250, nothing has arrived, and no server has a copy that it will still deliver. A non-delivery
+- Lost means that the sender has read 250, nothing has arrived, and no server has a copy that it will still deliver. A non-delivery
   report is not a loss; the model leaves the expiry of queued messages out.
 - The scenario that is named shows the failure on the reference. It passes there, because the documents permit the failure: it says
   `copies: {max: 2}` or waives an invariant with the reason.
 - The largest scope has two messages. They share servers and faults and nothing else, so each of them goes through the states of a
   scope with one message: two messages add no way.
 
-`python -m conformance.model.exploration --write docs/failure-analysis.md` writes this page in three minutes, and `--check` compares it.
+`python -m conformance.model.exploration --write docs/failure-analysis.md` writes this page in about two minutes, and `--check` compares it.
 """
 
 _TAIL = """\

@@ -1,0 +1,109 @@
+"""docs/failure-analysis.md says what the search finds, and each of its rows has a scenario that shows it on the reference."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.history.events import Attempt, Delivered, MessageMade
+from conformance.model.exploration.__main__ import app
+from conformance.model.exploration.causes import Way
+from conformance.model.exploration.failures import FAILURES, Failure
+from conformance.model.exploration.page import Analysis, Undescribed, analyse, failure_of, page, scope_line
+from conformance.model.exploration.scope import SCOPES, Scope
+from conformance.model.exploration.search import Size
+from conformance.results.reader import read_run
+from tests.suite.helpers import conformance_command
+
+PAGE = Path(__file__).parents[3] / "docs" / "failure-analysis.md"
+SHOWN_BY_ITS_EXPECTATION = "not-resubmitted-after-the-hold-time"
+"""The harness has no mailbox that forgets: the new active copy lacks the message, and the old one still has it."""
+FAST = [s for s in SCOPES if s.name in ("two-disks", "refused-shadow", "failover", "edge-and-hub")]
+
+
+@pytest.mark.parametrize("scope", FAST, ids=lambda s: f"{s.name}-{s.messages[0]}{'-mandatory' * s.mandatory}")
+def test_the_page_has_what_is_found_in_a_small_scope(scope: Scope):
+    text = PAGE.read_text("utf-8")
+    analysis = analyse(scope)
+    assert scope_line(analysis) in text
+    for way in analysis.ways:
+        assert f"**{failure_of(scope, way).title}.**" in text
+
+
+def test_a_way_without_a_description_is_an_error():
+    way = Way("lost", frozenset({"an earthquake"}), ("the earth shakes",))
+    with pytest.raises(Undescribed, match="an earthquake"):
+        page([Analysis(SCOPES[0], Size(1, 1), (way,))])
+
+
+def test_a_description_of_nothing_that_is_found_is_an_error():
+    with pytest.raises(Undescribed, match="not found"):
+        page([analyse(FAST[0])])
+
+
+@pytest.mark.slow
+def test_the_page_is_up_to_date():
+    checked = CliRunner().invoke(app, ["--check", str(PAGE)])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_one_scope_is_printed_with_its_ways():
+    printed = CliRunner().invoke(app, ["--scope", "edge-and-hub"])
+    assert printed.exit_code == 0
+    assert "  lost: MaxAcknowledgementDelay passes; new database of the primary server" in printed.output
+    assert "    A loses its disk\n" in printed.output
+
+
+@pytest.mark.parametrize("words", [["--scope", "four-servers"], ["--scope", "hubs", "--check", sys.executable]])
+def test_wrong_options_are_refused(words: list[str]):
+    assert CliRunner().invoke(app, words).exit_code == 2
+
+
+@pytest.mark.integration
+def test_each_failure_is_shown_by_its_scenario_on_the_reference(tmp_path: Path):
+    files = {failure.scenario.partition("::")[0] for failure in FAILURES}
+    chosen = [word for f in FAILURES for word in ("--only", f.scenario.partition("::")[2])]
+    corpus = PAGE.parents[1] / "scenarios"
+    ran = conformance_command(
+        "run", *(str(corpus / file) for file in sorted(files)), *chosen, "--candidate", "reference",
+        "--run-dir", str(tmp_path / "run"), cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    shown = {}
+    for cell in read_run(tmp_path / "run").cells():
+        axes = ",".join(f"{name}={value}" for name, value in sorted(cell.header.axes.items()))
+        shown[cell.header.scenario, axes] = outcomes(cell.events)
+    missing = [
+        f.title for f in FAILURES if f.outcome not in shown[cell_key(f)] and cell_key(f)[0] != SHOWN_BY_ITS_EXPECTATION
+    ]
+    assert missing == []
+
+
+def cell_key(failure: Failure) -> tuple[str, str]:
+    """Return the id and the axes of the cell that shows a failure."""
+    cell = re.fullmatch(r"([^[]+)(?:\[(.*)\])?", failure.scenario.partition("::")[2])
+    assert cell
+    return cell[1], cell[2] or ""
+
+
+def outcomes(events: object) -> set[str]:
+    """Return `lost` and `duplicated` where an acknowledged message of the scenario is that."""
+    found, made, acknowledged = set(), {}, set()
+    arrived: Counter[tuple[str, str]] = Counter()
+    for event in events:  # type: ignore[attr-defined]
+        if isinstance(event, MessageMade):
+            made[event.message_id] = event
+        elif isinstance(event, Attempt) and event.code == 250:
+            acknowledged.add(event.message)
+        elif isinstance(event, Delivered):
+            arrived[event.digest.message_id or "", event.recipient] += 1
+    for message_id, message in made.items():
+        copies = [arrived[message_id, recipient] for recipient in message.recipients]
+        if message.message in acknowledged and not all(copies):
+            found.add("lost")
+        if max(copies) > 1:
+            found.add("duplicated")
+    return found
