@@ -44,7 +44,7 @@ def test_exactly_one_custody_waits_for_the_answer_to_a_waiting_sender():
     "scope",
     [
         mailbox_scope("outside", crashes=2, databases=2),
-        mailbox_scope("mailbox", crashes=1, databases=1, replies=1),
+        mailbox_scope("mailbox", crashes=1, databases=1, cuts=1),
         mailbox_scope("mailbox", failovers=1),
         Scope("test", "test", "ex2010", 2, ("outside",), crashes=2, databases=2, next_hops=((1,), ())),
     ],
