@@ -12,7 +12,7 @@ from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.trace import Discard, ShadowCopy
 
 
-@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07", timed=False)
+@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07", "SR-MNT-08", timed=False)
 def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
@@ -39,7 +39,28 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
                         discard.n,
                         row="SR-MNT-07" if len(missing) < len(copy.transaction.recipients) else None,
                     )
+                elif _is_journal_report_due(context, name, discard):
+                    finding.add_message_violation(
+                        message,
+                        f"{discard.primary} notified {discard.holder} to discard it at {format_seconds(discard.t)} (event "
+                        f"{discard.n}), before its journal report was passed on",
+                        discard.n,
+                        row="SR-MNT-08",
+                    )
     return finding
+
+
+def _is_journal_report_due(context: CheckContext, name: str, discard: Discard) -> bool:
+    """Return whether the primary, the first server that has the message, had its journal report still to pass on."""
+    given = [t for t in context.trace.transactions_of(name) if t.kind != "shadow" and t.n < discard.n]
+    if context.cell.topology.journal is None or not given or given[0].server != discard.primary:
+        return False
+    message_id = context.trace.messages[name].message_id
+    return message_id is not None and not any(
+        t.kind != "shadow" and t.digest is not None and t.digest.report == "journal" and t.digest.about == message_id
+        and t.acceptance is not None and t.acceptance.n < discard.n
+        for t in context.trace.transactions
+    )  # fmt: skip
 
 
 def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[str]:
@@ -81,7 +102,7 @@ def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
 def _is_failure_reported(context: CheckContext, message_id: str | None, before: int) -> bool:
     """Return whether a delivery status notification about a message was accepted by a next hop before event `before`."""
     return message_id is not None and any(
-        t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
+        t.kind != "shadow" and t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
         and t.acceptance is not None and t.acceptance.n < before
         for t in context.trace.transactions
     )  # fmt: skip

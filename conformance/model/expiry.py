@@ -23,7 +23,7 @@ from conformance.trace.sessions import Transaction
 _TIMEOUT, _RETRY = "MessageExpirationTimeout", "MessageRetryInterval"
 
 _PROMPT_S = 60.0
-"""Documented seconds within which a message is expired and its report sent, beside two retry intervals."""
+"""Documented seconds within which a message is expired and its report sent, beside one retry interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ def expires_in_time(facts: Facts) -> Finding:
     Too late is also an attempt after that time. A message with a null reverse-path has no report.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
+    if "shadow-2013" not in facts.context.claims:
+        return finding
     for queued in _queued_messages(facts):
         timeouts = facts.numbers_between(queued.server, _TIMEOUT, queued.handed_n, facts.end_n)
         if not timeouts:
@@ -96,7 +98,7 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
             t for t in facts.trace.transactions_of(name)
             if t.kind != "shadow" and t.acceptance is not None and facts.is_tested(t.server)
         ]  # fmt: skip
-        for server in {t.server for t in given}:
+        for server in {t.server for t in given if not facts.is_2010(t.server)}:
             handed = [t for t in given if t.server == server]
             if len(handed) != 1 or handed[0].acceptance is None or handed[0].session in facts.trace.altered_sessions:
                 continue
@@ -164,7 +166,7 @@ def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
 def _deadline(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
     """Return when a message had to be expired, at the latest; None where the server did not work until then."""
     retry = max(facts.numbers_between(queued.server, _RETRY, queued.handed_n, facts.end_n), default=0.0)
-    room = 2 * retry + _PROMPT_S + facts.slack
+    room = retry + _PROMPT_S + facts.slack
     for span in facts.working_spans[queued.server]:
         deadline = max(queued.handed_t + timeout, span.since_t) + room
         if span.since_t <= deadline < span.until_t:
