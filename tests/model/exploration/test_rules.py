@@ -42,7 +42,7 @@ def test_without_a_rule_something_else_is_found(name: str):
     [
         ("promote_for_new_database", mailbox_scope("outside", crashes=1, databases=1)),
         ("resubmit_for_new_database", SCOPES[-1]),
-        ("restart", mailbox_scope("outside", crashes=1)),
+        ("restart", mailbox_scope("outside", crashes=2)),
         ("deliver", mailbox_scope("outside")),
     ],
 )
