@@ -113,7 +113,9 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
 def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval, words: str) -> None:
     """Check that a notification is queued for the primary from which a shadow was taken over, unless it has asked for it."""
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
-    asked = any(q.client == primary and q.server == holder and q.is_answered for q in facts.trace.queries)
+    asked = any(
+        q.client == primary and q.server == holder and q.is_answered and q.n < inspection.n for q in facts.trace.queries
+    )
     lost = any(e.action == "wiped" and held.since_n < e.n < inspection.n for e in facts.node_events.get(holder, ()))
     lost |= any(e.action == "wiped" and e.n > held.since_n for e in facts.node_events.get(primary, ()))
     lifetime = facts.possible_numbers(holder, "ShadowMessageAutoDiscardInterval", held.since_n, inspection.n)[0]
