@@ -12,6 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
+from conformance.candidates.lookup import reference_defects
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials, retired_defects
 from conformance.defects.table import DefectTable, build_table, gaps, page, without_expectations
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
@@ -108,8 +109,10 @@ def print_defects(
 
 
 def _declared_checks() -> list[str]:
-    """Return the names of all checks that are declared, whether or not the judge implements them."""
-    return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *RULES])
+    """Return the names of all declared checks, but for rules about failing disks, whose defects are not in the table."""
+    on_disks = {defect.breaks for defect in reference_defects().values() if defect.on_disks}
+    rules = [name for name, rule in RULES.items() if not on_disks.issuperset(rule.requirements)]
+    return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *rules])
 
 
 def _differences(published: str, computed: str) -> list[str]:

@@ -118,12 +118,17 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                 continue
             if facts.was_interrupted(primary, given.n):
                 continue
+            # what it does once it was handed the message again proves nothing
+            again = next((r for r in receipts if r.n > given.n and r.dot_n is not None), None)
+            if again is not None and again.t - max(since.t, session.closed.t) <= 2 * interval + facts.slack:
+                continue
+            until = again.n if again is not None else facts.end_n
             finding.occasions += 1
-            delivered = {normalize(d.recipient) for d in facts.trace.deliveries_of(name)}
+            delivered = {normalize(d.recipient) for d in facts.trace.deliveries_of(name) if d.n < until}
             tried = {
                 normalize(recipient)
                 for sent in facts.trace.transactions_of(name)
-                if sent.client == primary and sent.kind != "shadow"
+                if sent.client == primary and sent.kind != "shadow" and sent.n < until
                 for recipient in (*sent.recipients, *sent.refused)
             }
             missing = sorted({normalize(r) for r in given.recipients} - delivered - tried)

@@ -1,4 +1,4 @@
-"""Judges when 2010 servers acknowledge a message (SR-E10-03, SR-E10-15, SR-E10-16, SR-E10-17).
+"""Judges when 2010 servers acknowledge a message (SR-E10-03, SR-E10-15, SR-E10-16).
 
 A sender that keeps a shadow is acknowledged at once. From any other the acknowledgement is withheld until every next hop has
 the message, for at most MaxAcknowledgementDelay; a server that dies in the meantime has acknowledged nothing, and has the
@@ -10,8 +10,8 @@ Rulings are those of docs/rulings.md.
 
 from collections.abc import Iterator
 
-from conformance.history.events import Drained, FaultArmed
-from conformance.model.facts import STOPPING, Facts
+from conformance.history.events import FaultArmed
+from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -148,57 +148,3 @@ def _done(facts: Facts, sent: Transaction, before_n: int) -> dict[str, float]:
                 for recipient in (reply.recipient,) if reply.recipient else onward.recipients:
                     done.setdefault(normalize(recipient), reply.t)
     return done
-
-
-@rule("SR-E10-17")
-def death_while_withholding_loses_nothing(facts: Facts) -> Finding:
-    """Check that a server that died while it withheld its acknowledgement delivers the message when it is sent again.
-
-    The message sent again is acknowledged, and then arrives at each recipient that was accepted, unless the server's queue was
-    lost after that. Judged is the end of a history whose drain became quiet.
-    """
-    finding = Finding("a message whose acknowledgement died with the server arrives when it is sent again")
-    drained = facts.trace.events_of(Drained)
-    if not drained or not drained[-1].quiet:
-        return finding
-    for name in facts.trace.messages:
-        sent_to = [
-            t
-            for t in facts.trace.transactions_of(name)
-            if t.listener in ("frontend", "transport") and t.kind == "plain"
-        ]
-        for first in sent_to:
-            if (
-                first.dot_n is None
-                or first.replies
-                or not facts.is_tested(first.server)
-                or not facts.is_2010(first.server)
-            ):
-                continue
-            closed = facts.trace.sessions[first.session].closed
-            end_n = closed.n + 1 if closed else facts.end_n
-            if not any(
-                e.action in ("killed", "exited") and first.dot_n < e.n < end_n
-                for e in facts.node_events.get(first.server, ())
-            ):
-                continue
-            again = next((t for t in sent_to if t.server == first.server and t.n > first.n and t.acceptance), None)
-            if again is None or again.acceptance is None:
-                continue
-            if any(
-                e.action in STOPPING and e.n > again.acceptance.n
-                for events in facts.node_events.values()
-                for e in events
-            ):
-                continue
-            finding.occasions += 1
-            for recipient in again.accepted_recipients:
-                if not facts.context.deliveries_of(name, recipient):
-                    finding.add_message_violation(
-                        facts.trace.messages[name],
-                        f"{first.server} died while it withheld its acknowledgement, took the message again at "
-                        f"{format_seconds(again.acceptance.t)}, and it never reached {recipient}",
-                        again.acceptance.n,
-                        first.dot_n,
-                    )
-    return finding

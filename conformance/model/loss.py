@@ -39,7 +39,7 @@ from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, parse_path
 
 
-@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03", "RL-ACK-03")
+@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03", "RL-ACK-03", "SR-E10-17")
 def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
     """Check that each acknowledged message arrived at each accepted recipient, the exceptions above aside."""
     finding = Finding("every acknowledged message arrives, or is reported")

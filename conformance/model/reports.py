@@ -213,6 +213,8 @@ def failures_are_reported(facts: Facts) -> Finding:
         finding.occasions += 1
         if not {(server, name, recipient), (server, name, "")}.isdisjoint(reported):
             continue
+        if _was_refused_a_report(facts, server, message, refusal.transaction.n):
+            continue
         assert refusal.reply is not None
         sentence = (
             f"{server} got {refusal.reply.code} for {recipient} from {refusal.transaction.server}, and sent no report to "
@@ -225,6 +227,16 @@ def failures_are_reported(facts: Facts) -> Finding:
         else:
             finding.add_message_violation(message, sentence, refusal.reply.n)
     return finding
+
+
+def _was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
+    """Return whether the server began to send the sender a message with a null reverse-path, which was refused before its content."""
+    sender = facts.context.normalize_address(message.sender)
+    return any(
+        sent.client == server and sent.n > after_n and not sent.sender and sent.dot_n is None
+        and sender in facts.context.normalize_addresses(sent.refused)
+        for sent in facts.trace.transactions
+    )  # fmt: skip
 
 
 def _may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:

@@ -8,7 +8,7 @@ import re
 
 from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Envelope
+from conformance.reference.message import Envelope, Message
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin, envelope_of
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, ShadowVerbs
@@ -117,6 +117,39 @@ class SwallowsTheSecondTry(Acceptance):
 @defect("loses-what-lost-its-reply", breaks="RL-ACK-03", slot="receiver", also={"acceptance": SwallowsTheSecondTry})
 class LosesWhatLostItsReply(ForgetsWhenTheSenderIsLost):
     """Gives a message up with its session, and takes the sender's next try for a duplicate of it."""
+
+
+class DropsWhatLostItsSender(Acceptance):
+    """Drops a message at the end of its acceptance if its sender's session was lost in the meantime."""
+
+    def start(self) -> None:
+        """Begin with no session lost; `abandoned` has the tasks that accept messages whose sessions were lost."""
+        self.abandoned: set[asyncio.Task[list[Reply]] | None] = set()
+
+    async def acknowledge(self, message: Message) -> Reply:
+        """Return 250, or drop the message and return 451, which the sender will not see."""
+        if asyncio.current_task() not in self.abandoned:
+            return await super().acknowledge(message)
+        self.host.messages.drop(message.id)
+        await self.host.db.commit()
+        return Reply(451, "4.3.0", "the sender has gone")
+
+
+@defect(
+    "forgets-what-it-did-not-acknowledge",
+    breaks="SR-TMO-03",
+    slot="receiver",
+    also={"acceptance": DropsWhatLostItsSender},
+)
+class ForgetsWhatItDidNotAcknowledge(Receiver):
+    """Drops a message of which a shadow copy is stored, because its sender's session was lost before the acknowledgement."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note the task that decides about the message in hand, if any."""
+        acceptance = self.host.acceptance
+        assert isinstance(acceptance, DropsWhatLostItsSender)
+        acceptance.abandoned.add(self.acceptance_task)
+        super().connection_lost(error)
 
 
 @defect("keeps-half-a-message", breaks="RL-ACK-02", slot="receiver")
