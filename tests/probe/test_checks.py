@@ -466,7 +466,9 @@ def test_a_server_that_obeys_passes_every_check(context: ssl.SSLContext, tls: bo
 
 
 @pytest.mark.parametrize(
-    ("check", "outcome", "kind"), MISBEHAVIOURS, ids=[f"{check}-{kind.__name__}" for check, _, kind in MISBEHAVIOURS]
+    ("check", "outcome", "kind"),
+    MISBEHAVIOURS,
+    ids=[f"{check}-{number}" for number, (check, _, _) in enumerate(MISBEHAVIOURS)],
 )
 def test_a_server_that_misbehaves_in_one_way_fails_the_check_about_it(
     check: str, outcome: LiveOutcome, kind: type[Miniature], context: ssl.SSLContext
