@@ -242,7 +242,7 @@ def explore(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object: plans, outcomes, fired, findings")] = False,
 ) -> None:
-    """Break every point of scenarios once, and write each violation of the model as a small scenario file."""
+    """Try single faults at every point of scenarios, one in each run, and write what violates the model as scenario files."""
     from conformance.commands import explore as command
 
     raise typer.Exit(

@@ -165,7 +165,10 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Return category, letter and word of a cell's outcome for the terminal; None leaves other reports to pytest."""
+    """Return category, letter and word of a cell's outcome for the terminal.
+
+    None leaves the report to pytest: a known failure (xfail), another phase, a test that is no cell.
+    """
     outcome = outcome_of(report) if isinstance(report, pytest.TestReport) else None
     if outcome is None:
         return None

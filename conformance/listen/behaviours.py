@@ -195,7 +195,7 @@ def describe_behaviours() -> str:
         "",
         "Each message to an address meets its behaviour at the first attempt, and is accepted when it is tried again.",
         "-x3 at the end: at three attempts. -always: at all; so are replies from 500 at rcpt and later places.",
-        "A place before rcpt is met by the next connection: this one is told 451 for the recipient, so that it comes back.",
+        "A place before rcpt is met by the next connection: this one is answered 451 for the recipient, so that it comes back.",
         "+anything distinguishes messages (rcpt-451+7@example.test). All other addresses are accepted.",
     ]
     return "\n".join(lines)

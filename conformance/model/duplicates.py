@@ -40,7 +40,7 @@ _PROMPT_S = 1.0
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
 
-    Only for candidates that claim `duplicate-detection`. Left out are deliveries of which the server cannot know.
+    Only for candidates that claim `duplicate-detection`. Left out are pairs where the server may not know of the first delivery.
     A later delivery is one violation, however many earlier ones it repeats.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")
@@ -53,7 +53,7 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
             configured = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
             window = _WINDOW_ABOVE_MAX if configured > _MAX_WINDOW else configured
             for first in deliveries[:number]:
-                if second.t - first.t < window - context.slack and not _is_forgotten(context, server, first, second):
+                if second.t - first.t < window - context.slack and not _may_be_unknown(context, server, first, second):
                     finding.add_violation(
                         f"<{message_id}>: {recipient} got it from {first.giver} at {format_seconds(first.t)} and again "
                         f"from {second.giver} at {format_seconds(second.t)}, within {format_seconds(window)}",
@@ -78,8 +78,8 @@ def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, dateti
     return groups
 
 
-def _is_forgotten(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
-    """Return whether the server cannot know of the first delivery: its queue was wiped, or it saw no reply to it."""
+def _may_be_unknown(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
+    """Return whether the server may not know of the first delivery: its queue was wiped since, or it did not surely see the reply."""
     wiped = any(
         event.node == server and event.action == "wiped" and first.n < event.n < second.n
         for event in context.trace.events_of(NodeEvent)

@@ -81,7 +81,7 @@ def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
     out are replies while shadow redundancy is switched off (SR-ENA-02 judges these). Whether a server of 2013 is offered
     XSHADOW is not documented.
     """
-    finding = Finding("XSHADOW is offered to the servers that are granted it, and to nobody else")
+    finding = Finding("XSHADOW is offered to the servers that are granted it, and to no other")
     names = {name.casefold(): name for name in facts.topology.by_name}
     for session in facts.trace.sessions.values():
         if session.listener != "transport" or session.name in facts.trace.altered_sessions:

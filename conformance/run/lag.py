@@ -18,14 +18,17 @@ _PERIOD_S = 0.5
 
 _NS = 1e9
 
-Guards = Callable[[], Mapping[str, int]]
+FindGuards = Callable[[], Mapping[str, int]]
 """Returns, for each node that runs, the id of its guard: the harness's process above the node's programs."""
 
 
 class LagRecorder:
-    """Records `Lag` events, in documented seconds."""
+    """Records `Lag` events, in documented seconds.
 
-    def __init__(self, clock: Clock, recorder: Recorder, guards: Guards) -> None:
+    `guards` returns the process above the programs of each running node, by the node's name.
+    """
+
+    def __init__(self, clock: Clock, recorder: Recorder, guards: FindGuards) -> None:
         self._clock = clock
         self._recorder = recorder
         # Where time jumps, it stands still while a program waits.
@@ -56,7 +59,7 @@ class RunDelay:
     call, by (process, thread), real seconds.
     """
 
-    def __init__(self, guards: Guards) -> None:
+    def __init__(self, guards: FindGuards) -> None:
         self._guards = guards
         self._delays: dict[tuple[int, int], float] = {}
 

@@ -98,7 +98,11 @@ class World:
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
     async def __aenter__(self) -> "World":
-        """Start all nodes and wait until they are ready; end everything again when that fails."""
+        """Start all nodes and wait until they are ready; end everything again when that fails.
+
+        First wait, without a deadline, until no other cell or run uses the fixed addresses of servers of the kind `remote` and of
+        their next hops.
+        """
         try:
             self._exit.callback(self._leases.release)
             await wait_for_exclusive_use(self.topology.servers, self._assignment, self._leases)

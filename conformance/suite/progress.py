@@ -113,7 +113,7 @@ class Progress:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
-        """Count the outcome of a cell's call phase, and an error for another phase that failed."""
+        """Count the outcome of a cell's call phase, and an error for another phase that failed; known failures (xfail) are not counted."""
         outcome = outcome_of(report)
         if outcome is not None or report.failed:
             with self._lock:

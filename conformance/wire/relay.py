@@ -246,10 +246,10 @@ class Relay:
         self.end_reached(lane, "fin")
 
     def drop_server(self, pending_reply: bytes = _UNAVAILABLE) -> None:
-        """Reset the server's connection and answer in its place, then end the session.
+        """Reset the server's connection, and answer in its place until the client's next command, which ends the session.
 
-        Each reply that it has not sent becomes `pending_reply` (without its last CRLF); the next command is answered
-        with 421 (QUIT: 221).
+        Each reply that the server still owes becomes `pending_reply` (without its last CRLF); replies received and not yet
+        forwarded are dropped. The next command is answered with 421 (QUIT: 221).
         """
         self._server_dropped = True
         self.to_client.discard_all()

@@ -24,7 +24,7 @@ class WithoutTls(Miniature):
     offers = tuple(offer for offer in OFFERS if offer != "STARTTLS")
 
 
-def test_its_commands_end_with_0_on_a_server_without_a_finding(
+def test_its_probe_commands_end_with_0_on_a_server_without_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)

@@ -65,7 +65,7 @@ def test_of_a_class_the_first_two_and_the_last_point_are_tried() -> None:
     assert dots == [1, 2, 6]
 
 
-def test_the_reference_withstands_every_single_fault_of_a_short_scenario(
+def test_the_reference_withstands_sixty_drawn_faults_of_a_short_scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, found = exploration(tmp_path, capsys, plans=60)

@@ -150,7 +150,7 @@ def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> F
 
 @expectation_check(RouteExpected)
 def route(expected: RouteExpected, context: ExpectationContext) -> Finding:
-    """Check the servers that each message passed, from the one that the sender gave it to up to the sink."""
+    """Check the servers that each message passed, from the one that the sender gave it to up to the one that gave it to the sink."""
     finding = Finding(f"{expected.of} for {expected.to} through {', '.join(expected.through)}")
     for message in context.messages(expected.of):
         finding.occasions += 1

@@ -80,7 +80,7 @@ def unnoted_shadow_expires(world: World, message: Message) -> Iterator[Step]:
         for h in world.others(custody.primary):
             if custody.held[h] == Held.UNNOTED and world.linked(h, custody.primary):
                 yield Step(
-                    f"{name(h)} was never told to discard its shadow copy, which expires",
+                    f"{name(h)} never got a discard notification for its shadow copy, which expires",
                     changed(message, custody, custody._replace(held=put(custody.held, h, Held.NONE))),
                     "a shadow copy expires",
                 )

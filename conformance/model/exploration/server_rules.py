@@ -118,6 +118,10 @@ def after_new_database(message: Message, server: int) -> tuple[Message, ...]:
 
 
 def _without_disk(custody: Custody, server: int) -> Custody:
+    """Return a custody after a server has lost its disk.
+
+    As the primary it has nothing, and the shadow copies of it are orphaned; as a shadow server it holds nothing.
+    """
     if custody.primary != server:
         return custody._replace(held=(*custody.held[:server], Held.NONE, *custody.held[server + 1 :]))
     orphaned = swapped(

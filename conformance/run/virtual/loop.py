@@ -180,10 +180,12 @@ class VirtualClockEventLoop(TrackingEventLoop):
     # polling and jumping
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
-        """Return the sockets that are ready once everything sent was delivered; wait or jump if there are none.
+        """Return the sockets to serve; if there are none, wait or let time jump.
 
-        `turns` is the number of turns since the last poll; without `may_wait` the method neither waits for processes nor
-        jumps, as there are callbacks to run.
+        Sockets that the tracker's counters predict to be readable are returned without asking the kernel, except in the poll
+        after `note_spurious_wakeup`. Otherwise block until the kernel has delivered what is in flight. `turns` is the number of
+        turns since the last poll. Without `may_wait` the method neither waits for processes nor jumps, as there are callbacks
+        to run.
         """
         self._turns += turns
         if self._turns > self._max_turns:
