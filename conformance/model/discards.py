@@ -6,13 +6,14 @@ number.
 `occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
-from conformance.model.rules import invariant
+from conformance.model.facts import Facts
+from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.trace import Discard, ShadowCopy
 
 
-@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07", "SR-MNT-08", timed=False)
+@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07", timed=False)
 def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
@@ -39,26 +40,66 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
                         discard.n,
                         row="SR-MNT-07" if len(missing) < len(copy.transaction.recipients) else None,
                     )
-                elif _is_journal_report_due(context, name, discard):
+    return finding
+
+
+@rule("SR-MNT-08", timed=False)
+def reports_are_passed_on_before_release(facts: Facts) -> Finding:
+    """Check that a primary notifies a holder only when it has passed on the reports that the message caused.
+
+    Those are its journal report, and the report of a failure. A shadow copy of a report is no report that was passed on, which
+    the invariant takes for one.
+    """
+    finding = Finding("no discard notification before the message's reports were passed on")
+    context = facts.context
+    for name, message in facts.trace.messages.items():
+        for copy in facts.trace.copies_of(name):
+            for discard in facts.trace.discards_of(name):
+                if (discard.primary, discard.shadow_id) != (copy.primary, copy.shadow_id):
+                    continue
+                if _is_message_refused(context, name, copy, discard):
+                    continue
+                missing = context.normalize_addresses(copy.transaction.recipients) - _done_recipients(
+                    context, name, discard
+                )
+                is_journaled = _is_journaled(context, name, discard)
+                finding.occasions += is_journaled or bool(missing)
+                late = ""
+                if is_journaled and not _is_journal_report_sent(context, message.message_id, discard.n):
+                    late = "its journal report"
+                elif (
+                    missing
+                    and _is_failure_reported(context, message.message_id, discard.n)
+                    and not _is_failure_reported(context, message.message_id, discard.n, shadows=False)
+                ):
+                    late = f"the report of its failure for {min(missing)}"
+                if late:
                     finding.add_message_violation(
                         message,
                         f"{discard.primary} notified {discard.holder} to discard it at {format_seconds(discard.t)} (event "
-                        f"{discard.n}), before its journal report was passed on",
+                        f"{discard.n}), before {late} was passed on",
                         discard.n,
-                        row="SR-MNT-08",
                     )
     return finding
 
 
-def _is_journal_report_due(context: CheckContext, name: str, discard: Discard) -> bool:
-    """Return whether the primary, the first server that has the message, had its journal report still to pass on."""
+def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
+    """Return whether the primary has to journal the message: it is the first server that has it."""
     given = [t for t in context.trace.transactions_of(name) if t.kind != "shadow" and t.n < discard.n]
-    if context.cell.topology.journal is None or not given or given[0].server != discard.primary:
-        return False
     message_id = context.trace.messages[name].message_id
-    return message_id is not None and not any(
+    return (
+        context.cell.topology.journal is not None
+        and message_id is not None
+        and bool(given)
+        and given[0].server == discard.primary
+    )
+
+
+def _is_journal_report_sent(context: CheckContext, message_id: str | None, before: int) -> bool:
+    """Return whether a next hop accepted the journal report of a message before event `before`."""
+    return any(
         t.kind != "shadow" and t.digest is not None and t.digest.report == "journal" and t.digest.about == message_id
-        and t.acceptance is not None and t.acceptance.n < discard.n
+        and t.acceptance is not None and t.acceptance.n < before
         for t in context.trace.transactions
     )  # fmt: skip
 
@@ -99,10 +140,14 @@ def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
     return refused
 
 
-def _is_failure_reported(context: CheckContext, message_id: str | None, before: int) -> bool:
-    """Return whether a delivery status notification about a message was accepted by a next hop before event `before`."""
+def _is_failure_reported(context: CheckContext, message_id: str | None, before: int, *, shadows: bool = True) -> bool:
+    """Return whether a delivery status notification about a message was accepted by a next hop before event `before`.
+
+    `shadows`: a shadow copy of it that was stored counts too.
+    """
     return message_id is not None and any(
-        t.kind != "shadow" and t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
+        (shadows or t.kind != "shadow")
+        and t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
         and t.acceptance is not None and t.acceptance.n < before
         for t in context.trace.transactions
     )  # fmt: skip

@@ -20,7 +20,8 @@ from conformance.history.events import (
     StepEvent,
 )
 from conformance.model.duplicate_detection import instant
-from conformance.model.rules import invariant
+from conformance.model.facts import Facts
+from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.parameters import numeric_parameter_at
@@ -38,43 +39,66 @@ _PROMPT_S = 1.0
 
 @invariant("no-duplicate-in-mailbox", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03")
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
-    """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
+    """Check that no mailbox gets two messages with the same Message-ID and Date, as written, within the tracking window.
 
     Only for candidates that claim `duplicate-detection`. Left out are pairs where the server may not know of the first delivery.
     A later delivery is one violation, however many earlier ones it repeats.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")
-    if "duplicate-detection" not in context.claims:
-        return finding
-    for (store, recipient, message_id, _), deliveries in _group_duplicates(context).items():
-        server = store.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
-        finding.occasions += len(deliveries)
-        for number, second in enumerate(deliveries):
-            configured = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
-            window = _WINDOW_ABOVE_MAX if configured > _MAX_WINDOW else configured
-            for first in deliveries[:number]:
-                if second.t - first.t < window - context.slack and not _may_be_unknown(context, server, first, second):
-                    finding.add_violation(
-                        f"<{message_id}>: {recipient} got it from {first.giver} at {format_seconds(first.t)} and again "
-                        f"from {second.giver} at {format_seconds(second.t)}, within {format_seconds(window)}",
-                        second.n,
-                        first.n,
-                        message=context.trace.identify_message(second.digest),
-                        row="SR-DUP-04" if configured > _MAX_WINDOW else "SR-DUP-01",
-                    )
-                    break
+    if "duplicate-detection" in context.claims:
+        for deliveries in _group_duplicates(context).values():
+            finding.occasions += len(deliveries)
+            _check_group(context, finding, deliveries)
     return finding
 
 
-def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, datetime], list[Delivered]]:
+@rule("SR-DUP-01", "SR-DUP-04")
+def times_are_compared_as_instants(facts: Facts) -> Finding:
+    """Check as the invariant does, but take two Date fields for the same that name the same instant in different time zones."""
+    finding = Finding("no mailbox gets a message twice, in whatever time zone its Date is written")
+    if "duplicate-detection" not in facts.context.claims:
+        return finding
+    instants: dict[tuple[str, str, str, datetime], list[Delivered]] = defaultdict(list)
+    for (store, recipient, message_id, date), deliveries in _group_duplicates(facts.context).items():
+        if (submitted := instant(date)) is not None:
+            instants[store, recipient, message_id, submitted] += deliveries
+    for deliveries in instants.values():
+        if len({event.digest.date for event in deliveries}) > 1:
+            finding.occasions += len(deliveries)
+            _check_group(facts.context, finding, sorted(deliveries, key=lambda event: event.n), zones=True)
+    return finding
+
+
+def _check_group(context: CheckContext, finding: Finding, deliveries: list[Delivered], *, zones: bool = False) -> None:
+    """Add a violation for each delivery that repeats an earlier one; with `zones` only pairs with different Date fields count."""
+    for number, second in enumerate(deliveries):
+        server = second.sink.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
+        configured = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
+        window = _WINDOW_ABOVE_MAX if configured > _MAX_WINDOW else configured
+        for first in deliveries[:number]:
+            if zones and first.digest.date == second.digest.date:
+                continue
+            if second.t - first.t < window - context.slack and not _may_be_unknown(context, server, first, second):
+                finding.add_violation(
+                    f"<{second.digest.message_id}>: {context.normalize_address(second.recipient)} got it from {first.giver} at "
+                    f"{format_seconds(first.t)} and again from {second.giver} at {format_seconds(second.t)}, within "
+                    f"{format_seconds(window)}",
+                    second.n,
+                    first.n,
+                    message=context.trace.identify_message(second.digest),
+                    row="SR-DUP-04" if configured > _MAX_WINDOW else "SR-DUP-01",
+                )
+                break
+
+
+def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], list[Delivered]]:
     """Return the deliveries to mailboxes by mailbox store, recipient, Message-ID and Date; those without both left out."""
-    groups: dict[tuple[str, str, str, datetime], list[Delivered]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
     stores = {context.cell.topology.store_name(server) for server in context.cell.topology.by_name}
     for event in context.trace.events_of(Delivered):
         digest, recipient = event.digest, context.normalize_address(event.recipient)
-        submitted = instant(digest.date)
-        if event.sink in stores and recipient in context.mailboxes and digest.message_id and submitted is not None:
-            groups[event.sink, recipient, digest.message_id, submitted].append(event)
+        if event.sink in stores and recipient in context.mailboxes and digest.message_id and digest.date:
+            groups[event.sink, recipient, digest.message_id, digest.date].append(event)
     return groups
 
 

@@ -54,6 +54,9 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     done_n, done_t = _done(facts, tries, contacts, name, recipient)
     if done_n < acknowledged.n:
         return
+    if facts.is_2010(server):  # a server whose shadows were taken over need not deliver the message (ruling 19)
+        taken = [p.transmission.t for p in facts.promotions.get(name, ()) if p.holder != server]
+        done_t = min([done_t, *taken])
     interval = _longest(facts, server, "MessageRetryInterval", acknowledged.n, done_n)
     lifetime = _shortest(facts, server, "MessageExpirationTimeout", acknowledged.n)
     if interval is None or lifetime is None:

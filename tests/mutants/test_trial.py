@@ -1,13 +1,15 @@
 """A mutant runs in a process of its own; it is killed by a violation or by a node that fails, and not by the harness."""
 
-import multiprocessing
+import pickle
+import subprocess
+import sys
 
 import pytest
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.mutants.operators import Site, find_sites
-from conformance.mutants.trial import MutantResult, MutantTrial, load_mutant, run_mutant
+from conformance.mutants.trial import MutantResult
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
 
@@ -30,14 +32,24 @@ def site(file: str, function: str, operator: str) -> Site:
 
 def result_of(mutant: Site, cells: list[Cell]) -> MutantResult:
     """Run a mutant in a new process: this one has imported the reference."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        return pool.apply(run_one, (mutant, cells))
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], input=pickle.dumps((mutant, cells)), capture_output=True, timeout=120, check=True,
+        cwd=ROOT.parents[1],
+    )  # fmt: skip
+    result = pickle.loads(done.stdout)  # noqa: S301  # of this test's own process
+    assert isinstance(result, MutantResult)
+    return result
 
 
-def run_one(mutant: Site, cells: list[Cell]) -> MutantResult:
-    load_mutant(mutant, ROOT)
-    return run_mutant(MutantTrial(mutant, tuple(range(len(cells)))), cells, 1)
+RUN = """
+import pickle, sys
+from conformance import paths
+from conformance.mutants.trial import MutantTrial, load_mutant, run_mutant
+mutant, cells = pickle.load(sys.stdin.buffer)
+load_mutant(mutant, paths.reference())
+result = run_mutant(MutantTrial(mutant, tuple(range(len(cells)))), cells, 1)
+sys.stdout.buffer.write(pickle.dumps(result))
+"""
 
 
 def test_a_mutant_that_accepts_and_keeps_nothing_is_killed_by_a_requirement(cells: list[Cell]):

@@ -34,7 +34,9 @@ def run_cell(directory: Path, name: str, defect: str = "", disk: DiskKind = "lay
     assert (ran.problem, ran.inapplicable) == ("", "")
     found = judge(cell, assignment, settings, ran.events, complete=True)
     assert defect or worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
-    return ran, {verdict.requirements[0] for verdict in found if verdict.outcome is Outcome.FAIL}
+    # the rules of the model see the same failure in their own ways
+    failed = [v for v in found if v.outcome is Outcome.FAIL and not v.check.startswith("model.")]
+    return ran, {verdict.requirements[0] for verdict in failed}
 
 
 def replies(ran: RecordedRun) -> list[tuple[str, int | None, str | None]]:
