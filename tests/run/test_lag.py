@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from conformance.run.lag import RunDelay
@@ -43,8 +44,19 @@ def test_a_program_without_a_core_is_measured_as_waiting(rivals):
     assert seconds < time.monotonic() - began + 1.0
 
 
+def wait_until_asleep(pid: int) -> None:
+    """Wait until the shell and its `sleep` both sleep; fail after 30 s."""
+    began = time.monotonic()
+    shell = psutil.Process(pid)
+    while [one.status() for one in (shell, *shell.children())] != ["sleeping", "sleeping"] or (
+        shell.children()[0].name() != "sleep"
+    ):
+        assert time.monotonic() - began < 30
+
+
 def test_a_sleeping_program_is_not_measured_as_waiting():
     with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
+        wait_until_asleep(idle.pid)  # as it starts, it waits for a processor that other programs use
         delay = RunDelay(lambda: {"mbx1": idle.pid})
         delay.take_longest_wait()
         first = time.monotonic()
