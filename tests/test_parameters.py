@@ -5,6 +5,7 @@ import ast
 from conformance.parameters import DEFAULTS, LISTENER_LIMITS, effective_parameters
 from conformance.reference.config import DEFAULT_LIMITS, EDGE_LIMITS, Transport
 from conformance.trace.parameters import DEFAULTS as JUDGED
+from conformance.trace.parameters import LISTENER_LIMITS as JUDGED_LIMITS
 from tests.docs.pages import ROOT
 
 PACKAGE = ROOT / "conformance"
@@ -12,6 +13,7 @@ PACKAGE = ROOT / "conformance"
 
 def test_the_defaults_for_judging_are_the_documented_ones():
     assert {name: DEFAULTS.get(name) for name in JUDGED} == JUDGED
+    assert JUDGED_LIMITS == LISTENER_LIMITS
 
 
 def test_the_reference_has_the_documented_defaults():

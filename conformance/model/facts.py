@@ -3,7 +3,7 @@
 Nothing here decides whether something was right. `n` is an event's number in the history, times are documented seconds.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from conformance.history.events import (
 from conformance.model.contacts import Contact, find_contacts, find_database_names
 from conformance.model.parameter_changes import ParameterChanges
 from conformance.trace.context import CheckContext
-from conformance.trace.parameters import parameter_at
+from conformance.trace.parameters import LISTENER_LIMITS, parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
 from conformance.trace.sessions import Exchange, Session, Transaction
 from conformance.trace.trace import Discard, ShadowAttempt, ShadowCopy, Trace
@@ -34,12 +34,6 @@ T = TypeVar("T")
 
 STOPPING = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
 """Actions of a `NodeEvent` after which a node does not work, or not on the queue that it had."""
-
-LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
-    "edge": {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0},
-    "": {"connection_timeout": 600.0, "connection_inactivity_timeout": 300.0},
-}
-"""Documented limits of a receive connector in seconds by the role of the server, '' for the other roles (EX2016, EX2013)."""
 
 RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
 """Steps after which servers may transmit again what they had finished, or pass it to another server."""
@@ -421,8 +415,3 @@ class Facts:
 def operation_name(exchange: Exchange) -> str | None:
     """Return the name of the operation of shadow redundancy that a command asks for, None for another command."""
     return exchange.command.operation.name if exchange.command.operation else None
-
-
-def count_between(times: list[float], after: float, before: float) -> int:
-    """Return how many of the sorted times lie strictly between two times."""
-    return bisect_left(times, before) - bisect_right(times, after)

@@ -35,6 +35,12 @@ DEFAULTS: Mapping[str, JsonValue] = {
 }
 """Documented defaults of the parameters that checks use (EX2016, EX2013: parameters; GURU: duplicates). Times in seconds."""
 
+LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
+    "edge": {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0},
+    "": {"connection_timeout": 600.0, "connection_inactivity_timeout": 300.0},
+}
+"""Documented limits of a receive connector in seconds by the role of the server, '' for the other roles (EX2016, EX2013)."""
+
 
 def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonValue:
     """Return a parameter's value in force on a server when event `n` happened."""

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import Literal, Protocol
 
-from conformance.wire.sockets import close_with_rst
+from conformance.wire.sockets import ReadBuffer, close_with_rst
 
 
 class EndpointOwner(Protocol):
@@ -34,11 +34,7 @@ class EndpointOwner(Protocol):
 _TCP_CLOSE = 7
 """The state of a connection in TCP_INFO after RST."""
 
-_READ = 64 * 1024
-"""Octets that are read at one time; small enough that the buffer's memory is reused and not requested anew."""
-
-_BUFFER = memoryview(bytearray(_READ))
-"""The buffer that all endpoints read into: its octets are copied in the same turn of the loop, before the next read."""
+_BUFFER = ReadBuffer()
 
 
 class Endpoint(asyncio.BufferedProtocol):
@@ -64,15 +60,15 @@ class Endpoint(asyncio.BufferedProtocol):
         self._owner.connection_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer that is shared by all endpoints."""
-        return _BUFFER
+        """Return the buffer that the endpoints of this thread share."""
+        return _BUFFER.octets
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand received octets to the owner; after `leave` close instead, so that the peer gets RST."""
         if self._leaving:
             self.close()
         else:
-            self._owner.data_received(self, bytes(_BUFFER[:nbytes]))
+            self._owner.data_received(self, bytes(_BUFFER.octets[:nbytes]))
 
     def eof_received(self) -> bool:
         """Handle the peer's FIN. Return True: the other direction stays open."""

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 from conformance.run.virtual.asyncio_compat import attach_to_server, detach_from_server
 from conformance.run.virtual.in_flight import Endpoint
 from conformance.run.virtual.tcp import readable_octets
+from conformance.wire.sockets import ReadBuffer
 
 if TYPE_CHECKING:
     from conformance.run.virtual.tracking_loop import TrackingEventLoop
 
-_MAX_READ = 65536
-"""Octets of one recv(): with asyncio's 256 KiB, malloc returns and regrows the heap each time, which costs up to 40 %."""
-
-_READ_BUFFER = memoryview(bytearray(_MAX_READ))
-"""Read buffer of all protocols without one of their own: the octets are copied before anything else is read."""
+_BUFFER = ReadBuffer()
+"""Read buffer of all protocols without one of their own."""
 
 _HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
 """Default limits of unsent octets: above the first a protocol's pause_writing is called, at the second resume_writing."""
@@ -136,7 +134,7 @@ class TrackedTransport(asyncio.Transport):
         if self._connection_lost:
             return
         protocol: Any = self._protocol
-        buffer = protocol.get_buffer(-1) if self._buffered else _READ_BUFFER
+        buffer = protocol.get_buffer(-1) if self._buffered else _BUFFER.octets
         try:
             count = self._receive(buffer)
         except (BlockingIOError, InterruptedError):
