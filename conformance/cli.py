@@ -233,6 +233,7 @@ def explore(
         list[str] | None, typer.Argument(help="ids of scenarios; default: every scenario whose run is short")
     ] = None,
     sweep: Annotated[int, typer.Option(min=1, max=1, help="1: every single fault at every point")] = 1,
+    at_random: Annotated[bool, typer.Option("--random", help="random plans instead of a sweep of scenarios")] = False,
     candidate: Annotated[str, typer.Option("--candidate", help="what is explored, in virtual time")] = "reference",
     plans: Annotated[int | None, typer.Option(min=1, help="run this many, drawn by --seed; default: all")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="begin no plan after this time: 10m, 1h")] = None,
@@ -242,12 +243,13 @@ def explore(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object: plans, outcomes, fired, findings")] = False,
 ) -> None:
-    """Try single faults at every point of scenarios, one in each run, and write what violates the model as scenario files."""
+    """Try faults that no scenario has, at every point of scenarios or in random plans; write what violates the model as files."""
     from conformance.commands import explore as command
 
     raise typer.Exit(
         command.explore(
             scenarios or [],
+            at_random=at_random,
             candidate=candidate,
             plans=plans,
             duration=duration,

@@ -18,6 +18,7 @@ from conformance.execute import available_cores
 from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_plans
 from conformance.explore.documents import write_cell
 from conformance.explore.points import find_points, representatives
+from conformance.explore.random_plans import RandomPlans
 from conformance.explore.sweep import Enumeration, Plan, sweep, without_faults
 from conformance.explore.trial import PlanRun, run_plan
 from conformance.history.events import StepEvent
@@ -31,11 +32,14 @@ from conformance.suite.selection import SelectionError, find_scenarios
 
 _MAX_CPU_S = 0.2
 """Processor time of the run without faults: without names, costlier scenarios are left out."""
+_MANY = 1_000_000
+"""Random plans without --plans: more than anybody waits for."""
 
 
 def explore(
     scenarios: Sequence[str],
     *,
+    at_random: bool = False,
     candidate: str,
     plans: int | None,
     duration: str | None,
@@ -46,13 +50,16 @@ def explore(
 ) -> int:
     """Sweep scenarios (names; none: the first cell of each cheap one), and write what violates the model to `out`.
 
-    At most `plans` are run, drawn by `seed`, and none is begun after `duration`. Ctrl-C keeps what was found.
+    With `at_random` the plans are random ones, and scenarios are not used. At most `plans` are run, drawn by `seed`, and none is
+    begun after `duration`. Ctrl-C keeps what was found.
     Returns 1 when there is a finding, 2 for wrong input, 3 when no plan could be judged, else 0.
     """
     try:
         until = time.monotonic() + parse_duration(duration) if duration is not None else None
         assignment = Assignment(find_candidate(candidate, paths.fixtures() / "candidates"))
-        cells = _first_cells(scenarios)
+        if at_random and scenarios:
+            raise ValueError("random plans are made without scenarios: leave out their names, or --random")
+        cells = [] if at_random else _first_cells(scenarios)
     except (ValueError, CandidateError, InvalidFile, SelectionError, OSError) as error:
         typer.echo(error, err=True)
         return 2
@@ -60,12 +67,14 @@ def explore(
     console = Console(stderr=True)
     with console.status("running the scenarios without faults", spinner="line"):
         enumeration = _enumerate(cells, assignment, settings, named=bool(scenarios))
-    chosen = _drawn(enumeration.plans, plans, seed)
+    chosen: Sequence[Plan] = (
+        RandomPlans(seed, plans or _MANY, assignment, settings) if at_random else _drawn(enumeration.plans, plans, seed)
+    )
     campaign = Campaign()
     began = time.monotonic()
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("plans", total=len(chosen))
+        task = bar.add_task("plans", total=None if at_random and plans is None else len(chosen))
         try:
             for number, result in run_plans(chosen, assignment, settings, jobs or available_cores(), until):
                 campaign.results[number] = result
@@ -161,7 +170,7 @@ def _summary(
     return {
         "enumerated": enumeration.enumerated,
         "pruned": dict(sorted(enumeration.pruned.items())),
-        "not_drawn": len(enumeration.plans) - len(chosen),
+        "not_drawn": max(0, len(enumeration.plans) - len(chosen)),
         "plans": len(campaign.results),
         "outcomes": dict(sorted(campaign.outcomes.items())),
         "fired": campaign.fired,

@@ -68,7 +68,7 @@ def run_plans(
 
     No plan is begun after `until`, a time of `time.monotonic()`.
     """
-    _WORK[:] = [(plan, assignment, settings) for plan in plans]
+    _WORK[:] = [(plans, assignment, settings)]
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for number, result in pool.imap_unordered(_run_number, range(len(plans)), chunksize=4):
             yield number, result
@@ -76,13 +76,14 @@ def run_plans(
                 return
 
 
-_WORK: list[tuple[Plan, Assignment, Settings]] = []
-"""The plans of the call in hand; forked processes get their numbers."""
+_WORK: list[tuple[Sequence[Plan], Assignment, Settings]] = []
+"""The plans of the call in hand; forked processes get their numbers, and draw a random plan from its number."""
 
 
 def _run_number(number: int) -> tuple[int, PlanResult]:
     """Run one plan of `_WORK`; called in a forked process."""
-    return number, run_plan(*_WORK[number]).result
+    ((plans, assignment, settings),) = _WORK
+    return number, run_plan(plans[number], assignment, settings).result
 
 
 def reduce_findings(
@@ -95,10 +96,11 @@ def reduce_findings(
     """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks."""
     findings = []
     for check, (number, violation, count) in campaign.first_violations().items():
-        progress(f"reducing {plans[number].name} ({check})")
+        original = plans[number]
+        progress(f"reducing {original.name} ({check})")
 
         def fails(plan: Plan, check: str = check) -> bool:
             return any(found.check == check for found in run_plan(plan, assignment, settings).result.violations)
 
-        findings.append(Finding(violation, plans[number], shrink(plans[number], fails), count))
+        findings.append(Finding(violation, original, shrink(original, fails), count))
     return findings

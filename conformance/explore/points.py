@@ -23,7 +23,7 @@ PointClass = tuple[str, str, str, str, str]
 class ProtocolPoint:
     """The `nth` time that `place` passes from `client` to a listener of `server`; `t` is when, in documented seconds.
 
-    `place` is `connect`, `greeting`, a verb, `body` or `dot`.
+    `place` is `connect`, `greeting`, a verb, `body` or `dot`; `n` is the number of the event that shows it.
     """
 
     client: str
@@ -32,6 +32,7 @@ class ProtocolPoint:
     place: str
     nth: int
     t: float
+    n: int = 0
 
     @property
     def text(self) -> str:
@@ -53,7 +54,7 @@ def find_points(events: Iterable[AnyEvent], topology: Topology) -> list[tuple[Po
         for place in _places_of(event):
             counts[session.client, session.server, session.listener, place] += 1
             nth = counts[session.client, session.server, session.listener, place]
-            point = ProtocolPoint(session.client, session.server, session.listener, place, nth, event.t)
+            point = ProtocolPoint(session.client, session.server, session.listener, place, nth, event.t, event.n)
             found.append((_class_of(session, place, topology), point))
     return found
 

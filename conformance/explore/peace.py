@@ -1,0 +1,49 @@
+"""The end of a random plan: how long its drain may last, so that "acknowledged mail is delivered" is decided by then.
+
+The drain heals all faults, starts all servers, and ends once every acknowledged message is accounted for. It need last no
+longer than what can still deliver one takes: a retry, or a takeover by a shadow server. Nothing waits for its expiry, since
+every next hop accepts mail by then.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from conformance.parameters import effective_parameters
+from conformance.scenarios.steps.action import Step, flattened
+from conformance.scenarios.steps.nodes import Configure
+from conformance.topology import Topology
+
+_SESSIONS_S = 3600
+"""Documented seconds for sessions that the plan has left hanging, and for the steps of a delivery over several servers."""
+
+
+def drain_bound(topology: Topology, steps: tuple[Step, ...]) -> float:
+    """Return documented seconds within which every acknowledged message must have been accounted for.
+
+    That is twice the longest way to a delivery: the loss of a message is decided by what the second half shows.
+    """
+    return 2 * max(map(_longest_way, _parameters(topology, steps)))
+
+
+def _longest_way(parameters: Mapping[str, JsonValue]) -> float:
+    """Return the documented seconds in which a server with these parameters has delivered, or taken over and delivered."""
+
+    def seconds(name: str) -> float:
+        value = parameters[name]
+        assert isinstance(value, int | float)
+        return value
+
+    takeover = seconds("ShadowResubmitTimeSpan") + 2 * seconds("ShadowHeartbeatFrequency")
+    takeover_2010 = seconds("ShadowHeartbeatTimeoutInterval") * (seconds("ShadowHeartbeatRetryCount") + 1)
+    return max(takeover, takeover_2010) + 2 * seconds("MessageRetryInterval") + _SESSIONS_S
+
+
+def _parameters(topology: Topology, steps: tuple[Step, ...]) -> Iterator[dict[str, JsonValue]]:
+    """Yield the parameters of each server at the start, and those with each change that a step makes."""
+    for server in topology.servers:
+        own = effective_parameters(topology.transport, server.transport)
+        yield own
+        for step in flattened(steps):
+            if isinstance(step.action, Configure):
+                yield {**own, **step.action.transport}

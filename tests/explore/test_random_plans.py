@@ -1,0 +1,47 @@
+"""Random plans: each is a valid scenario, depends on its seed and number alone, and its faults fire."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.description import REFERENCE
+from conformance.commands.explore import explore
+from conformance.explore.documents import read_cell, write_cell
+from conformance.explore.random_plans import RandomPlans
+from conformance.explore.trial import run_plan
+from conformance.run.settings import Settings
+
+SETTINGS = Settings(clock="virtual", seed=1, should="fail")
+
+
+def plans(seed: int = 1, number: int = 8) -> RandomPlans:
+    return RandomPlans(seed, number, Assignment(REFERENCE), SETTINGS)
+
+
+def test_a_random_plan_depends_on_its_seed_and_number_alone() -> None:
+    assert plans()[3] == plans(number=4)[3]
+    assert plans()[3] != plans()[4]
+    assert plans()[3] != plans(seed=2)[3]
+
+
+def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
+    drawn = list(plans())
+    for number, plan in enumerate(drawn):
+        path = tmp_path / f"plan-{number}.scenario.yaml"
+        write_cell(plan.cell, path, title="A random plan that was written by the test", description="")
+        read = read_cell(path, paths.fixtures())
+        assert [step.action for step in read.steps] == [step.action for step in plan.cell.steps]
+        assert read.topology == plan.cell.topology
+    results = [run_plan(plan, Assignment(REFERENCE), SETTINGS).result for plan in drawn]
+    assert {result.outcome for result in results} <= {"sound", "violated", "unfinished"}
+
+
+def test_random_plans_are_not_made_of_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = explore(
+        ["alone-in-its-boundary"],
+        at_random=True, candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True,
+    )  # fmt: skip
+    assert code == 2
+    assert "--random" in capsys.readouterr().err
