@@ -78,6 +78,14 @@ class Digest(RecordedValue):
     failed: Annotated[
         tuple[str, ...], Field(description="recipients for whom a delivery-status report says that delivery failed")
     ] = ()
+    reported: Annotated[
+        tuple[str, ...], Field(description="each recipient of a delivery-status report as `ACTION ADDRESS`")
+    ] = ()
+    envelope_id: Annotated[str | None, Field(description="the Original-Envelope-Id of a delivery-status report")] = None
+    originals: Annotated[
+        tuple[str, ...], Field(description="the Original-Recipient fields of a delivery-status report")
+    ] = ()
+    eight_bit: Annotated[bool, Field(description="an octet of it is above 127")] = False
 
 
 @recorded

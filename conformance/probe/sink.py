@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.wire.sink_session import SinkSession
+from conformance.wire.sink_session import OFFERED, SinkSession
 from conformance.wire.sockets import describe_error
 
 
@@ -28,6 +28,7 @@ class ProbeSink:
 
     name = "probe"
     protocol: Literal["smtp", "lmtp"] = "smtp"
+    keywords: tuple[str, ...] = OFFERED
 
     def __init__(self) -> None:
         self.messages: list[SunkMessage] = []

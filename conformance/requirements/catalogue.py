@@ -46,7 +46,12 @@ class Requirement(_Closed):
     @property
     def group(self) -> str:
         """The three letters of the row's group, such as `CRE`; RLY for every row that binds any SMTP relay."""
-        return "RLY" if self.profile == "relay" else self.id.split("-")[1]
+        return "RLY" if self.profile == "relay" else self.topic
+
+    @property
+    def topic(self) -> str:
+        """The middle part of the id, such as `CRE`; for a row that binds any SMTP relay a part of the group RLY, such as `BDA`."""
+        return self.id.split("-")[1]
 
     @property
     def clause(self) -> str:

@@ -102,7 +102,7 @@ def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: Gri
 
 def check_requirements(words: Iterable[str]) -> None:
     """Raise SelectionError for a value of `--requirement` that is neither a row nor a group of the catalogue."""
-    known = {*catalogue().ids, *catalogue().groups}
+    known = {*catalogue().ids, *catalogue().groups, *(row.topic for row in catalogue().requirements)}
     for word in words:
         if word not in known:
             raise SelectionError(f"--requirement {word}: {unknown_name('row or group', word, known)}")
@@ -117,7 +117,7 @@ def select(cells: Sequence[Cell], only: Sequence[str], requirements: Sequence[st
     ids = {cell.id for cell in cells}
     selectors = [read_id(word) for word in only]
     exact = {selector.word for selector in selectors if selector.word in ids}
-    rows = {row.id for row in catalogue().requirements if row.id in requirements or row.group in requirements}
+    rows = {row.id for row in catalogue().requirements if not {row.id, row.group, row.topic}.isdisjoint(requirements)}
 
     def by_id(cell: Cell) -> bool:
         return cell.id in exact or any(selector.matches(cell) for selector in selectors if selector.word not in exact)

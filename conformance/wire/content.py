@@ -7,6 +7,8 @@ report (RFC 3464, or a journal report) up to `MAX_KEPT` octets of the body are k
 
 import hashlib
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
@@ -68,10 +70,12 @@ class Digester:
         self._kept = bytearray()
         self._searched = 0
         self._is_report = False
+        self._eight_bit = False
 
     def feed(self, octets: bytes) -> None:
         """Add the next octets of the content."""
         self._size += len(octets)
+        self._eight_bit = self._eight_bit or not octets.isascii()
         self._whole.update(octets)
         if self._header is None:
             self._kept += octets
@@ -88,7 +92,8 @@ class Digester:
         if self._header is None:
             self._end_header(bytes(self._kept), b"")
         header = self._header or b""
-        report, about, actions = _parse_report(header, bytes(self._kept)) if self._is_report else (None, None, [])
+        report = _parse_report(header, bytes(self._kept)) if self._is_report else _Report()
+        actions = report.actions
         return Digest(
             size=self._size,
             sha256=self._whole.hexdigest(),
@@ -96,10 +101,14 @@ class Digester:
             stable_sha256=(self._stable or self._whole).hexdigest(),
             message_id=_without_brackets(_raw_field(header, _MESSAGE_ID)),
             date=_raw_field(header, _DATE),
-            report=report,
-            about=about,
+            report=report.kind,
+            about=report.about,
             action=next((action for action, _ in actions), None),
             failed=tuple(to for action, addresses in actions if action == "failed" for to in addresses),
+            reported=tuple(f"{action} {to}" for action, addresses in actions for to in addresses),
+            envelope_id=report.envelope_id,
+            originals=report.originals,
+            eight_bit=self._eight_bit,
         )
 
     def _find_header_end(self) -> None:
@@ -177,14 +186,26 @@ def _without_brackets(value: str | None) -> str | None:
     return match[1] if match else value or None
 
 
-def _parse_report(
-    header: bytes, body: bytes
-) -> tuple[Literal["delivery-status", "journal"] | None, str | None, list[tuple[str, list[str]]]]:
-    """Return a report's kind, the Message-ID of the message it is about, and each action with its recipients' addresses.
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What a report says: its kind, the Message-ID of the message it is about, and each action with its recipients' addresses.
 
-    The actions are those of RFC 3464 2.3, in lower case. All is None or empty for a message that is not a report; of one
-    that is nested too deeply to be parsed, only the kind is returned. A status part in a multipart/mixed counts as a
-    report too: it lacks the form of RFC 3464 2, and still informs the sender (RFC 5321 6.1).
+    The actions are those of RFC 3464 2.3, in lower case; `envelope_id` and `originals` are the fields Original-Envelope-Id and
+    Original-Recipient. All is None or empty for a message that is not a report.
+    """
+
+    kind: Literal["delivery-status", "journal"] | None = None
+    about: str | None = None
+    actions: tuple[tuple[str, list[str]], ...] = ()
+    envelope_id: str | None = None
+    originals: tuple[str, ...] = ()
+
+
+def _parse_report(header: bytes, body: bytes) -> _Report:
+    """Return what a report says; of one that is nested too deeply to be parsed, only its kind.
+
+    A status part in a multipart/mixed counts as a report too: it lacks the form of RFC 3464 2, and still informs the sender
+    (RFC 5321 6.1).
     """
     outer = BytesParser(policy=compat32).parsebytes(header + b"\r\n", headersonly=True)
     kind: Literal["delivery-status", "journal"]
@@ -193,12 +214,24 @@ def _parse_report(
     elif _is_status_report(outer, header, body):
         kind = "delivery-status"
     else:
-        return None, None, []
+        return _Report()
     try:
         whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
-        return kind, _reported_message_id(whole), _actions(whole) if kind == "delivery-status" else []
+        about = _reported_message_id(whole)
+        if kind == "journal":
+            return _Report(kind, about)
+        blocks = [
+            block for part in whole.walk() if part.get_content_type() == _STATUS_PART.decode() for block in _parts(part)
+        ]
+        return _Report(
+            kind,
+            about,
+            tuple(_actions(blocks)),
+            next(filter(None, (_field(block, "Original-Envelope-Id") for block in blocks)), None),
+            tuple(filter(None, (_field(block, "Original-Recipient") for block in blocks))),
+        )
     except RecursionError:
-        return kind, None, []
+        return _Report(kind)
 
 
 def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
@@ -214,16 +247,13 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
     return any(part.get_content_type() == _STATUS_PART.decode() for part in _parts(whole))
 
 
-def _actions(report: Message) -> list[tuple[str, list[str]]]:
-    """Return for each recipient of a report's status parts the action and the addresses: final, and original if other."""
-    status_parts = (part for part in report.walk() if part.get_content_type() == _STATUS_PART.decode())
-    actions = []
-    for block in (block for part in status_parts for block in _parts(part)):
+def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
+    """Yield for each recipient of a report's status parts the action and the addresses: final, and original if other."""
+    for block in blocks:
         if action := _field(block, "Action"):
             named = [_field(block, name) for name in ("Final-Recipient", "Original-Recipient")]
             addresses = [value.partition(";")[2].strip() for value in named if value is not None]
-            actions.append((action.lower(), list(dict.fromkeys(filter(None, addresses)))))
-    return actions
+            yield action.lower(), list(dict.fromkeys(filter(None, addresses)))
 
 
 def _reported_message_id(report: Message) -> str | None:

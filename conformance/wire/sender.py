@@ -28,6 +28,10 @@ Abandon = Literal["before-dot", "at-dot", "after-reply"]
 """Where a sender closes the connection without QUIT: before the final dot, right after it, or after the reply to it."""
 
 
+_EXTENSIONS = {"NOTIFY": "DSN", "ORCPT": "DSN", "RET": "DSN", "ENVID": "DSN", "SMTPUTF8": "SMTPUTF8"}
+"""The extension of each parameter of MAIL and RCPT that a server may not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recipient:
     """A recipient, and the parameters of its RCPT command (`NOTIFY=NEVER`, RFC 3461)."""
@@ -41,7 +45,9 @@ class Transmission:
     """One message to be sent: envelope, content, and where to close the connection on purpose (`abandon`).
 
     `content` has CRLF lines and is not dot-stuffed; a `raw` one is sent octet for octet, without stuffing. `parameters` are
-    those of MAIL. `pipelining`: send the envelope in one group, if the server offers PIPELINING.
+    those of MAIL; like those of a recipient they are sent if the server offers their extension. `pipelining`: send the envelope
+    in one group, if the server offers PIPELINING. `chunks`: send the content by BDAT in chunks of this size, if it offers
+    CHUNKING.
     """
 
     sender: str
@@ -51,6 +57,7 @@ class Transmission:
     parameters: tuple[str, ...] = ()
     pipelining: bool = False
     abandon: Abandon | None = None
+    chunks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,8 @@ class Sender:
         SessionRefused.
         """
         self._sent += 1  # part of the shadow id: each transmission has an id of its own
+        if transmission.chunks is not None and "CHUNKING" in self._client.keywords:
+            return await self._send_chunks(transmission, transmission.chunks, progress)
         # Only a server that offers it may be sent commands in groups (RFC 2920 3.1).
         pipelined = transmission.pipelining and "PIPELINING" in self._client.keywords
         # None means that the server waits for the content.
@@ -170,7 +179,31 @@ class Sender:
         progress.dot_sent = True
         if transmission.abandon == "at-dot":
             return await self._abandon(progress)
-        reply = await self._client.read_reply(DOT_TIMEOUT)
+        return await self._end(transmission, progress, await self._client.read_reply(DOT_TIMEOUT))
+
+    async def _send_chunks(self, transmission: Transmission, size: int, progress: _Progress) -> SendResult:
+        """Send the envelope, and the content by BDAT in chunks, each once the one before was accepted (RFC 3030 2)."""
+        refusal = await self._send_recipients(transmission, progress)
+        if refusal is not None:
+            return self._result("answered", progress, refusal)
+        content = transmission.content
+        for start in range(0, max(len(content), 1), size):
+            last = start + size >= len(content)
+            if last and transmission.abandon == "before-dot":
+                return await self._abandon(progress)
+            chunk = content[start : start + size]
+            command = f"BDAT {len(chunk)}{' LAST' if last else ''}\r\n".encode("ascii")
+            await self._client.write(command + chunk, BLOCK_TIMEOUT)
+            progress.dot_sent = last
+            if last and transmission.abandon == "at-dot":
+                return await self._abandon(progress)
+            reply = await self._client.read_reply(DOT_TIMEOUT)
+            if not last and not reply.positive:
+                return self._result("answered", progress, await self._reset_transaction(reply))
+        return await self._end(transmission, progress, reply)
+
+    async def _end(self, transmission: Transmission, progress: _Progress, reply: ServerReply) -> SendResult:
+        """Return the result of a content that was answered; close the session where that is asked for, or announced by 421."""
         result = self._result("answered", progress, reply)
         if transmission.abandon == "after-reply":
             await self.close()
@@ -178,21 +211,25 @@ class Sender:
             await self._close_after_refusal(reply)
         return result
 
-    async def _send_envelope(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
-        """Send MAIL, RCPT and DATA one by one; return the reply that refuses the message, None if the content may follow."""
+    async def _send_recipients(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
+        """Send MAIL and RCPT one by one; return the reply that refuses the message, None if the content may follow."""
         reply = await self._client.send_command(self._mail_command(transmission), COMMAND_TIMEOUT)
         if not reply.positive:
             return await self._reset_transaction(reply)
-        for line, address in _rcpt_commands(transmission):
+        for line, address in self._rcpt_commands(transmission):
             self._note_recipient(await self._client.send_command(line, COMMAND_TIMEOUT), address, progress)
-        if not progress.accepted:
-            return await self._reset_transaction(progress.last or reply)
+        return None if progress.accepted else await self._reset_transaction(progress.last or reply)
+
+    async def _send_envelope(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
+        """Send MAIL, RCPT and DATA one by one; return the reply that refuses the message, None if the content may follow."""
+        if (refusal := await self._send_recipients(transmission, progress)) is not None:
+            return refusal
         reply = await self._client.send_command("DATA", DATA_TIMEOUT)
         return None if reply.code == 354 else await self._reset_transaction(reply)
 
     async def _send_pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
         """Do what `_send_envelope` does in one group of commands (RFC 2920)."""
-        recipients = _rcpt_commands(transmission)
+        recipients = self._rcpt_commands(transmission)
         lines = [self._mail_command(transmission), *(line for line, _ in recipients), "DATA"]
         await self._client.write(
             "".join(line + "\r\n" for line in lines).encode("utf-8", "surrogateescape"), COMMAND_TIMEOUT
@@ -212,7 +249,7 @@ class Sender:
 
     def _mail_command(self, transmission: Transmission) -> str:
         """Return the MAIL command: with SIZE, BODY and XSHADOW where the server offers them and they apply."""
-        parameters = list(transmission.parameters)
+        parameters = self._offered(transmission.parameters)
         if "SIZE" in self._client.keywords:
             parameters.insert(0, f"SIZE={len(transmission.content)}")
         if "8BITMIME" in self._client.keywords and not transmission.content.isascii():
@@ -220,6 +257,18 @@ class Sender:
         if self._client.shadowing:
             parameters.append(f"XSHADOW={self._client.identity.database}-{self._sent}")
         return " ".join([f"MAIL FROM:<{transmission.sender}>", *parameters])
+
+    def _rcpt_commands(self, transmission: Transmission) -> Sequence[tuple[str, str]]:
+        """Return the RCPT command and the address of each recipient."""
+        return [
+            (" ".join([f"RCPT TO:<{to.address}>", *self._offered(to.parameters)]), to.address)
+            for to in transmission.recipients
+        ]
+
+    def _offered(self, parameters: Sequence[str]) -> list[str]:
+        """Return the parameters whose extension the server offers; those of no known extension too."""
+        extensions = ((parameter, _EXTENSIONS.get(parameter.partition("=")[0])) for parameter in parameters)
+        return [parameter for parameter, one in extensions if one is None or one in self._client.keywords]
 
     def _note_recipient(self, reply: ServerReply, address: str, progress: _Progress) -> None:
         """Note a recipient as accepted or refused, by the reply to RCPT. Raises SessionRefused for 421."""
@@ -262,8 +311,3 @@ class Sender:
             refused=tuple(progress.refused),
             dot_sent=progress.dot_sent,
         )
-
-
-def _rcpt_commands(transmission: Transmission) -> Sequence[tuple[str, str]]:
-    """Return the RCPT command and the address of each recipient."""
-    return [(" ".join([f"RCPT TO:<{to.address}>", *to.parameters]), to.address) for to in transmission.recipients]

@@ -1,12 +1,14 @@
 """One session of a sink: the server side of SMTP (RFC 5321) or LMTP (RFC 2033).
 
-It offers SIZE, 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES. Content ends with CRLF . CRLF and with nothing else: a mail
-server that ends it otherwise is seen to merge or to split messages.
+It offers SIZE and the extensions of its sink (`OFFERED` unless the scenario says otherwise), and knows no parameter of an
+extension that it does not offer. Content after DATA ends with CRLF . CRLF and with nothing else: a mail server that ends it
+otherwise is seen to merge or to split messages. Chunks of BDAT are taken as they are (RFC 3030).
 """
 
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from conformance.wire.sockets import port_of
@@ -25,7 +27,21 @@ _PATH = re.compile(
     r'\s*(?:<(?:@[^:<>]*:)?(?P<path>(?:"(?:[^"\\]|\\.)*"|[^\s"<>])*)>|(?P<bare>[^\s<>]+))(?:\s+(?P<parameters>.*))?',
     re.DOTALL,
 )
-_PARAMETERS = {"MAIL": frozenset({"SIZE", "BODY"}), "RCPT": frozenset[str]()}
+_BDAT = re.compile(r"([0-9]{1,12})( LAST)?", re.IGNORECASE)
+
+OFFERED = ("8BITMIME", "PIPELINING", "ENHANCEDSTATUSCODES")
+"""The extensions that a sink offers unless the scenario says otherwise."""
+
+_PARAMETERS = {
+    "SIZE": ("MAIL", "SIZE"),
+    "BODY": ("MAIL", "8BITMIME"),
+    "RET": ("MAIL", "DSN"),
+    "ENVID": ("MAIL", "DSN"),
+    "SMTPUTF8": ("MAIL", "SMTPUTF8"),
+    "NOTIFY": ("RCPT", "DSN"),
+    "ORCPT": ("RCPT", "DSN"),
+}
+"""The command of each parameter, and the extension that it belongs to."""
 
 
 class SessionOwner(Protocol):
@@ -33,6 +49,8 @@ class SessionOwner(Protocol):
 
     name: str
     protocol: Literal["smtp", "lmtp"]
+    keywords: tuple[str, ...]
+    """The extensions that it offers beside SIZE."""
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
         """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`; None for none.
@@ -61,12 +79,21 @@ class SessionOwner(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Chunk:
+    """A BDAT chunk: the octets that are still to come, whether it is the last, and the reply that refuses it, if any."""
+
+    left: int
+    last: bool
+    refusal: str | None
+
+
 class SinkSession(asyncio.Protocol):
     """Answers one client's commands, and hands complete messages to the sink.
 
     `_sender` is None outside of a transaction. `_content` has what has come of a content, after a CRLF, and is None
-    outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. A *scripted* reply
-    is the scenario's. A handler in `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
+    outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. `_chunk` is the BDAT
+    chunk that is being read, `_chunks` what came in those before; None outside of them. A *scripted* reply is the scenario's. A handler in `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
     """
 
     _transport: asyncio.Transport
@@ -77,6 +104,9 @@ class SinkSession(asyncio.Protocol):
         self._buffer = bytearray()
         self._content: bytearray | None = None
         self._oversized = False
+        self._chunk: _Chunk | None = None
+        self._chunks: bytearray | None = None
+        self._offered = frozenset({"SIZE", *sink.keywords})
         self._greeted = False
         self._sender: str | None = None
         self._recipients: list[str] = []
@@ -85,6 +115,7 @@ class SinkSession(asyncio.Protocol):
             "MAIL": self._mail,
             "RCPT": self._rcpt,
             "DATA": self._data,
+            "BDAT": self._bdat,
             "RSET": self._rset,
             "NOOP": lambda _: "250 2.0.0 OK",
             "VRFY": lambda _: "252 2.5.2 not verified, but it would be taken",
@@ -109,6 +140,9 @@ class SinkSession(asyncio.Protocol):
         while not self._transport.is_closing():
             if self._content is not None:
                 if not self._read_content(self._content):
+                    return
+            elif self._chunk is not None:
+                if not self._read_chunk(self._chunk):
                     return
             elif (line := self._next_line()) is not None:
                 if reply := self._answer(line):
@@ -143,9 +177,9 @@ class SinkSession(asyncio.Protocol):
         """Return the reply to a command line, '' for none."""
         if len(line) > _MAX_COMMAND:
             return "500 5.5.2 the line is too long"
-        if not line.isascii():
+        if not line.isascii() and "SMTPUTF8" not in self._offered:
             return "500 5.5.2 the line is not ASCII, and SMTPUTF8 is not offered"
-        verb, _, rest = line.decode("ascii").partition(" ")
+        verb, _, rest = line.decode("utf-8", "backslashreplace").partition(" ")
         handler = self._verbs.get(verb.upper())
         if handler is None:
             return "500 5.5.1 no such command"
@@ -157,8 +191,9 @@ class SinkSession(asyncio.Protocol):
             return f"501 5.5.4 {self._hello} wants the name of the client"
         self._greeted = True
         self._reset()
-        lines = (f"{self._sink.name}.test", f"SIZE {MAX_MESSAGE}", "8BITMIME", "PIPELINING", "ENHANCEDSTATUSCODES")
-        return "\r\n".join(f"250{' ' if line is lines[-1] else '-'}{line}" for line in lines)
+        self._offered = frozenset({"SIZE", *self._sink.keywords})
+        lines = [f"{self._sink.name}.test", f"SIZE {MAX_MESSAGE}", *self._sink.keywords]
+        return "\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])
 
     def _plain_hello(self, client: str) -> str:
         """Answer HELO, and reset the transaction."""
@@ -174,7 +209,7 @@ class SinkSession(asyncio.Protocol):
             return f"503 5.5.1 {self._hello} comes first"
         if self._sender is not None:
             return "503 5.5.1 MAIL was given already"
-        address, refusal = _parse_address("MAIL", "FROM:", rest)
+        address, refusal = _parse_address("MAIL", "FROM:", rest, self._offered)
         refusal = refusal or self._sink.take_scripted_reply("MAIL")
         if refusal is not None:
             return refusal
@@ -185,7 +220,7 @@ class SinkSession(asyncio.Protocol):
         """Answer RCPT; if it is accepted, add the recipient."""
         if self._sender is None:
             return "503 5.5.1 MAIL comes first"
-        address, refusal = _parse_address("RCPT", "TO:", rest)
+        address, refusal = _parse_address("RCPT", "TO:", rest, self._offered)
         if refusal is None and not address:
             refusal = "501 5.1.3 RCPT wants an address"
         refusal = refusal or self._sink.take_scripted_reply("RCPT", address)
@@ -198,6 +233,8 @@ class SinkSession(asyncio.Protocol):
         """Answer DATA; if it is accepted, what the client sends next is content."""
         if not self._recipients:
             return "503 5.5.1 RCPT comes first"
+        if self._chunks is not None:
+            return "503 5.5.1 the content comes in chunks (RFC 3030 2)"
         if rest:
             return "501 5.5.4 DATA takes no argument"
         if (refusal := self._sink.take_scripted_reply("DATA")) is not None:
@@ -205,6 +242,19 @@ class SinkSession(asyncio.Protocol):
         self._content = bytearray(b"\r\n")  # so that a first line of one dot ends it too
         self._oversized = False
         return "354 end with CRLF . CRLF"
+
+    def _bdat(self, rest: str) -> str:
+        """Begin to read a chunk, which is answered at its end (RFC 3030 2); refuse a malformed command at once."""
+        if "CHUNKING" not in self._offered:
+            return "500 5.5.1 no such command"
+        chunk = _BDAT.fullmatch(rest)
+        if chunk is None:
+            return "501 5.5.4 BDAT wants the number of octets, and LAST or nothing"
+        refusal = None if self._recipients else "503 5.5.1 RCPT comes first"
+        if refusal is None and self._chunks is None:
+            refusal = self._sink.take_scripted_reply("DATA")
+        self._chunk = _Chunk(int(chunk[1]), chunk[2] is not None, refusal)
+        return ""
 
     def _rset(self, _: str) -> str:
         self._reset()
@@ -219,6 +269,32 @@ class SinkSession(asyncio.Protocol):
     def _reset(self) -> None:
         self._sender = None
         self._recipients = []
+        self._chunks = None
+
+    def _read_chunk(self, chunk: _Chunk) -> bool:
+        """Move octets from the buffer to the chunks; return whether this one is complete, and was answered.
+
+        The octets of a refused chunk are read and dropped; with it the transaction ends.
+        """
+        taken = self._buffer[: chunk.left]
+        del self._buffer[: chunk.left]
+        chunk.left -= len(taken)
+        if chunk.refusal is None:
+            self._chunks = (self._chunks or bytearray()) + taken
+            if len(self._chunks) > MAX_MESSAGE:
+                chunk.refusal = "552 5.3.4 the message is too large"
+        if chunk.left:
+            return False
+        self._chunk = None
+        if chunk.refusal is not None:
+            self._send(self._repeat_reply(chunk.refusal) if chunk.last else chunk.refusal)
+            self._reset()
+        elif chunk.last:
+            self._send(self._deliver(bytes(self._chunks or b"")))
+            self._reset()
+        else:
+            self._send("250 2.0.0 OK")
+        return True
 
     def _read_content(self, content: bytearray) -> bool:
         """Move octets from the buffer to the content; return whether it is complete, and was answered."""
@@ -236,20 +312,20 @@ class SinkSession(asyncio.Protocol):
         self._buffer += content[end + len(_END_OF_CONTENT) :]
         del content[end + 2 :]
         self._content = None
-        self._send(self._deliver(bytes(content)))
+        if self._oversized or len(content) - 2 > MAX_MESSAGE:
+            self._send(self._repeat_reply("552 5.3.4 the message is too large"))
+        else:
+            self._send(self._deliver(bytes(content).replace(b"\r\n.", b"\r\n")[2:]))  # RFC 5321 4.5.2
         self._reset()
         return True
 
     def _deliver(self, content: bytes) -> str:
-        """Hand a content (with the CRLF before it, dot-stuffed) to the sink, and return the replies to the final dot."""
-        if self._oversized or len(content) - 2 > MAX_MESSAGE:
-            return self._repeat_reply("552 5.3.4 the message is too large")
+        """Hand a content that is not dot-stuffed to the sink, and return the replies to its end."""
         if len(content) > MAX_CONTENT_LINE and max(map(len, content.split(b"\r\n"))) > MAX_CONTENT_LINE:
             return self._repeat_reply("500 5.5.2 a line of the content is too long")
-        unstuffed = content.replace(b"\r\n.", b"\r\n")[2:]  # RFC 5321 4.5.2
         port = port_of(self._transport.get_extra_info("peername"))
         try:
-            return "\r\n".join(self._sink.deliver(port, self._sender or "", self._recipients, unstuffed))
+            return "\r\n".join(self._sink.deliver(port, self._sender or "", self._recipients, content))
         except Exception as error:  # noqa: BLE001  # raised when the sink is closed
             self._sink.note_failure(error)
             return self._repeat_reply("451 4.3.0 the sink itself failed")
@@ -259,8 +335,11 @@ class SinkSession(asyncio.Protocol):
         return "\r\n".join([reply] * (len(self._recipients) if self._sink.protocol == "lmtp" else 1))
 
 
-def _parse_address(verb: str, keyword: str, rest: str) -> tuple[str, str | None]:
-    """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command, and the reply that refuses it or None."""
+def _parse_address(verb: str, keyword: str, rest: str, offered: frozenset[str]) -> tuple[str, str | None]:
+    """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command, and the reply that refuses it or None.
+
+    Refused is a parameter of no extension that is `offered`.
+    """
     if rest[: len(keyword)].upper() != keyword:
         return "", f"501 5.5.4 {verb} {keyword}<address>"
     match = _PATH.fullmatch(rest[len(keyword) :])
@@ -268,7 +347,8 @@ def _parse_address(verb: str, keyword: str, rest: str) -> tuple[str, str | None]
         return "", "553 5.1.3 the address is malformed"
     for parameter in (match["parameters"] or "").upper().split():
         name, _, value = parameter.partition("=")
-        if name not in _PARAMETERS[verb]:
+        command, extension = _PARAMETERS.get(name, ("", ""))
+        if command != verb or extension not in offered:
             return "", f"555 5.5.4 {name} was not offered"
         if name == "BODY" and value not in ("7BIT", "8BITMIME"):
             return "", "501 5.5.4 BODY is 7BIT or 8BITMIME"

@@ -13,7 +13,7 @@ from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Answer
 from conformance.wire.content import digest
 from conformance.wire.link import Address, RecordedSession
-from conformance.wire.sink_session import SinkSession
+from conformance.wire.sink_session import OFFERED, SinkSession
 from conformance.wire.sockets import BACKLOG
 
 
@@ -80,6 +80,8 @@ class Sink:
     ) -> None:
         self.name = name
         self.protocol = protocol
+        self.keywords: tuple[str, ...] = OFFERED
+        """The extensions that its replies to EHLO offer, beside SIZE."""
         self._recorder = recorder
         self._sessions = sessions
         self._answers = ScriptedAnswers()

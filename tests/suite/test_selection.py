@@ -48,6 +48,13 @@ def test_a_requirement_and_a_group_select_the_cells_that_judge_them():
     assert chosen(["shadow-stalls"], ["SR-MNT-03"]) == []
 
 
+def test_the_middle_of_an_id_selects_a_part_of_the_rows_that_bind_any_relay():
+    check_requirements(["RTY"])
+    of_part = {cell.id for cell in CELLS if any(row.startswith("RL-RTY-") for row in cell.judged_requirements)}
+    assert of_part < set(chosen(requirements=["RLY"]))
+    assert set(chosen(requirements=["RTY"])) == of_part
+
+
 @pytest.mark.parametrize(
     ("word", "why"),
     [

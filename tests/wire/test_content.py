@@ -81,7 +81,24 @@ def test_all_failed_recipients_of_a_report_are_found() -> None:
     other = b"Original-Recipient: rfc822;eve@corp.test\r\nFinal-Recipient: rfc822;eve@here\r\nAction: delayed\r\n"
     third = b"Final-Recipient: rfc822;dan@here\r\nOriginal-Recipient: rfc822;dan@corp.test\r\nAction: failed\r\n"
     report = (REPORT % b"").replace(b"Status: 5.1.1\r\n", b"\r\n" + other + b"\r\n" + third)
-    assert digest(report).failed == ("bob@corp.test", "dan@here", "dan@corp.test")
+    report = report.replace(b"Reporting-MTA", b"Original-Envelope-Id: q+7\r\nReporting-MTA")
+    found = digest(report)
+    assert found.failed == ("bob@corp.test", "dan@here", "dan@corp.test")
+    assert found.reported == (
+        "failed bob@corp.test",
+        "delayed eve@here",
+        "delayed eve@corp.test",
+        "failed dan@here",
+        "failed dan@corp.test",
+    )
+    assert found.envelope_id == "q+7"
+    assert found.originals == ("rfc822;eve@corp.test", "rfc822;dan@corp.test")
+
+
+def test_an_octet_above_127_is_seen_wherever_it_is() -> None:
+    assert not digest(b"A: b\r\n\r\nc\r\n").eight_bit
+    assert digest(b"A: \xe4\r\n\r\nc\r\n").eight_bit
+    assert digest(b"A: b\r\n\r\nc\xff\r\n").eight_bit
 
 
 def test_a_report_of_another_type_is_not_a_report() -> None:

@@ -176,11 +176,36 @@ def test_parameters_are_sent_with_mail_and_rcpt() -> None:
     transmission = Transmission(
         "", (Recipient("b@x", ("NOTIFY=NEVER",)),), b"A: \xc3\xa4\r\n", parameters=("RET=HDRS", "ENVID=q1")
     )
-    _, heard = run((b"220 x\r\n", b"250-x\r\n250-SIZE\r\n250 8BITMIME\r\n", *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
+    offers = b"250-x\r\n250-SIZE\r\n250-DSN\r\n250 8BITMIME\r\n"
+    _, heard = run((b"220 x\r\n", offers, *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
     assert heard[1:3] == [
         b"MAIL FROM:<> SIZE=7 RET=HDRS ENVID=q1 BODY=8BITMIME\r\n",
         b"RCPT TO:<b@x> NOTIFY=NEVER\r\n",
     ]
+
+
+def test_parameters_of_an_extension_that_is_not_offered_are_left_out() -> None:
+    transmission = Transmission("a@x", (Recipient("b@x", ("NOTIFY=NEVER",)),), b"A: b\r\n", parameters=("SMTPUTF8",))
+    _, heard = run((b"220 x\r\n", b"250 x\r\n", *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
+    assert heard[1:3] == [b"MAIL FROM:<a@x>\r\n", b"RCPT TO:<b@x>\r\n"]
+
+
+CHUNKING = (b"220 x\r\n", b"250-x\r\n250 CHUNKING\r\n", b"250 ok\r\n", b"250 ok\r\n")
+
+
+def test_a_content_in_chunks_is_sent_as_it_is() -> None:
+    transmission = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.c\r\n", chunks=8)
+    turns = (*CHUNKING, b"", b"", b"250 ok\r\n", b"", b"250 done\r\n")
+    outcome, heard = run(turns, transmission)
+    assert heard[3:8] == [b"BDAT 8\r\n", b"A: b\r\n", b"\r\n", b"BDAT 4 LAST\r\n", b".c\r\n"]
+    assert (outcome.code, outcome.text, outcome.dot_sent) == (250, "done", True)
+
+
+def test_no_chunk_follows_one_that_is_refused() -> None:
+    transmission = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.c\r\n", chunks=8)
+    outcome, heard = run((*CHUNKING, b"", b"", b"552 5.3.4 no\r\n", b"250 ok\r\n"), transmission)
+    assert heard[6] == b"RSET\r\n"
+    assert (outcome.code, outcome.dot_sent) == (552, False)
 
 
 @pytest.mark.parametrize("offered", [True, False])

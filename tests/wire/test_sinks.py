@@ -9,6 +9,7 @@ import pytest
 
 from conformance.history.events import Attempt, Delivered, Event, Reply
 from conformance.scenarios.steps.breaking import Answer
+from conformance.wire.content import digest
 from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 from conformance.wire.sinks import Sink, open_sink
 from tests.wire.peers import Peer, World, run
@@ -131,6 +132,66 @@ def test_lmtp_answers_for_each_recipient() -> None:
         assert world.events(Delivered)[0].digest.size == len(CONTENT)
 
     with_sink("lmtp", test)
+
+
+async def talk(world: World, octets: bytes) -> list[tuple[str, int]]:
+    """Say EHLO and these octets to the sink, and QUIT; return what each reply but those to EHLO and QUIT answered."""
+    _, client = await asyncio.get_running_loop().create_connection(Peer, *world.links.address("mbx1", "out", "smtp"))
+    world.clients.append(client)
+    await client.exchange(b"EHLO mbx1\r\n" + octets + b"QUIT\r\n", b"221 ")
+    return [(r.to, r.code) for r in world.events(Reply)][2:-1]
+
+
+def test_a_sink_knows_the_parameters_of_what_it_offers_only() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        lines = (
+            b"MAIL FROM:<a@x> RET=HDRS ENVID=q BODY=8BITMIME\r\nRCPT TO:<b@x> NOTIFY=NEVER ORCPT=rfc822;b@x\r\nRSET\r\n"
+        )
+        assert [code for _, code in await talk(world, lines)] == [555, 503, 250]
+        sink.keywords = ("DSN", "8BITMIME")
+        assert [code for _, code in (await talk(world, lines))[-3:]] == [250, 250, 250]
+        offered = [reply.lines[1:] for reply in world.events(Reply) if reply.to == "EHLO"]
+        assert offered[1] == ("SIZE 67108864", "DSN", "8BITMIME")
+
+    with_sink("smtp", test)
+
+
+def test_a_sink_takes_chunks_as_they_are() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.keywords = ("CHUNKING", "PIPELINING")
+        envelope = b"MAIL FROM:<a@x>\r\nRCPT TO:<b@x>\r\n"
+        chunks = envelope + b"BDAT 7\r\nA: b\r\n\rBDAT 5\r\n\n.\r\n.BDAT 0 LAST\r\n"
+        assert await talk(world, chunks) == [
+            ("MAIL", 250),
+            ("RCPT", 250),
+            ("BDAT", 250),
+            ("BDAT", 250),
+            ("CONTENT", 250),
+        ]
+        assert world.events(Delivered)[0].digest.sha256 == digest(b"A: b\r\n\r\n.\r\n.").sha256
+
+    with_sink("smtp", test)
+
+
+@pytest.mark.parametrize(
+    ("octets", "codes"),
+    [
+        (b"BDAT 6 LAST\r\nNOOP\r\nRSET\r\n", [503, 250]),
+        (
+            b"MAIL FROM:<a@x>\r\nRCPT TO:<b@x>\r\nBDAT 1\r\nxDATA\r\nRSET\r\nBDAT 1 LAST\r\nx",
+            [250, 250, 250, 503, 250, 503],
+        ),
+        (b"BDAT many LAST\r\n", [501]),
+    ],
+    ids=["without a recipient", "DATA amid chunks, and a chunk after RSET", "malformed"],
+)
+def test_a_chunk_out_of_place_is_refused_and_read(octets: bytes, codes: list[int]) -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.keywords = ("CHUNKING",)
+        assert [code for _, code in await talk(world, octets)] == codes
+        assert not world.events(Delivered)
+
+    with_sink("smtp", test)
 
 
 def test_a_transmission_abandoned_before_the_dot_is_not_delivered() -> None:

@@ -9,7 +9,7 @@ from conformance.history.events import FaultArmed, FaultFired
 from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.handlers import handles
 from conformance.run.world import World
-from conformance.scenarios.steps.breaking import Answer, Disk, Fault, Heal, Partition
+from conformance.scenarios.steps.breaking import Answer, Disk, Fault, Heal, Offer, Partition
 from conformance.scenarios.steps.nodes import SurvivingNames
 
 
@@ -44,6 +44,13 @@ async def heal(world: World, action: Heal) -> str:
 async def answer(world: World, action: Answer) -> str:
     """Script the answers of a sink from now on."""
     world.sink(action.sink).script_answer(action)
+    return ""
+
+
+@handles(Offer)
+async def offer(world: World, action: Offer) -> str:
+    """Set what a sink offers from the next EHLO on."""
+    world.sink(action.sink).keywords = action.keywords
     return ""
 
 

@@ -110,18 +110,22 @@ def _make_sender(world: World, step: Send, server: str) -> Sender:
 
 def _transmission(step: Send, message: OutMessage) -> Transmission:
     """Return the envelope of a step with the content of a message, which an earlier step may have made."""
-    notify = (f"NOTIFY={step.notify}",) if step.notify else ()
+    of_recipients = _parameters(NOTIFY=step.notify, ORCPT=step.orcpt)
     return Transmission(
         sender=step.sender,
-        recipients=tuple(Recipient(address, notify) for address in step.to),
+        recipients=tuple(Recipient(address, of_recipients) for address in step.to),
         content=message.content,
         raw=load_template(message.step.message).raw,
-        parameters=tuple(
-            f"{name}={value}" for name, value in (("RET", step.ret), ("ENVID", step.envid)) if value is not None
-        ),
+        parameters=(*_parameters(RET=step.ret, ENVID=step.envid), *(("SMTPUTF8",) if step.smtputf8 else ())),
+        chunks=step.chunks,
         pipelining=step.pipelining,
         abandon=step.abandon,
     )
+
+
+def _parameters(**values: str | None) -> tuple[str, ...]:
+    """Return the parameters of a command by their names, without those that are None."""
+    return tuple(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def _make_message(world: World, action: Send, number: int) -> OutMessage:
@@ -140,8 +144,9 @@ def _make_message(world: World, action: Send, number: int) -> OutMessage:
         whole=action.whole,
         date=world.now,
     )
-    # A raw content is sent without dot-stuffing, and its receiver removes dots from it all the same.
-    summary = digest(dot_unstuffed(content) if load_template(action.message).raw else content)
+    # A raw content is sent without dot-stuffing, and its receiver removes dots from it all the same, but not in chunks.
+    is_unstuffed = load_template(action.message).raw and action.chunks is None
+    summary = digest(dot_unstuffed(content) if is_unstuffed else content)
     made = OutMessage(name, content, action)
     world.outbox.add(made)
     world.recorder.record(

@@ -65,6 +65,20 @@ class Answer(Action):
     times: int | None = Field(None, ge=1)
 
 
+SinkKeyword = Literal["8BITMIME", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SMTPUTF8"]
+
+
+@step("offer")
+class Offer(Action):
+    """Set the extensions that a sink offers in its next replies to EHLO, beside SIZE.
+
+    Without this step: 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES.
+    """
+
+    sink: Sink
+    keywords: tuple[SinkKeyword, ...]
+
+
 @step("disk")
 class Disk(Action):
     """Make the disk with a server's data full, read-only, slow or failing, until it is healed by name or with `all`."""

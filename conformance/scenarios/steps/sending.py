@@ -49,9 +49,14 @@ class Send(Action):
     abandon: Literal["before-dot", "at-dot", "after-reply"] | None = Field(
         None, description="drop the session at this point"
     )
-    notify: Text | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
-    ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461")
-    envid: Text | None = Field(None, description="ENVID= of RFC 3461")
+    notify: Text | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient, if the server offers DSN")
+    orcpt: Text | None = Field(None, description="ORCPT= of RFC 3461 for every recipient, if the server offers DSN")
+    ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461, if the server offers DSN")
+    envid: Text | None = Field(None, description="ENVID= of RFC 3461, if the server offers DSN")
+    smtputf8: bool = Field(False, description="SMTPUTF8 of RFC 6531, if the server offers it")
+    chunks: Size | None = Field(
+        None, description="send the content in chunks of this size by BDAT (RFC 3030), if the server offers CHUNKING"
+    )
 
     @model_validator(mode="after")
     def _check_total_size(self) -> "Send":
