@@ -18,6 +18,7 @@ from conformance.candidates import kinds
 from conformance.candidates.availability import Availability
 from conformance.candidates.fields import FILE_NAME, CommonFields, KindFields, ListenerName
 from conformance.candidates.kind import KINDS, NODE_COMMANDS, SERVER_COMMANDS, Kind, kinds_with_feature
+from conformance.clocks import IN_PROCESS
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.scenarios.document import CAPABILITIES
 from conformance.scenarios.errors import Mark, Problem, ProblemReport, did_you_mean, format_problems, short_repr
@@ -133,6 +134,14 @@ class Candidate(CommonFields, _OfKinds):
     def reads_json_document(self) -> bool:
         """Whether its command contains `{config}`: the program reads the node's JSON document, which names its status file."""
         return any("{config}" in word for word in self.argv)
+
+    @property
+    def takes_defaults_from_document(self) -> bool:
+        """Whether only the node itself reads its JSON document, so that a parameter may be left out there.
+
+        Files of a description are made from templates, which see every value.
+        """
+        return (IN_PROCESS in self.features or self.reads_json_document) and not self.files
 
     @property
     def resolved_dialect(self) -> Dialect:

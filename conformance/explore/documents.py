@@ -28,6 +28,8 @@ def as_document(cell: Cell, *, id: str, title: str, description: str = "") -> Ya
     document |= {"requirements": list(cell.requirements), "needs": list(cell.needs)}
     if cell.timers != "told":
         document["timers"] = cell.timers
+    if cell.parameters != "explicit":
+        document["parameters"] = [cell.parameters]
     if cell.unscaled:
         document["unscaled"] = cell.unscaled
     if cell.waive:

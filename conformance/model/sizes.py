@@ -2,7 +2,8 @@
 
 A server announces the size of the largest message in its reply to EHLO; 0, or no number, is no limit (RFC 1870 4). The size is
 that of the content, dots as they were before stuffing. Between servers of one organisation a message that one of them may accept
-is not refused as too large by another (docs/wire-profile.md): the trace fields that they add do not count.
+is not refused as too large by another (docs/wire-profile.md): the trace fields that they add do not count. On `frontend` the
+limit is MaxMessageSize, so that is what a server with the documented parameters announces there.
 """
 
 import re
@@ -26,15 +27,28 @@ def announced_size_is_kept(facts: Facts) -> Finding:
     """Check each declared and each sent size against the one that the server announced in the session."""
     finding = Finding("messages above the announced SIZE are refused with 552, and no others")
     for session in facts.trace.sessions.values():
-        if not session.transactions or not facts.is_tested(session.server):
+        if session.keywords is None or not facts.is_tested(session.server):
             continue
-        if session.name in facts.trace.altered_sessions or session.keywords is None:
+        if session.name in facts.trace.altered_sessions:
             continue
         limit = _announced(session)
+        if session.listener == "frontend" and not is_relay_only(facts.context.claims):
+            _check_announced(facts, finding, session, limit)
         for sent in session.transactions:
             _check_declared(facts, finding, session, sent, limit)
             _check_sent(facts, finding, session, sent, limit)
     return finding
+
+
+def _check_announced(facts: Facts, finding: Finding, session: Session, limit: int) -> None:
+    """Add a violation for an announced size, 0 without one, that is no MaxMessageSize in force since the session began."""
+    if not limit:
+        return
+    n = _greeting(session).n
+    bounds = facts.possible_values(session.server, "MaxMessageSize", session.n, n)
+    finding.occasions += 1
+    if limit not in bounds:
+        finding.add_violation(f"{session.server} announced a size of {limit}, and MaxMessageSize is {bounds[-1]}", n)
 
 
 def _check_declared(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
@@ -99,10 +113,12 @@ def _check_refusal(finding: Finding, session: Session, reply: Reply, words: str)
 
 def _announced(session: Session) -> int:
     """Return the size that the server announced last, 0 for no limit."""
-    greeting = next(
-        reply for reply in reversed(session.replies) if reply.to in ("EHLO", "LHLO") and reply.code // 100 == 2
-    )
-    return _size_of(greeting.lines)
+    return _size_of(_greeting(session).lines)
+
+
+def _greeting(session: Session) -> Reply:
+    """Return the last reply that accepts EHLO; the session has one."""
+    return next(reply for reply in reversed(session.replies) if reply.to in ("EHLO", "LHLO") and reply.code // 100 == 2)
 
 
 @lru_cache(maxsize=256)  # servers send the same lines in each session

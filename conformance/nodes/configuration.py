@@ -57,6 +57,7 @@ def render(
     unknown: Mapping[str, Any] | None = None,
     opened: Collection[str] | None = None,
     left_out: Collection[str] = (),
+    defaults: bool = True,
     contract_2: Contract2 | None = None,
 ) -> dict[str, Any]:
     """Return a server's configuration; under contract 1 when `contract_2` is None.
@@ -65,9 +66,11 @@ def render(
     (listener -> setting -> value) are what the scenario has configured so far; `mailbox_servers` is the server at which
     each mailbox database is active now, for those that moved; `unknown` are keys outside the contract that the scenario
     adds. `opened` are the listeners that the candidate opens (None: all of its role); `left_out` are transport
-    parameters that are omitted, so that the server uses its own defaults.
+    parameters that are omitted, so that the server uses its own defaults. Without `defaults` everything is omitted that neither the topology
+    nor the changes set: parameters, and limits of listeners.
     """
-    parameters = {**effective_parameters(topology.transport, server.transport), **(changes or {})}
+    stated = {**topology.transport, **server.transport, **(changes or {})}
+    parameters = effective_parameters(stated, {}) if defaults else stated
     transport = {name: value for name, value in parameters.items() if name not in left_out}
     return {
         **_contract_keys(contract_2),
@@ -80,7 +83,9 @@ def render(
         "seed": seed,
         "listeners": {
             listener: settings
-            for listener, settings in _listeners(topology, server, wiring, duration, listener_changes or {}).items()
+            for listener, settings in _listeners(
+                topology, server, wiring, duration, listener_changes or {}, defaults=defaults
+            ).items()
             if opened is None or listener in opened
         },
         "peers": _peers(topology, server, wiring),
@@ -132,9 +137,14 @@ def _listeners(
     wiring: Wiring,
     duration: Callable[[float], float],
     changes: Mapping[str, Mapping[str, Any]],
+    *,
+    defaults: bool,
 ) -> dict[str, Any]:
-    """Return the address and limits of each listener of a server's role; `changes` are the scenario's, by listener."""
-    limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""]  # '': the other roles
+    """Return the address and limits of each listener of a server's role; `changes` are the scenario's, by listener.
+
+    Without `defaults`, limits that nothing sets are left out.
+    """
+    limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""] if defaults else {}  # '': the other roles
     rendered: dict[str, Any] = {}
     for listener in listeners_of(server.role):
         host, port = wiring.listen(server.name, listener)

@@ -40,6 +40,7 @@ def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) 
         "not of this generation: ": _wrong_generations(cell, assignment),
         "not claimed: ": unclaimed_needs(cell, assignment),
         "not described: the own-timers of ": (assignment.identity,) if undescribed else (),
+        "its defaults cannot be asked for: ": _without_defaults(cell, assignment, settings.scale),
         "": _scale_reasons(cell, assignment) if settings.scale != 1 else (),
         "spelled as in profile-1: ": _other_dialects(cell, assignment),
     }
@@ -93,6 +94,19 @@ def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
             candidate = assignment.candidate_for(server)
             if candidate.resolved_dialect != PROFILE_1:
                 return (f"{server} ({candidate.identity}) has the dialect {candidate.resolved_dialect.name}",)
+    return ()
+
+
+def _without_defaults(cell: Cell, assignment: Assignment, scale: float) -> tuple[str, ...]:
+    """Return `server (candidate) ...` for the first server whose file cannot leave parameters out; () where none need be left out.
+
+    A default that is a time must be divided by the scale, which only contract 2 has in the file.
+    """
+    for server, candidate in _servers_with_candidates(cell, assignment) if cell.parameters == "default" else ():
+        if not candidate.takes_defaults_from_document:
+            return (f"{server.name} ({candidate.identity}) does not read the harness's file itself",)
+        if candidate.contract == 1 and scale != 1:
+            return (f"{server.name} ({candidate.identity}) has contract 1, which names no scale",)
     return ()
 
 

@@ -243,6 +243,7 @@ class World:
                 unknown=unknown,
                 # with `timers: own` the node keeps its own defaults of these
                 left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
+                defaults=self.cell.parameters == "explicit" or not candidate.takes_defaults_from_document,
                 opened=candidate.listener_names,
                 contract_2=contract_2(),
             )

@@ -21,7 +21,7 @@ from typing import Any
 from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios import fault_grid
-from conformance.scenarios.document import NEEDS, Cell, Document
+from conformance.scenarios.document import NEEDS, PARAMETERS_AXIS, Cell, Document, Parameters
 from conformance.scenarios.errors import InvalidFile, ProblemReport, short_repr, unknown_name
 from conformance.scenarios.fault_grid import GridFault, GridSize
 from conformance.scenarios.fixtures import fixture_names, load_topology, read_topology
@@ -67,6 +67,8 @@ class CellExpander:
         self._steps = node.get("steps") or Node(node.mark, ())
         self._points: tuple[Point, ...] = ()
         """The points of the matrix to expand, without the axis of a fault grid; set by `check`."""
+        self._parameters_axis: dict[str, tuple[Node, ...]] = {}
+        """The axis that `parameters` adds, or {}; set by `check`."""
         self._axes_of_step: dict[int, list[str]] = {}
         """Number of a step -> the axes that it uses."""
         self._parsed: dict[tuple[int, tuple[str, ...]], ParsedStep | None] = {}
@@ -82,8 +84,10 @@ class CellExpander:
         self._check_names_of_document()
         before = len(self._report.problems)
         axes = read_axes(self._node.get("axes"), self._report)
+        self._parameters_axis = self._read_parameters_axis(axes)
         axes_are_good = len(self._report.problems) == before
         self._check_axes(axes)
+        axes = dict(sorted({**axes, **self._parameters_axis}.items()))
         all_points = matrix_points(axes, self._node.get("exclude"), self._report)
         self._points = all_points if axes_are_good else all_points[:1]
         self._check_grid()
@@ -154,7 +158,7 @@ class CellExpander:
                 )
         for when in when_nodes(self._steps):
             used.update(when.entries)
-            check_condition(when, {**axes, **self._fault_axis()}, self._report)
+            check_condition(when, {**axes, **self._parameters_axis, **self._fault_axis()}, self._report)
         if (implied := self._node.get("implied")) is not None:
             check_condition(implied, axes, self._report)
         for name in axes.keys() - used:
@@ -168,6 +172,17 @@ class CellExpander:
             return {}
         names = [fault_grid.NONE, *(fault.name for fault in fault_grid.faults_of(faults))]
         return {fault_grid.AXIS: tuple(Node(self._node.mark, name) for name in names)}
+
+    def _read_parameters_axis(self, axes: Mapping[str, tuple[Node, ...]]) -> dict[str, tuple[Node, ...]]:
+        """Return the axis that `parameters` adds, empty without that key; report one of `axes` with that name."""
+        entry = self._node.entries.get("parameters")
+        if entry is None or self._document is None:  # without a document its values are reported as wrong already
+            return {}
+        if PARAMETERS_AXIS in axes:
+            self._report.add(
+                entry.key, f"`parameters` makes the axis {PARAMETERS_AXIS!r} itself; call the other one differently"
+            )
+        return read_axes(Node(self._node.mark, {PARAMETERS_AXIS: entry}), self._report)
 
     def _check_grid(self) -> None:
         """Report a fault grid with too many cells, or with an axis of the name that it adds."""
@@ -216,6 +231,10 @@ class CellExpander:
             steps = (fault.step(document.faults, self._node.entries["faults"].key.line), *steps)
         values = {name: axis_text(value.data()) for name, value in point.items()}
         implied = {name: axis_text(value) for name, value in document.implied.items()}
+        parameters: Parameters = "explicit"
+        if self._parameters_axis:
+            implied[PARAMETERS_AXIS] = "explicit"
+            parameters = "default" if values[PARAMETERS_AXIS] == "default" else "explicit"
         configure = substitute_axes(self._node.get("configure") or Node(self._node.mark, {}), point)
         changes: dict[str, Any] = {key: parse_parameter(entry.node.data()) for key, entry in configure.entries.items()}
         return Cell(
@@ -234,6 +253,7 @@ class CellExpander:
             sha256=self._sha256(document, topology, present),
             tags=document.tags,
             timers=document.timers,
+            parameters=parameters,
             unscaled=document.unscaled,
         )
 
@@ -298,8 +318,8 @@ class CellExpander:
         folder = self._fixtures / "messages"
         messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
         parts = [
-            # A document without the later key `implied` keeps the hash that it had before there was one.
-            document.model_dump_json(exclude=None if document.implied else {"implied"}),
+            # A document without the later keys `implied` and `parameters` keeps the hash that it had before there were these.
+            document.model_dump_json(exclude={key for key in ("implied", "parameters") if self._node.get(key) is None}),
             topology.model_dump_json(),
             json.dumps(messages, sort_keys=True),
         ]

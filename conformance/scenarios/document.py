@@ -27,6 +27,14 @@ Timers = Literal["told", "own"]
 """Whether the harness sets the retry timers of servers (`told`) or leaves those of the candidate (`own`)."""
 
 
+Parameters = Literal["explicit", "default"]
+"""Whether a node's file has every parameter (`explicit`) or only those that scenario and topology set (`default`)."""
+
+
+PARAMETERS_AXIS = "parameters"
+"""The axis that a document's `parameters` adds; such a scenario cannot have one of that name."""
+
+
 class FaultGrid(BaseModel):
     """The link and the places of a fault grid: the scenario is repeated with a fault at each of them."""
 
@@ -74,6 +82,12 @@ class Document(BaseModel):
         description="own: servers keep their own retry interval and queue lifetime, and `${own-given-up-by}` and the like "
         "stand for what the candidate's description states",
     )
+    parameters: tuple[Parameters, ...] = Field(
+        ("explicit",),
+        min_length=1,
+        description="values of the axis `parameters`: explicit: the file of a node has every parameter and limit; default: it "
+        "has only those that the scenario or its topology sets. Cell ids leave `explicit` out",
+    )
     unscaled: str = Field(
         "", description="why the scaled clock cannot run it: a time that does not shrink with the configured ones"
     )
@@ -107,6 +121,7 @@ class Cell(BaseModel):
     sha256: str = Field(description="hash of the scenario, its topology and its messages")
     tags: tuple[str, ...] = ()
     timers: Timers = "told"
+    parameters: Parameters = "explicit"
     unscaled: str = ""
 
     @property

@@ -317,3 +317,25 @@ def test_a_link_is_parsed_in_the_server_s_dialect_and_then_in_the_client_s():
         for line in ("FOLLOW hub1", "XSHADOW hub2 db-1"):
             assert (said := spoken.parse_command(line)) is not None
             assert said.name == "track-shadow"
+
+
+@pytest.mark.parametrize(
+    ("changes", "scale", "reason"),
+    [
+        ({}, 60, ""),
+        ({"contract": 1}, 1, ""),
+        ({"contract": 1}, 60, "has contract 1, which names no scale"),
+        ({"argv": ("mine", "{directory}/main.cf")}, 1, "does not read the harness's file itself"),
+        ({"files": {"main.cf": "{{ node.transport.MaxMessageSize }}"}}, 1, "does not read the harness's file itself"),
+    ],
+)
+def test_defaults_are_asked_for_only_where_the_node_itself_reads_the_file(
+    changes: dict[str, object], scale: float, reason: str
+):
+    scenarios = read_scenarios(paths.corpus() / "timeouts" / "sessions.scenario.yaml", paths.fixtures())
+    explicit, default = next(one for one in scenarios if one.id == "idle-session-is-closed").cells("smoke")
+    settings = Settings(clock="scaled" if scale != 1 else "real", scale=scale)
+    assignment = Assignment(candidate("relay", "shadow-2013", **changes))
+    expected = f"its defaults cannot be asked for: mbx1 (mine) {reason}" if reason else ""
+    assert inapplicable_reason(default, assignment, settings) == expected
+    assert inapplicable_reason(explicit, assignment, settings) == ""

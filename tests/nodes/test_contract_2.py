@@ -41,9 +41,11 @@ REFUSED = WRITES.replace(
 )
 
 
-def rendered(topology: Topology, contract_2: Contract2 | None) -> dict[str, Any]:
+def rendered(topology: Topology, contract_2: Contract2 | None, **more: Any) -> dict[str, Any]:
     wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
-    return render(topology, topology.servers[0], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2)
+    return render(
+        topology, topology.servers[0], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2, **more
+    )
 
 
 def test_a_node_of_contract_1_gets_no_key_of_contract_2():
@@ -59,6 +61,27 @@ def test_a_configuration_of_contract_2_is_valid_under_the_published_schema(path:
     schema = json.loads((ROOT / "docs/schema/node.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(json.loads(json.dumps(document)))
     assert (document["scale"], document["revision"], document["status_file"]) == (60.0, 3, "/n/status/status.json")
+
+
+def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_set():
+    topology = load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml")
+    topology = topology.model_copy(update={"transport": {"MessageRetryInterval": 60}})
+    document = rendered(
+        topology,
+        Contract2(60.0, 1, Path("/n/status.json")),
+        defaults=False,
+        duration=lambda seconds: seconds / 60,
+        changes={"ShadowHeartbeatFrequency": 120},
+        listener_changes={"frontend": {"connection_inactivity_timeout": 30}},
+    )
+    assert document["transport"] == {"MessageRetryInterval": 1, "ShadowHeartbeatFrequency": 2}
+    limits = {name: set(settings) - {"host", "port"} for name, settings in document["listeners"].items()}
+    assert limits == {
+        "frontend": {"connection_inactivity_timeout"},
+        "transport": {"externally_secured"},
+        "delivery": set(),
+    }
+    NodeDocument.model_validate_json(json.dumps(document))
 
 
 def test_a_configuration_of_contract_2_marks_hub_sites():

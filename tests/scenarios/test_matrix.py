@@ -14,7 +14,7 @@ from conformance.scenarios.steps.nodes import Configure
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.timing import Advance
 from conformance.suite.selection import read_id
-from tests.scenarios.documents import HEAD, SEND, cells, written
+from tests.scenarios.documents import HEAD, SEND, cells, problems, written
 
 
 def test_a_scenario_without_axes_is_one_cell(tmp_path: Path) -> None:
@@ -160,6 +160,54 @@ def test_the_same_files_give_the_same_cells() -> None:
 def test_the_path_of_a_cell_is_relative_to_the_corpus() -> None:
     (file,) = scenario_files([paths.corpus() / "interoperation" / "hub-2010.scenario.yaml"])
     assert read_scenarios(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"
+
+
+PARAMETERS = "parameters: [explicit, default]\n"
+
+
+def test_the_axis_of_parameters_keeps_the_ids_and_hashes_of_existing_cells(tmp_path: Path) -> None:
+    text = HEAD + "axes: {z: [1, 2]}\nsteps:\n  - send: {as: m, to: bob@corp.test, via: mbx1, count: '${z}'}\n"
+    (one, two) = cells(tmp_path, text)
+    now = cells(tmp_path, text.replace("axes:", PARAMETERS + "axes:"))
+    assert [(cell.id, cell.parameters) for cell in now] == [
+        (one.id, "explicit"),
+        (two.id, "explicit"),
+        ("a-scenario[parameters=default,z=1]", "default"),
+        ("a-scenario[parameters=default,z=2]", "default"),
+    ]
+    assert now[0].implied == {"parameters": "explicit"}
+    assert one.sha256 == cells(tmp_path, text)[0].sha256
+    assert read_id("a-scenario[parameters=explicit,z=1]").matches(now[0])
+
+
+def test_the_axis_of_parameters_is_known_to_conditions_and_exclusions(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + PARAMETERS
+        + (
+            "axes: {z: [1, 2]}\nexclude: [{parameters: default, z: 2}]\n"
+            "steps:\n  - send: {as: m, to: bob@corp.test, via: mbx1, count: '${z}'}\n"
+            "  - advance: 1m\n    when: {parameters: default}\n"
+        )
+    )
+    assert [(cell.id, len(cell.steps)) for cell in cells(tmp_path, text)] == [
+        ("a-scenario[z=1]", 1),
+        ("a-scenario[z=2]", 1),
+        ("a-scenario[parameters=default,z=1]", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("parameters: [default, default]", "has the value 'default' twice"),
+        ("parameters: [none]", "parameters"),
+        ("parameters: [default]\naxes: {parameters: [a, b]}", "makes the axis 'parameters' itself"),
+    ],
+)
+def test_a_wrong_axis_of_parameters_is_refused(tmp_path: Path, line: str, why: str) -> None:
+    found = problems(tmp_path, HEAD + f"{line}\nsteps:\n" + SEND + "    when: {parameters: default}\n")
+    assert why in " ".join(str(problem) for problem in found)
 
 
 def test_adding_an_implied_axis_keeps_the_existing_cell_ids(tmp_path: Path) -> None:
