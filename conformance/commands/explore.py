@@ -147,12 +147,15 @@ def _write(finding: Finding, out: Path, candidate: str, seed: int) -> Path:
     """Write the reduced plan of a finding as a scenario file, and return its path."""
     path = out / f"{finding.name}{SUFFIX}"
     row = catalogue().get(finding.violation.requirement)
+    generations = {server.generation for server in finding.reduced.cell.topology.servers}
     comments = (
         f"Found by: conformance explore, with --seed {seed}, on {candidate}.",
         f"The plan before it was reduced: {finding.original.name}.",
         f"It violates {finding.violation.check}; {finding.plans} plans did.",
     )
-    cell = finding.reduced.cell.model_copy(update={"requirements": (finding.violation.requirement,) if row else ()})
+    named = row is not None and row.binds(generations)  # a file may name only rows that bind one of its servers
+    requirements = (finding.violation.requirement,) if named else finding.reduced.cell.requirements
+    cell = finding.reduced.cell.model_copy(update={"requirements": requirements})
     write_cell(
         cell,
         path,

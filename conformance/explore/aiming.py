@@ -13,12 +13,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from conformance.explore import grammar
 from conformance.explore.points import ProtocolPoint, find_points
 from conformance.explore.scenes import Scene, weighted
 from conformance.faults import FAULTS, WHENS, fault_place
-from conformance.history.events import AnyEvent, StepEvent
+from conformance.history.events import AnyEvent, FaultFired, NodeEvent, StepEvent
 from conformance.parameters import effective_parameters
 from conformance.scenarios.steps.action import Action
 from conformance.scenarios.steps.breaking import Fault, Heal, Partition
@@ -42,16 +43,23 @@ class Insertion:
 
 
 @dataclass(slots=True)
-class Aimed:
-    """The faults that were drawn: actions to insert, the names under which they fire, and how long the plan must go on."""
+class Disturbance:
+    """A fault with all that belongs to it, such as the return of a server.
 
+    `name` is that under which it fires, '' for a step that does its work at once. The plan must go on until `until`.
+    """
+
+    name: str = ""
     insertions: list[Insertion] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
     until: float = 0.0
+
+    def fires_in(self, events: Sequence[AnyEvent]) -> bool:
+        """Return whether the fault acts in a history."""
+        return not self.name or any(isinstance(event, FaultFired) and event.fault == self.name for event in events)
 
 
 class Aim:
-    """Draws faults for one scene. `events` are those of its run without faults, `begins` the number of each step's first event."""
+    """Draws faults for the moments of a run, whose history is `events`."""
 
     def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent]) -> None:
         steps = [event for event in events if isinstance(event, StepEvent)]
@@ -59,39 +67,43 @@ class Aim:
         self._rng, self._scene = rng, scene
         self._step_n = [event.n for event in began]
         self._step_t = [event.t for event in began]
-        self._end_n = steps[-1].n if steps else 0
-        found = [(name, point) for name, point in find_points(events, scene.topology) if point.n < self._end_n]
+        end_n = steps[-1].n if steps else 0
+        found = [(name, point) for name, point in find_points(events, scene.topology) if point.n < end_n]
         self._points = [point for _, point in found]
         self._by_class: dict[tuple[str, ...], list[ProtocolPoint]] = defaultdict(list)
         for name, point in found:
             self._by_class[name].append(point)
         self._down: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        self._aimed = Aimed(until=scene.end)
+        for event in events:
+            if isinstance(event, NodeEvent) and event.action in ("killed", "stopped"):
+                self._down[event.node].append((event.t, inf))
+            elif (
+                isinstance(event, NodeEvent) and event.action == "ready" and self._down[event.node] and event.n < end_n
+            ):
+                self._down[event.node][-1] = (self._down[event.node][-1][0], event.t)
 
-    def draw(self) -> Aimed:
-        """Return the faults; none where the scene has no moment for any."""
+    def draw(self, names: Sequence[str]) -> list[Disturbance]:
+        """Return a fault for each name, but for those for which the run has no moment."""
         sources = {
             source: weight
             for source, weight in grammar.FAULT_SOURCES.items()
             if source == "link" or source in self._scene.features
         }
-        if self._points:
-            for number in range(1, weighted(self._rng, grammar.FAULT_NUMBERS) + 1):
-                self._draw_one(weighted(self._rng, sources), f"f{number}")
-        return self._aimed
+        drawn = [self._draw_one(weighted(self._rng, sources), name) for name in names if self._points]
+        return [disturbance for disturbance in drawn if disturbance.insertions]
 
-    def _draw_one(self, source: str, name: str) -> None:
-        """Draw one fault and its consequences."""
+    def _draw_one(self, source: str, name: str) -> Disturbance:
+        """Return one fault with its consequences; without insertions where none could be drawn."""
         point = self._draw_point()
         match source:
             case "link":
-                self._break_session(name, point)
+                return self._break_session(name, point)
             case "partition":
-                self._cut(name, point)
-            case "kill":
-                self._kill_at_point(point)
+                return self._cut(name, point)
+            case "kill" if point.place not in ("connect", "greeting", "body"):
+                return self._kill_at_point(point)
             case _:
-                self._end_at_timer(point)
+                return self._end_at_timer(point)
 
     def _draw_point(self) -> ProtocolPoint:
         """Return a point: of each class as often as of any other."""
@@ -106,15 +118,13 @@ class Aim:
         reached = bisect_right(self._points, point.t - _LEAD_S, key=lambda other: other.t)
         return step, after, self._points[reached - 1].n if reached else 0
 
-    def _insert_at(self, t: float, *actions: Action) -> None:
-        """Add actions at a time."""
+    def _at(self, t: float, *actions: Action) -> list[Insertion]:
+        """Return the insertions of actions at a time."""
         step = max(0, bisect_right(self._step_t, t) - 1)
-        after = max(0.0, t - self._step_t[step])
-        self._aimed.insertions += [Insertion(step, after, action) for action in actions]
-        self._aimed.until = max(self._aimed.until, t)
+        return [Insertion(step, max(0.0, t - self._step_t[step]), action) for action in actions]
 
-    def _break_session(self, name: str, point: ProtocolPoint) -> None:
-        """Arm a fault on the link of a point."""
+    def _break_session(self, name: str, point: ProtocolPoint) -> Disturbance:
+        """Return a fault on the link of a point."""
         step, after, since = self._place_before(point)
         nth = sum(
             (other.client, other.server, other.listener, other.place)
@@ -125,9 +135,8 @@ class Aim:
         for _ in range(_TRIES):
             fault = self._draw_fault(name, point, nth)
             if fault is not None:
-                self._aimed.insertions.append(Insertion(step, after, fault))
-                self._aimed.names.append(name)
-                return
+                return Disturbance(name, [Insertion(step, after, fault)])
+        return Disturbance()
 
     def _draw_fault(self, name: str, point: ProtocolPoint, nth: int) -> Fault | None:
         """Return a fault at a point, None where the one that was drawn makes no sense there."""
@@ -156,8 +165,8 @@ class Aim:
             return None
         return fault
 
-    def _cut(self, name: str, point: ProtocolPoint) -> None:
-        """Cut a link before a point, alone or with all links between the two sites, and often heal it later."""
+    def _cut(self, name: str, point: ProtocolPoint) -> Disturbance:
+        """Return a cut of a link before a point, alone or with all links between the two sites; it often heals later."""
         step, after, _ = self._place_before(point)
         ends: list[tuple[str, ...]] = [(point.client,), (point.server,)]
         by_name = self._scene.topology.by_name
@@ -173,59 +182,53 @@ class Aim:
                 "one-way": self._rng.random() < 0.2,
             }
         )
-        self._aimed.insertions.append(Insertion(step, after, cut))
-        self._aimed.names.append(name)
+        found = Disturbance(name, [Insertion(step, after, cut)])
         if self._rng.random() < 0.6:
-            self._insert_at(point.t + self._draw_duration(point.server), Heal(what=name))
+            found.until = point.t + self._draw_duration(point.server)
+            found.insertions += self._at(found.until, Heal(what=name))
+        return found
 
-    def _kill_at_point(self, point: ProtocolPoint) -> None:
-        """Kill one of the ends of a point's link when the point comes."""
-        nodes = sorted({point.client, point.server} & self._scene.topology.by_name.keys())
-        if point.place in ("connect", "greeting", "body"):
-            return self._end_at_timer(point)
-        node = self._rng.choice(nodes)
+    def _kill_at_point(self, point: ProtocolPoint) -> Disturbance:
+        """Return a kill of one of the ends of a point's link when the point comes."""
+        node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         step, after, since = self._place_before(point)
-        place = "content" if point.place == "dot" else point.place
-        if (back := self._go_down(node, self._step_t[step] + after, point.t)) is None:
-            return None
         nth = sum(
             (other.client, other.server, other.place) == (point.client, point.server, point.place)
             for other in self._points
             if since < other.n <= point.n
         )
         moment = Moment.model_validate(
-            {"from": point.client, "to": point.server, "after": place, "nth": nth, "arrived": self._rng.random() < 0.5}
+            {
+                "from": point.client,
+                "to": point.server,
+                "after": "content" if point.place == "dot" else point.place,
+                "nth": nth,
+                "arrived": self._rng.random() < 0.5,
+            }
         )
         kill = Kill(node=(node,), at=moment)
-        self._aimed.insertions.append(Insertion(step, after, kill))
-        self._aimed.names.append(kill.occasion)
-        return self._come_back(node, back)
+        return self._away(node, self._step_t[step] + after, point.t, kill.occasion, [Insertion(step, after, kill)])
 
-    def _end_at_timer(self, point: ProtocolPoint) -> None:
-        """Kill or stop one of the ends of a point's link within a second of the point."""
+    def _end_at_timer(self, point: ProtocolPoint) -> Disturbance:
+        """Return a kill or stop of one of the ends of a point's link within a second of the point."""
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
-        if (back := self._go_down(node, t, t)) is not None:
-            ending = weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
-            self._insert_at(t, ending(node=(node,)))
-            self._come_back(node, back)
+        ending = weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
+        return self._away(node, t, t, "", self._at(t, ending(node=(node,))))
 
-    def _go_down(self, node: str, since: float, t: float) -> float | None:
-        """Note that a server is down from a time on; return when it comes back, None where it is down already then."""
+    def _away(self, node: str, since: float, t: float, name: str, ending: list[Insertion]) -> Disturbance:
+        """Return the end of a server with its return, none where it is down at some time between.
+
+        `since` is when the end is armed, `t` when it comes. The server may come back with an empty queue, or at the end only.
+        """
         back = t + self._draw_duration(node)
         if any(since <= until and begin <= back for begin, until in self._down[node]):
-            return None
-        self._down[node].append((since, back))
-        return back
-
-    def _come_back(self, node: str, back: float) -> None:
-        """Start a server again, perhaps with an empty queue; or leave that to the end of the plan."""
+            return Disturbance()
         wiped = "wipe" in self._scene.features and self._rng.random() < 0.25
-        if wiped or self._rng.random() < 0.8:
-            self._insert_at(back, *([Wipe(node=(node,))] if wiped else []), Start(node=(node,)))
-        else:
-            self._down[node].append((back, float("inf")))
-            self._aimed.until = max(self._aimed.until, back)
+        returns = wiped or self._rng.random() < 0.8
+        self._down[node].append((since, back if returns else inf))
+        start = [*([Wipe(node=(node,))] if wiped else []), Start(node=(node,))] if returns else []
+        return Disturbance(name, [*ending, *self._at(back, *start)], back)
 
     def _draw_duration(self, party: str) -> float:
         """Return how long a server is away: within a second of a timer of its boundary, or a short time."""

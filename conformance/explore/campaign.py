@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from conformance.candidates.assignment import Assignment
+from conformance.explore.random_plans import RandomPlans
 from conformance.explore.shrink import shrink
 from conformance.explore.sweep import Plan
 from conformance.explore.trial import PlanResult, Violation, run_plan
@@ -83,7 +84,8 @@ _WORK: list[tuple[Sequence[Plan], Assignment, Settings]] = []
 def _run_number(number: int) -> tuple[int, PlanResult]:
     """Run one plan of `_WORK`; called in a forked process."""
     ((plans, assignment, settings),) = _WORK
-    return number, run_plan(plans[number], assignment, settings).result
+    run = plans.run(number) if isinstance(plans, RandomPlans) else run_plan(plans[number], assignment, settings)
+    return number, run.result
 
 
 def reduce_findings(

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import overload
 
 from conformance.candidates.assignment import Assignment
-from conformance.explore.aiming import Aim, insert
+from conformance.explore import grammar
+from conformance.explore.aiming import Aim, Disturbance, insert
 from conformance.explore.peace import drain_bound
-from conformance.explore.scenes import Scene, draw_scene
+from conformance.explore.scenes import Scene, draw_scene, weighted
 from conformance.explore.sweep import Plan, numbered
-from conformance.explore.trial import run_plan
+from conformance.explore.trial import PlanRun, run_plan
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import ACTIONS, Action, Step
@@ -41,23 +42,70 @@ class RandomPlans(Sequence[Plan]):
     def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._number))]
-        if not 0 <= index < self._number:
-            raise IndexError(index)
-        return draw_plan(self._seed, index, self._assignment, self._settings)
+        return self.run(index).plan
+
+    def run(self, number: int) -> PlanRun:
+        """Return the run of the plan with this number. Blocks. Raises IndexError."""
+        if not 0 <= number < self._number:
+            raise IndexError(number)
+        return _Drawing(self._seed, number, self._assignment, self._settings).run()
 
 
-def draw_plan(seed: int, number: int, assignment: Assignment, settings: Settings) -> Plan:
-    """Return the random plan with this number. Blocks."""
-    name = f"random plan {number} of seed {seed}"
-    rng = random.Random(f"{seed} {number}")  # noqa: S311  # to be repeated, not to be secret
-    scene = draw_scene(rng)
-    base = run_plan(Plan(name, _cell(scene, _with_pauses(scene, scene.end))), assignment, settings)
-    aimed = Aim(rng, scene, base.events).draw()
-    actions = insert(_with_pauses(scene, max(scene.end, aimed.until)), aimed.insertions)
-    return Plan(name, _cell(scene, [*actions]), tuple(aimed.names))
+class _Drawing:
+    """Draws one plan, and runs it."""
+
+    def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
+        self._name = f"random plan {number} of seed {seed}"
+        self._rng = random.Random(f"{seed} {number}")  # noqa: S311  # to be repeated, not to be secret
+        self._assignment, self._settings = assignment, settings
+        self._scene = draw_scene(self._rng)
+
+    def run(self) -> PlanRun:
+        """Return the run of the plan: faults are drawn, and those that do not fire are drawn once more. Blocks."""
+        names = [f"f{number}" for number in range(1, weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
+        scene = _with_pauses(self._scene)
+        base = self._run(scene, [])
+        faults = Aim(self._rng, self._scene, base.events).draw(names)
+        actions = _with_faults(scene, faults)
+        run = self._run(actions, faults)
+        unfired = [fault for fault in faults if not fault.fires_in(run.events)]
+        if not unfired:
+            return run
+        fired = [fault for fault in faults if fault not in unfired]
+        taken = {fault.name for fault in fired}
+        again = Aim(self._rng, self._scene, run.events).draw(
+            [name for name in names if name not in taken][: len(unfired)]
+        )
+        gone = {id(one.action) for fault in unfired for one in fault.insertions}
+        kept = [action for action in _with_faults(actions, again) if id(action) not in gone]
+        return self._run(_merged(kept), [*fired, *again])
+
+    def _run(self, actions: Sequence[Action], faults: Sequence[Disturbance]) -> PlanRun:
+        """Run the actions as a plan. Blocks."""
+        names = tuple(fault.name for fault in faults if fault.name)
+        return run_plan(Plan(self._name, _cell(self._scene, actions), names), self._assignment, self._settings)
 
 
-def _with_pauses(scene: Scene, end: float) -> list[Action]:
+def _with_faults(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:
+    """Return the actions of a plan with faults in between; the plan lasts as long as they need."""
+    found = [*insert(actions, [one for fault in faults for one in fault.insertions])]
+    lasts = sum(action.by for action in found if isinstance(action, Advance))
+    until = max((fault.until for fault in faults), default=0.0)
+    return _merged([*found, Advance(by=until - lasts)] if until > lasts else found)
+
+
+def _merged(actions: Sequence[Action]) -> list[Action]:
+    """Return the actions with one `advance` in place of several in a row."""
+    found = list[Action]()
+    for action in actions:
+        if isinstance(action, Advance) and found and isinstance(found[-1], Advance):
+            found[-1] = Advance(by=found[-1].by + action.by)
+        else:
+            found.append(action)
+    return found
+
+
+def _with_pauses(scene: Scene) -> list[Action]:
     """Return the actions of a scene with an `advance` before each that begins later than the one before, and up to the end."""
     found, now = list[Action](), 0.0
     for t, action in scene.actions:
@@ -65,7 +113,7 @@ def _with_pauses(scene: Scene, end: float) -> list[Action]:
             found.append(Advance(by=t - now))
         found.append(action)
         now = t
-    return [*found, Advance(by=end - now)]
+    return [*found, Advance(by=scene.end - now)]
 
 
 def _cell(scene: Scene, actions: Sequence[Action]) -> Cell:

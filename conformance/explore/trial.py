@@ -44,8 +44,9 @@ class PlanResult:
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """The result of a plan with its history."""
+    """A plan, its result and its history."""
 
+    plan: Plan
     result: PlanResult
     events: tuple[AnyEvent, ...]
 
@@ -53,19 +54,21 @@ class PlanRun:
 def run_plan(plan: Plan, assignment: Assignment, settings: Settings) -> PlanRun:
     """Run a plan's cell in this process and judge it. Blocks."""
     if reason := inapplicable_reason(plan.cell, assignment, settings):
-        return PlanRun(PlanResult(plan.name, "inapplicable", reason=reason), ())
+        return PlanRun(plan, PlanResult(plan.name, "inapplicable", reason=reason), ())
     with tempfile.TemporaryDirectory(prefix="conformance-explore-") as folder:
         ran = run_without_loop(CellRunner(plan.cell, assignment, settings, Path(folder), _holds_never).run(OWN_LOOP))
     if ran.inapplicable:
-        return PlanRun(PlanResult(plan.name, "inapplicable", reason=ran.inapplicable), ran.events)
+        return PlanRun(plan, PlanResult(plan.name, "inapplicable", reason=ran.inapplicable), ran.events)
     violations = find_violations(plan.cell, assignment, settings, ran.events, complete=ran.complete)
     fired = _have_fired(plan.faults, ran.events)
     reason = ran.problem or ran.wrong_state
     if violations:
-        return PlanRun(PlanResult(plan.name, "violated", violations, fired), ran.events)
+        return PlanRun(plan, PlanResult(plan.name, "violated", violations, fired), ran.events)
     if reason or not ran.complete:
-        return PlanRun(PlanResult(plan.name, "unfinished", fired=fired, reason=reason or ran.timed_out), ran.events)
-    return PlanRun(PlanResult(plan.name, "sound", fired=fired), ran.events)
+        return PlanRun(
+            plan, PlanResult(plan.name, "unfinished", fired=fired, reason=reason or ran.timed_out), ran.events
+        )
+    return PlanRun(plan, PlanResult(plan.name, "sound", fired=fired), ran.events)
 
 
 def find_violations(

@@ -68,19 +68,21 @@ def _compare_transmission(
     if unexpected := recipients - wanted:
         sentence = f"{subject} for {min(unexpected)}, which is not one of its recipients"
         finding.add_message_violation(original, sentence, sent.n, row=row)
-    elif sent.kind == "shadow" and (missing := _accepted_recipients(context, sent, transmissions) - recipients):
+    elif sent.kind == "shadow" and (missing := _missing_recipients(context, sent, transmissions)):
         sentence = f"{subject} without {min(missing)}, which is one of its recipients"
         finding.add_message_violation(original, sentence, sent.n, row=row)
 
 
-def _accepted_recipients(context: CheckContext, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
-    """Return the recipients of the transaction in which the primary is being given the message while it sends the copy.
+def _missing_recipients(context: CheckContext, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
+    """Return the recipients that a copy lacks of the message that the primary is being given while it sends the copy.
 
-    Empty without such a transaction: a copy of what Safety Net sends again may be for fewer recipients.
+    The primary may be given several transmissions at the same time, each for other recipients: the copy is of one of them.
+    Without any the result is empty: a copy of what Safety Net sends again may be for fewer recipients.
     """
-    given = [t for t in transmissions if t.server == shadow.client and t.n < shadow.n]
+    given = [t for t in transmissions if t.server == shadow.client and t.kind != "shadow" and t.n < shadow.n]
     waiting = [t for t in given if not t.replies or t.replies[0].n > shadow.n]
-    return context.normalize_addresses(recipient for t in waiting[-1:] for recipient in t.recipients)
+    recipients = context.normalize_addresses(shadow.recipients)
+    return min((context.normalize_addresses(t.recipients) - recipients for t in waiting), key=len, default=set())
 
 
 def _compare_delivery(

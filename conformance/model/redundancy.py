@@ -148,7 +148,7 @@ def was_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: f
     context = facts.context
     if any(
         fault.session is None
-        and fault.action in HOLDING_FAULTS
+        and (fault.action in HOLDING_FAULTS or fault.action == "partition-blackhole")
         and fault.client == transaction.server
         and fault.server in holders
         and transaction.n < fault.n < answer.n

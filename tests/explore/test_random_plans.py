@@ -38,6 +38,13 @@ def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
     assert {result.outcome for result in results} <= {"sound", "violated", "unfinished"}
 
 
+def test_nearly_all_drawn_faults_fire() -> None:
+    runs = [plans(number=16).run(number) for number in range(16)]
+    assert sum(len(run.plan.faults) for run in runs) >= 12
+    fired = [run.result.fired for run in runs]
+    assert fired.count(False) <= 1
+
+
 def test_random_plans_are_not_made_of_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = explore(
         ["alone-in-its-boundary"],
