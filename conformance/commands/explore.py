@@ -17,12 +17,13 @@ from conformance.candidates.lookup import find_candidate
 from conformance.execute import available_cores
 from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_plans
 from conformance.explore.documents import write_cell
-from conformance.explore.points import find_points, representatives
+from conformance.explore.points import find_points
 from conformance.explore.random_plans import RandomPlans
-from conformance.explore.sweep import Enumeration, Plan, sweep, without_faults
+from conformance.explore.sweep import Enumeration, Plan, Scene, ScenePlans, sweep, without_faults
 from conformance.explore.trial import PlanRun, run_plan
 from conformance.history.events import StepEvent
 from conformance.requirements.catalogue import catalogue
+from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
@@ -122,25 +123,23 @@ def _enumerate(cells: Sequence[Cell], assignment: Assignment, settings: Settings
         elif cost > _MAX_CPU_S and not named:
             found.pruned["a scenario whose run takes too long; name it to sweep it"] += 1
         else:
-            swept = _sweep(cell, run)
-            found.plans += swept.plans
+            swept = sweep(_scene_of(cell, run), lambda plan: inapplicable_reason(plan.cell, assignment, settings))
+            found.plans.entries += swept.plans.entries
             found.pruned.update(swept.pruned)
     return found
 
 
-def _sweep(cell: Cell, run: PlanRun) -> Enumeration:
-    """Return the plans of one cell, given its run without faults."""
-    points = find_points(run.events, cell.topology)
-    chosen = list(representatives(points))
+def _scene_of(cell: Cell, run: PlanRun) -> Scene:
+    """Return a cell with what its run without faults showed."""
     end = max((event.t for event in run.events if isinstance(event, StepEvent)), default=0.0)
-    return sweep(cell, chosen, len(points) - len(chosen), end, can_freeze=False)
+    return Scene(cell, find_points(run.events, cell.topology), end)
 
 
-def _drawn(plans: Sequence[Plan], number: int | None, seed: int) -> list[Plan]:
+def _drawn(plans: ScenePlans, number: int | None, seed: int) -> ScenePlans:
     """Return `number` of the plans, drawn by `seed`, in their order; all for None."""
     if number is None or number >= len(plans):
-        return list(plans)
-    return [plans[index] for index in sorted(random.Random(seed).sample(range(len(plans)), number))]  # noqa: S311
+        return plans
+    return plans.subset(sorted(random.Random(seed).sample(range(len(plans)), number)))  # noqa: S311
 
 
 def _write(finding: Finding, out: Path, candidate: str, seed: int) -> Path:

@@ -78,7 +78,7 @@ def run_plans(
 
 
 _WORK: list[tuple[Sequence[Plan], Assignment, Settings]] = []
-"""The plans of the call in hand; forked processes get their numbers, and draw a random plan from its number."""
+"""The plans of the call in hand; forked processes get their numbers, and build or draw the plan."""
 
 
 def _run_number(number: int) -> tuple[int, PlanResult]:

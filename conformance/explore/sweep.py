@@ -3,34 +3,30 @@
 Theory of operation
 -------------------
 The scenario is run once without its own faults and without expectations. Each plan keeps its steps and adds one fault: a
-broken session, or a node that dies. A plan ends as every cell does: faults are healed, nodes are started, and the drain waits
-until all mail is accounted for. So that a dead server may be missed for longer than ShadowResubmitTimeSpan, some plans wait
-before that.
+broken session, or a node that goes away (`injections`). A plan ends as every cell does: faults are healed, nodes are started, and
+the drain waits until all mail is accounted for. So that a fault can act, and a dead server be missed, for long enough, some
+plans wait before that.
 
-Faults with the same effect at a point are counted once: `Enumeration.pruned` says how many were left out, and why.
+Each fault at each point was enumerated: it is a plan, or `Enumeration.pruned` counts it under the reason to leave it out. Plans are
+built when they are asked for: a sweep of the corpus has 200,000, and most samples have a few hundred.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
-from conformance.explore.points import ProtocolPoint
-from conformance.faults import WHENS
+from conformance.explore.injections import Injection, injections_at
+from conformance.explore.points import PointClass, ProtocolPoint, representatives
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.action import Action, Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.action import ACTIONS, Action, Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.breaking import Disk, Fault, Heal, Partition
-from conformance.scenarios.steps.nodes import Kill, Moment, Pause, Start, Wipe
-from conformance.scenarios.steps.timing import Advance
 
 _LEFT_OUT = (Expect, Fault, Partition, Heal, Disk)
-_LONG_S = 3 * 3600 + 600
-"""Documented seconds that a server stays away: longer than ShadowResubmitTimeSpan and a heartbeat by default."""
-_STALL_S = 1200
-"""Documented seconds for which a fault holds a unit: longer than every timeout of RFC 5321 4.5.3.2."""
 _MARGIN_S = 60
 """Documented seconds to wait for a moment that came by then in the run without a fault."""
-_BODY_OCTETS = 20
-"""Octets of the body that pass before it is cut."""
+_NAMES = ("explored", "explored-2")
+"""The names of the faults of sessions in a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +38,63 @@ class Plan:
     faults: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A cell without faults of its own, and what its run showed: the protocol points, and when its last step ended.
+
+    `end_t` is in documented seconds.
+    """
+
+    cell: Cell
+    points: Sequence[tuple[PointClass, ProtocolPoint]]
+    end_t: float
+
+    def plan(self, *injections: Injection) -> Plan:
+        """Return the plan with these faults, at most two, added to the scene."""
+        names = _NAMES[: len(injections)]
+        before = [injection.arm(name) for injection, name in zip(injections, names, strict=True)]
+        after: list[Action] = []
+        for injection in injections:
+            late = injection.point.t - self.end_t
+            # the drain ends faults and starts nodes at its beginning: all must have happened by then
+            after += injection.follow(max(0.0, late) + _MARGIN_S, is_late=late > 0)
+        steps = numbered((*map(as_step, before), *self.cell.steps, *map(as_step, after)))
+        occasions = [injection.occasion(name) for injection, name in zip(injections, names, strict=True)]
+        title = ", then ".join(injection.text for injection in injections)
+        return Plan(f"{self.cell.id}: {title}", self.cell.model_copy(update={"steps": steps}), tuple(occasions))
+
+
+class ScenePlans(Sequence[Plan]):
+    """Plans that are built when they are asked for: each is a scene with one or two faults."""
+
+    def __init__(self, entries: Sequence[tuple[Scene, tuple[Injection, ...]]] = ()) -> None:
+        self.entries = list(entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Plan: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "ScenePlans": ...
+
+    def __getitem__(self, index: int | slice) -> "Plan | ScenePlans":
+        if isinstance(index, slice):
+            return ScenePlans(self.entries[index])
+        scene, injections = self.entries[index]
+        return scene.plan(*injections)
+
+    def subset(self, numbers: Sequence[int]) -> "ScenePlans":
+        """Return the plans with these numbers, in this order."""
+        return ScenePlans([self.entries[number] for number in numbers])
+
+
 @dataclass(slots=True)
 class Enumeration:
     """The plans of a sweep, and how many candidates were left out for which reason; all together were enumerated."""
 
-    plans: list[Plan] = field(default_factory=list)
+    plans: ScenePlans = field(default_factory=ScenePlans)
     pruned: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -60,30 +108,28 @@ def without_faults(cell: Cell) -> Cell:
     return cell.model_copy(update={"steps": tuple(_kept(cell.steps))})
 
 
-def sweep(cell: Cell, points: Sequence[ProtocolPoint], left_out: int, end_t: float, *, can_freeze: bool) -> Enumeration:
-    """Return one plan for each fault at each point. `cell` has no faults of its own, and its last step ends at `end_t`.
+def sweep(scene: Scene, reason_against: Callable[[Plan], str] = lambda plan: "") -> Enumeration:
+    """Return one plan for each fault at each representative point of a scene.
 
-    `left_out` is the number of points that stand for no class of their own. `can_freeze` says whether nodes can be frozen: the
-    timers of a node in this process go on.
+    `reason_against` returns why a plan cannot be run, '' if it can; it is asked once for each kind of fault of each node.
     """
     found = Enumeration()
-    kinds = len(list(_link_faults(ProtocolPoint("a", "b", "frontend", "dot", 1, 0.0)))) + 3 + can_freeze
-    found.pruned["another point of the same class is tried"] += left_out * kinds
-    for point in points:
-        for name, action, reason in _link_faults(point):
+    servers = frozenset(scene.cell.topology.by_name)
+    chosen = set(representatives(scene.points))
+    against: dict[tuple[str, str], str] = {}
+    for _, point in scene.points:
+        for injection, reason in injections_at(point, servers):
+            if point not in chosen:
+                reason = "another point of the same class is tried"
+            elif not reason and injection.node:
+                kind = injection.node, injection.kind
+                if kind not in against:
+                    against[kind] = reason_against(scene.plan(injection))
+                reason = against[kind]
             if reason:
                 found.pruned[reason] += 1
             else:
-                found.plans.append(_plan(cell, f"{point.text} {name}", before=(action,), faults=("explored",)))
-        for node in sorted({point.client, point.server} & cell.topology.by_name.keys()):
-            if point.place in ("connect", "greeting", "body"):
-                found.pruned["a node dies at commands and at the final dot only"] += 3 + can_freeze
-                continue
-            # the drain starts nodes at its beginning: a node must have died by then
-            wait = max(0.0, point.t - end_t) + _MARGIN_S
-            plans = list(_node_plans(cell, point, node, wait))
-            found.plans += plans if can_freeze else plans[:-1]
-            found.pruned["a node in the process of the harness cannot be frozen"] += not can_freeze
+                found.plans.entries.append((scene, (injection,)))
     return found
 
 
@@ -101,78 +147,10 @@ def _kept(steps: Sequence[Step]) -> Iterator[Step]:
         yield step
 
 
-def _link_faults(point: ProtocolPoint) -> Iterator[tuple[str, Fault, str]]:
-    """Yield each fault of a session at a point: its name, the step, and the reason to leave it out ('': it is tried)."""
-    where = {"as": "explored", "from": point.client, "to": point.server, "listener": point.listener, "nth": point.nth}
-    where["at"] = point.place
-    if point.place == "connect":
-        yield "refuse", Fault.model_validate({**where, "does": "refuse"}), ""
-        yield "stall", Fault.model_validate({**where, "does": "stall", "lasting": _STALL_S}), ""
-        yield "drop", Fault.model_validate({**where, "does": "drop"}), "drop at connect: as refuse"
-        return
-    if point.place == "body":
-        yield "cut", Fault.model_validate({**where, "does": "cut", "offset": _BODY_OCTETS}), ""
-        return
-    whens = WHENS if point.place != "greeting" else ("after", "answered")
-    for when in whens:
-        yield f"{when} drop", Fault.model_validate({**where, "does": "drop", "when": when}), ""
-        same = "" if when == "after" else f"reset {when} the unit passes: as drop"
-        yield f"{when} reset", Fault.model_validate({**where, "does": "reset", "when": when}), same
-    for when in ("before", "after") if point.place != "greeting" else ("after",):
-        yield f"{when} stall", Fault.model_validate({**where, "does": "stall", "when": when, "lasting": _STALL_S}), ""
-    replies = ("451 4.3.0 try later", "550 5.7.1 refused", "421 4.3.2 closing")
-    for reply in replies:
-        refused = {**where, "does": "replace", "when": "after", "reply": reply}
-        yield f"replaced by {reply[:3]}", Fault.model_validate(refused), ""
-        if point.place not in ("greeting", "dot"):
-            unseen = {**where, "does": "answer", "reply": reply}
-            yield f"answered {reply[:3]}", Fault.model_validate(unseen), ""
-
-
-def _node_plans(cell: Cell, point: ProtocolPoint, node: str, wait: float) -> Iterator[Plan]:
-    """Yield the plans in which a node dies at a point: it comes back soon, late, or with a new database; or it is frozen."""
-    moment = Moment.model_validate(
-        {
-            "from": point.client,
-            "to": point.server,
-            "after": point.place,
-            "nth": point.nth,
-            "arrived": node == point.server,
-        }
-    )
-    killed = Kill(node=(node,), at=moment)
-    occasion = (killed.occasion,)
-    yield _plan(cell, f"{point.text} {node} killed", before=(killed,), after=(Advance(by=wait),), faults=occasion)
-    away = Advance(by=wait + _LONG_S)
-    yield _plan(cell, f"{point.text} {node} away", before=(killed,), after=(away,), faults=occasion)
-    renewed = (Advance(by=wait), Wipe(node=(node,)), Start(node=(node,)))
-    yield _plan(cell, f"{point.text} {node} renewed", before=(killed,), after=renewed, faults=occasion)
-    frozen = Pause(node=(node,), at=moment)
-    yield _plan(
-        cell,
-        f"{point.text} {node} frozen",
-        before=(frozen,),
-        after=(Advance(by=wait + _STALL_S),),
-        faults=(frozen.occasion,),
-    )
-
-
-def _plan(
-    cell: Cell, name: str, *, before: tuple[Action, ...], after: tuple[Action, ...] = (), faults: tuple[str, ...]
-) -> Plan:
-    """Return a plan with steps added in front and behind those of the cell."""
-    steps = numbered((*map(as_step, before), *cell.steps, *map(as_step, after)))
-    return Plan(f"{cell.id}: {name}", cell.model_copy(update={"steps": steps}), faults)
-
-
-_VERBS: dict[type[Action], str] = {
-    Fault: "fault", Kill: "kill", Pause: "pause", Wipe: "wipe", Start: "start", Advance: "advance",
-}  # fmt: skip
-
-
 def as_step(action: Action) -> Step:
     """Return an action as a step, which gets its path from `numbered`."""
-    return Step(path="0", line=1, verb=_VERBS[type(action)], action=action)
+    verb = next(verb for verb, kind in ACTIONS.items() if kind is type(action))
+    return Step(path="0", line=1, verb=verb, action=action)
 
 
 def numbered(steps: Sequence[Step], prefix: str = "") -> tuple[Step, ...]:

@@ -211,25 +211,22 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
     """Check that a holder has a session with the primary, or tries to, in each ShadowHeartbeatTimeoutInterval.
 
     The interval counts from the end of its last session, from when it got something to ask for, or from its own start. It
-    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that). Whether a session
-    that was broken off is one of its interval or the failed attempt of the next is not documented: the next one may then
-    follow after two.
+    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that).
     """
     finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
     for (holder, primary), shadows in facts.derive(_by_pair).items():
         contacts = facts.contacts.get((holder, primary), [])
         for since_n, since_t, until_n, until_t in _merge(facts, shadows):
-            failed, intervals = 0, 1
+            failed = 0
             last_n, last_t = since_n, since_t
             for contact in (*(c for c in contacts if since_n < c.end_n and c.n < until_n), None):
                 next_n, next_t = (contact.n, contact.t) if contact else (until_n, until_t)
                 retries = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", since_n, until_n)[0]
                 if failed < retries and next_t > last_t:
-                    _check_interval(facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t), intervals)
+                    _check_interval(facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t))
                 if contact:
                     failed = failed + 1 if contact.outcome == "failed" else 0
                     last_n, last_t = max((last_n, last_t), (contact.end_n, contact.end_t))
-                    intervals = 2 if contact.outcome == "unclear" else 1
     return finding
 
 
@@ -258,7 +255,6 @@ def _check_interval(
     pair: tuple[str, str],
     last: tuple[int, float],
     following: tuple[int, float],
-    intervals: int,
 ) -> None:
     """Check the time from the last session to the following one, or to each end of the holder's work in between."""
     holder, primary = pair
@@ -270,7 +266,7 @@ def _check_interval(
             continue
         n, t = min((n, t), following)
         values = facts.possible_values(holder, "ShadowRedundancyEnabled", begin_n, n)
-        longest = intervals * facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n)[1]
+        longest = facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n)[1]
         if working and values == [True]:
             finding.occasions += t - begin_t > longest - facts.slack
             if t - begin_t > longest + _QUERY_DELAY + facts.slack:
@@ -283,4 +279,4 @@ def _check_interval(
                 return
         if event is None or n >= following[0]:
             return
-        begin_n, begin_t, working, intervals = n, t, event.action not in STOPPING, 1
+        begin_n, begin_t, working = n, t, event.action not in STOPPING

@@ -237,27 +237,32 @@ def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
 def database_names(facts: Facts) -> Finding:
     """Check that a queue database keeps its name for its life, and that a new one has a new name (wire.md)."""
     finding = Finding("a queue database has one name for its life, and no other has it")
+    wipes = {server: [e.n for e in events if e.action == "wiped"] for server, events in facts.node_events.items()}
     names: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for session in facts.trace.sessions.values():
         if session.name in facts.trace.altered_sessions:
             continue
+        named: list[tuple[str, int, str]] = []
         if facts.is_own(session.client, session.name):
             commands = (x.command for x in session.exchanges)
-            names[session.client] += [
-                (c.n, c.operation.database) for c in commands if c.operation and c.operation.database
+            named += [
+                (session.client, c.n, c.operation.database) for c in commands if c.operation and c.operation.database
             ]
         if facts.is_tested(session.server):
             replies = session.replies
-            names[session.server] += [
-                (r.n, r.operation.database) for r in replies if r.operation and r.operation.database
+            named += [
+                (session.server, r.n, r.operation.database) for r in replies if r.operation and r.operation.database
             ]
+        for server, n, name in named:
+            # what was written before a wipe may pass the link after it
+            if not any(session.n < wiped < n for wiped in wipes.get(server, ())):
+                names[server].append((n, name))
     for server, seen in names.items():
-        wiped = [event.n for event in facts.node_events.get(server, ()) if event.action == "wiped"]
         lives: list[
             tuple[int, int, str]
         ] = []  # of each database: how often the queue was wiped before, first event, name
         for n, name in sorted(seen):
-            life = bisect_left(wiped, n)
+            life = bisect_left(wipes.get(server, []), n)
             finding.occasions += 1
             earlier = next((one for one in lives if one[0] == life), None)
             if earlier is None:

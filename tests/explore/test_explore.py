@@ -11,10 +11,12 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.commands.explore import explore
 from conformance.explore.documents import read_cell
+from conformance.explore.injections import injections_at
 from conformance.explore.points import find_points, representatives
 from conformance.explore.shrink import shrink
-from conformance.explore.sweep import Plan, numbered, sweep, without_faults
+from conformance.explore.sweep import Plan, Scene, numbered, sweep, without_faults
 from conformance.explore.trial import run_plan
+from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
@@ -43,16 +45,30 @@ def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() ->
     cell = without_faults(cell_of(SCENARIO))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
     points = find_points(run.events, cell.topology)
-    chosen = list(representatives(points))
-    made = sweep(cell, chosen, len(points) - len(chosen), 0.0, can_freeze=False)
-    places = {point.place for point in chosen}
+    made = sweep(Scene(cell, points, 0.0), lambda plan: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
+    places = {point.place for point in representatives(points)}
     assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
     kinds = {step.action.does for plan in made.plans for step in plan.cell.steps if isinstance(step.action, Fault)}
     assert {"drop", "reset", "stall", "refuse", "replace", "answer", "cut"} == kinds
     assert any(isinstance(step.action, Kill) for plan in made.plans for step in plan.cell.steps)
     assert len({plan.name for plan in made.plans}) == len(made.plans)
-    assert made.enumerated == len(made.plans) + made.pruned.total()
     assert made.pruned["reset before the unit passes: as drop"] > 0
+    assert any("a disk of its own" in reason for reason in made.pruned)  # power cuts
+
+
+def test_each_fault_at_each_point_is_a_plan_or_left_out_for_a_reason() -> None:
+    cell = without_faults(cell_of("each-message-once"))
+    (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
+    many = send.model_copy(update={"action": send.action.model_copy(update={"count": 6})})
+    run = run_plan(Plan("base", cell.model_copy(update={"steps": (many,)})), Assignment(REFERENCE), SETTINGS)
+    points = find_points(run.events, cell.topology)
+    made = sweep(Scene(cell, points, 0.0))
+    servers = frozenset(cell.topology.by_name)
+    assert made.enumerated == sum(len(list(injections_at(point, servers))) for _, point in points)
+    alike = set(points) - {(name, point) for name, point in points if point in set(representatives(points))}
+    assert len(alike) > 0
+    left_out = made.pruned["another point of the same class is tried"]
+    assert left_out == sum(len(list(injections_at(point, servers))) for _, point in alike)
 
 
 def test_of_a_class_the_first_two_and_the_last_point_are_tried() -> None:
@@ -77,7 +93,7 @@ def test_the_reference_withstands_sixty_drawn_faults_of_a_short_scenario(
 def test_a_wrong_server_is_found_and_the_file_of_the_finding_repeats_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = exploration(tmp_path, capsys, plans=40, candidate="reference+forgets-its-queue-on-restart")
+    code, found = exploration(tmp_path, capsys, plans=80, candidate="reference+forgets-its-queue-on-restart")
     assert code == 1
     lost = next(one for one in found["findings"] if one["check"] == "invariant.nothing-acknowledged-is-lost")
     path = tmp_path / lost["file"]
