@@ -39,7 +39,7 @@ class _Report:
         return self.transaction.dot_n or self.transaction.n
 
 
-class _Reports:
+class FailureReports:
     """The reports of a history."""
 
     def __init__(self, facts: Facts) -> None:
@@ -69,7 +69,7 @@ class _Reports:
 def reports_are_of_failures(facts: Facts) -> Finding:
     """Check each report: null reverse-path, to the sender, about what has failed at its origin, and only once."""
     finding = Finding("reports go to the sender, and are about recipients for whom the message failed for good")
-    relaying, reports = facts.derive(Relaying), facts.derive(_Reports)
+    relaying, reports = facts.derive(Relaying), facts.derive(FailureReports)
     times: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
     for report in reports.all:
         sent = report.transaction
@@ -195,7 +195,7 @@ def failures_are_reported(facts: Facts) -> Finding:
     finding = Finding("each permanent failure is reported to the sender")
     if "dsn" not in facts.context.claims:
         return finding
-    relaying, reports = facts.derive(Relaying), facts.derive(_Reports)
+    relaying, reports = facts.derive(Relaying), facts.derive(FailureReports)
     reported = {(r.origin, m.message, failed) for r in reports.all for m in r.messages for failed in r.failed or ("",)}
     drained = facts.trace.events_of(Drained)
     for (server, name, recipient), tries in relaying.tries.items():

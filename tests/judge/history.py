@@ -135,10 +135,10 @@ class History:
 
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
-        refused: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
+        refused: Iterable[str] = (), deferred: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
         new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "",
     ) -> None:  # fmt: skip
-        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550."""
+        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550, `deferred` 450."""
         mail = self.mails.get(name)
         assert mail is not None or digest is not None, name
         one = self.connect(client, server, listener) if new else self.session(client, server, listener)
@@ -155,6 +155,8 @@ class History:
             self.say(one, f"RCPT TO:<{recipient}> {rcpt_parameter}".rstrip(), 250, "2.1.5 ok")
         for recipient in one.refused:
             self.say(one, f"RCPT TO:<{recipient}>", 550, "5.1.1 no")
+        for recipient in deferred:
+            self.say(one, f"RCPT TO:<{recipient}>", 450, "4.2.0 later")
         self.say(one, "DATA", 354, "go")
         self.add(ev.Content, session=one.name, digest=one.digest)
 

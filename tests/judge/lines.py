@@ -5,6 +5,7 @@
     mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id; a 2010 sender asks before QUIT
     mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
     outside > mbx1  m with RET=HDRS              a parameter of MAIL; `each with NOTIFY=NEVER`: of each RCPT
+    mbx1 > outside  m for a@x deferring b@x: 250 RCPT of b@x gets 450 (`refusing`: 550)
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
@@ -15,8 +16,10 @@
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
     outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
     outside > mbx1  hears RSET: 221 2.0.0 bye    a reply to a command that was said before
+    mbx1 > store  hears CONTENT for a@x: 250 ok  one of the replies of LMTP to a content
     outside > mbx1  hears malformed (why) 250 x  a reply whose octets are not of the form
     outside x mbx1  by server, reset             the session ends; `secured`: unseen from STARTTLS on
+    mbx1 begins to stop                          a step `stop`
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
     mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1,frontend.connection_timeout=60: why`
     mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `m as s1`: its shadow id; `shows nothing`
@@ -49,7 +52,7 @@ from tests.judge.history import History, OpenSession, sha
 _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
-    r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?"
+    r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?"
     r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<altered> altered)?"
     r"(?P<harness> by the harness)?"
 )
@@ -94,7 +97,7 @@ def _sent(history: History, m: re.Match[str]) -> None:
     digest = history.mails[m["name"]].digest(altered=True) if m["altered"] else None
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
-        shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
+        deferred=_several(m["deferred"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
         mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "",
     )  # fmt: skip
     if m["harness"]:
@@ -137,7 +140,7 @@ def _unanswered(history: History, client: str, server: str) -> None:
 
 def _heard(history: History, m: re.Match[str]) -> None:
     one = _last(history, m["client"], m["server"])
-    history.reply_to(one, m["to"] or "", int(m["code"]), m["text"], malformed=m["form"] or "")
+    history.reply_to(one, m["to"] or "", int(m["code"]), m["text"], recipient=m["whose"], malformed=m["form"] or "")
 
 
 def _last(history: History, client: str, server: str) -> OpenSession:
@@ -243,7 +246,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
-    (_PAIR + r"hears (?:(?P<to>[A-Z]+): )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
+    (_PAIR + r"hears (?:(?P<to>[A-Z]+)(?: for (?P<whose>\S+?))?: )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?:, (?P<how>reset|secured))?", _ended),
     (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _connect_failed(h, m["client"], m["server"])),
     (r"(?P<client>\S+) < (?P<server>\S+)\s+(?P<result>.+)", lambda h, m: _finish(h, m["client"], m["server"], m["result"])),
@@ -260,6 +263,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"(?P<node>\S+) shows (?P<queues>.+)", _shown),
     (r"(?P<node>\S+) does (?P<command>.+?)(?P<why>(?!))?", _commanded),
     (r"(?P<node>\S+) fails at (?P<command>.+): (?P<why>.+)", _commanded),
+    (r"\S+ begins to stop", lambda h, m: h.step("began", "0", "stop")),
     (r"(?P<node>\S+) disk (?P<what>full|healed)", _disk_full),
     (r"(?P<node>\S+) (?P<action>started|ready|stopped|killed|wiped|paused|resumed|reloaded|refused|exited|failed)"
      r"(?: (?P<detail>.+))?", _lived),

@@ -157,6 +157,8 @@ class RemoteQueue(HopQueue):
                 transmissions += 1
                 transmitted, attempt = attempt, None
                 await self.record_outcome(transmitted, replies, "DSN" in dialogue.keywords)
+                if dialogue.is_leaving:  # the next message needs another session
+                    return None, opened
                 attempt = await self.next_in_session()
             if attempt is not None:  # more messages than one session may carry
                 self.waiting.appendleft(attempt)

@@ -20,7 +20,9 @@ class Outbound(Component):
         """Return a client session with a server of a next hop, not connected yet."""
         idle = self.host.transport.SendConnectionInactivityTimeout
         peer = self.host.config.peers_by_name.get(server.casefold())
-        return create_dialogue(dial, self.host.name, idle, hop.protocol, secret=peer.secret if peer else None)
+        return create_dialogue(
+            dial, self.host.name, idle, hop.protocol_of(server), secret=peer.secret if peer else None
+        )
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Send what precedes the first message of a session: nothing from 2013 on. Raises SessionLost."""

@@ -17,23 +17,23 @@ class NextHop:
     `kind` is `mailbox` (hosted on this server), `delivery` (the delivery listener of the hosting server in the boundary), `transport`
     (the transport listener of a server outside of the boundary), `redirection` (that of an administrator's target in the
     boundary), `outside` (of the organisation), or `nowhere`, whose `name` says why. `addresses` are tried in turn;
-    `servers` are their names.
+    `servers` are their names, and `lmtp_servers` those of them that speak LMTP though the hop is `outside`.
     """
 
     kind: HopKind
     name: str
     addresses: tuple[Address, ...] = ()
     servers: tuple[str, ...] = ()
+    lmtp_servers: frozenset[str] = frozenset()
 
     @property
     def crosses_boundary(self) -> bool:
         """Whether the message leaves the boundary here."""
         return self.kind in ("transport", "outside")
 
-    @property
-    def protocol(self) -> Literal["smtp", "lmtp"]:
-        """The protocol of the next hop."""
-        return "lmtp" if self.kind in ("mailbox", "delivery") else "smtp"
+    def protocol_of(self, server: str) -> Literal["smtp", "lmtp"]:
+        """Return the protocol of one of its servers."""
+        return "lmtp" if self.kind in ("mailbox", "delivery") or server in self.lmtp_servers else "smtp"
 
     def fate(self, *, reports: bool) -> Fate:
         """Return the fate of a recipient that the next hop has accepted.
@@ -76,4 +76,5 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
 def _hop_of_route(route: Route) -> NextHop:
     """Return the next hop outside of the organisation that a configured route leads to."""
     names = tuple(hop.name for hop in route.next_hops)
-    return NextHop("outside", ",".join(names), tuple(hop.dial for hop in route.next_hops), names)
+    lmtp = frozenset(hop.name for hop in route.next_hops if hop.protocol == "lmtp")
+    return NextHop("outside", ",".join(names), tuple(hop.dial for hop in route.next_hops), names, lmtp)

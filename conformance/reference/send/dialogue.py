@@ -18,7 +18,7 @@ class Dialogue(ABC):
 
     `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is
     ours in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the
-    message or not.
+    message or not. `is_leaving`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
     """
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
@@ -27,6 +27,7 @@ class Dialogue(ABC):
         self.idle_timeout = idle_timeout
         self.keywords: Mapping[str, str] = {}
         self.outcome_unknown = False
+        self.is_leaving = False
 
     # different in each protocol
 
@@ -84,19 +85,29 @@ class Dialogue(ABC):
         says whether the server may have the message.
         """
         self.outcome_unknown = False
+        replies = await self._transmit(envelope, content, extra)
+        self.is_leaving = any(reply.code == 421 for reply in replies.values())
+        return replies
+
+    async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
+        """Transmit a message as `transmit` says. After 421 no further command is sent."""
         mail_reply = await self.command(self._mail_command(envelope, content) + extra)
         if not mail_reply.positive:
             return dict.fromkeys(envelope.recipients, mail_reply)
         replies: dict[Recipient, Reply] = {}
         for recipient in envelope.recipients:
-            replies[recipient] = await self.command(self._rcpt_command(recipient))
+            replies[recipient] = reply = await self.command(self._rcpt_command(recipient))
+            if reply.code == 421:
+                refused = {recipient: other for recipient, other in replies.items() if other.permanent}
+                return {**dict.fromkeys(envelope.recipients, reply), **refused}
         accepted = [recipient for recipient, reply in replies.items() if reply.positive]
         if not accepted:
             await self.command("RSET")
             return replies
         data_reply = await self.command("DATA")
         if data_reply.code != 354:
-            await self.command("RSET")
+            if data_reply.code != 421:
+                await self.command("RSET")
             return {**replies, **dict.fromkeys(accepted, data_reply)}
         self.outcome_unknown = True
         finals = await self.send_content(dot_stuffed(content) + b".\r\n", len(accepted))

@@ -9,6 +9,7 @@ from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
 _MAX_REPLY_LINE = 4096
+_NO_REPLY = Reply(451, "4.4.2", "the session was lost before the reply for this recipient")
 
 
 class LmtpDialogue(Dialogue):
@@ -35,9 +36,21 @@ class LmtpDialogue(Dialogue):
         return await self._reply()
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content, and return the reply for each accepted recipient. Raises SessionLost."""
+        """Send the content, and return the reply for each accepted recipient. Raises SessionLost.
+
+        If the session is lost after some of the replies, the recipients of the others get 451: what the server did with the
+        message for them is not known (RFC 2033 4.2).
+        """
         self._write(content)
-        return [await self._reply() for _ in range(recipients)]
+        replies: list[Reply] = []
+        try:
+            while len(replies) < recipients:
+                replies.append(await self._reply())
+        except SessionLost:
+            if not replies:
+                raise
+            self.abort()
+        return replies + [_NO_REPLY] * (recipients - len(replies))
 
     def abort(self) -> None:
         """Drop the connection at once."""

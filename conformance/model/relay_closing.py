@@ -1,0 +1,111 @@
+"""Judges how sessions end: after 421 as a client (RL-421-02), and at an orderly stop as a server (RL-STP-01, RL-STP-02).
+
+421 means that the server closes the transmission channel; it may come at any command, and amid the body (RFC 5321 3.8, 4.2.1).
+Sessions that a fault disturbed are left out. `n` is an event's number, `t` its time in documented seconds.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import FaultFired, StepEvent
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Session
+
+_LINGERS_S = 300.0
+"""Documented seconds after which a session that neither side has ended since 421 is left open: the wait for a reply to most
+commands (RFC 5321 4.5.3.2)."""
+
+_OTHER_REASONS = ("5.1.", "5.2.", "5.5.", "5.6.", "5.7.", "5.3.4")
+"""Enhanced status codes of refusals that have nothing to do with a stop: of an address, a command, a content, a policy, a size."""
+
+
+@rule("RL-421-02")
+def client_leaves_after_421(facts: Facts) -> Finding:
+    """Check that a client begins no transaction in a session in which it got 421, and ends it where the server does not."""
+    finding = Finding("after 421 a client begins no further transaction in the session, and leaves")
+    for session in facts.trace.sessions.values():
+        goodbye = next((r for r in session.replies if r.code == 421), None)
+        if goodbye is None or not facts.is_own(session.client, session.name) or facts.is_disturbed(session.name):
+            continue
+        later = next((t for t in session.transactions if t.n > goodbye.n), None)
+        until = session.closed.t if session.closed is not None else facts.end_t
+        lingers = until - goodbye.t > _LINGERS_S + facts.slack
+        if later is not None:
+            finding.add_violation(
+                f"session {session.name}: {session.client} began a transaction after {session.server} had said 421",
+                later.n,
+            )
+        elif lingers and not facts.was_interrupted(session.client, goodbye.n):
+            finding.add_violation(
+                f"session {session.name}: {session.client} left it open for {format_seconds(until - goodbye.t)} after "
+                f"{session.server} had said 421",
+                goodbye.n,
+            )
+        finding.occasions += later is not None or lingers or session.closed is not None
+    return finding
+
+
+@rule("RL-STP-01", timed=False)
+def orderly_stop_refuses_nothing_for_good(facts: Facts) -> Finding:
+    """Check that a server which is being stopped answers greetings and transactions with 2yz, 354 or 4yz, and not with 5yz."""
+    finding = Finding("a server that is being stopped refuses nothing for good")
+    for session, begin in _interrupted_sessions(facts):
+        replies = [r for r in session.replies if r.n > begin]
+        finding.occasions += bool(replies)
+        for reply in replies:
+            is_judged = reply.to in ("GREETING", "MAIL", "RCPT", "DATA", "CONTENT", "") and reply.code in (
+                521,
+                550,
+                554,
+            )
+            if is_judged and not (reply.enhanced or "").startswith(_OTHER_REASONS):
+                finding.add_violation(
+                    f"session {session.name}: {session.server} answered {reply.to or 'nothing'} with {reply.code} while it was "
+                    "being stopped",
+                    reply.n,
+                )
+    return finding
+
+
+@rule("RL-STP-02", timed=False)
+def orderly_stop_says_421(facts: Facts) -> Finding:
+    """Check that a server which is being stopped says 421 in each session that is open, unless QUIT has been answered."""
+    finding = Finding("a server that is being stopped says 421 in each open session")
+    for session, begin in _interrupted_sessions(facts):
+        closed = session.closed
+        if closed is None or closed.by != "server" or session.n > begin:
+            continue
+        finding.occasions += 1
+        if not any(reply.code in (221, 421) for reply in session.replies):
+            finding.add_violation(
+                f"session {session.name}: {session.server} was stopped, and ended the session without 421", closed.n
+            )
+    return finding
+
+
+def _interrupted_sessions(facts: Facts) -> Iterator[tuple[Session, int]]:
+    """Yield the sessions that were open when their server was being stopped, each with the number of the event at which that began.
+
+    What the server still said may be recorded after its end.
+    """
+    for server, begin, end in _stops(facts):
+        for session in facts.trace.sessions.values():
+            is_open = session.n < end and (session.closed is None or session.closed.n > begin)
+            if session.server == server and is_open and not facts.is_disturbed(session.name):
+                yield session, begin
+
+
+def _stops(facts: Facts) -> list[tuple[str, int, int]]:
+    """Return the orderly stops: the server, and the numbers of the events between which it was being stopped.
+
+    A stop at a moment of the protocol begins when the moment comes.
+    """
+    begun = [e.n for e in facts.trace.events_of(StepEvent) if e.verb == "stop" and e.phase == "began"]
+    begun += [e.n for e in facts.trace.events_of(FaultFired) if e.fault.startswith("stop ")]
+    return [
+        (server, max((n for n in begun if n < event.n), default=event.n), event.n)
+        for server, events in facts.node_events.items()
+        for event in events
+        if event.action == "stopped"
+    ]

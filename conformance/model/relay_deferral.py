@@ -1,0 +1,137 @@
+"""Judges that no recipient is forgotten whom a next hop did not take for now (RL-421-01, RL-GRY-01, RL-RTY-03, RL-LMT-01).
+
+Each rule looks at the tries (`relaying`) that ended in one way, such as 421. After such a try the server that is responsible for the
+recipient tries again, until a next hop has decided or the message expires. No clause gives a relay an interval that binds it;
+RFC 5321 4.5.4.1 recommends half an hour between tries. So a recipient counts as forgotten where the server has worked for
+`_PATIENCE_S`, or for two of the intervals that the harness set, without a try or another connection to a next hop. A history
+that ends before that is no occasion.
+"""
+
+from collections.abc import Callable
+
+from conformance.model.facts import Facts
+from conformance.model.relaying import Key, Relaying, Try
+from conformance.model.reports import FailureReports
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+
+_PATIENCE_S = 3600.0
+"""Documented seconds after which a recipient that is not tried again is forgotten."""
+
+_LISTED = frozenset({421, 450, 451, 452, 454, 455})
+"""Transient codes that RFC 5321 4.2.3 and RFC 3207 list; a client goes by the first digit of any other (RFC 5321 4.2)."""
+
+
+@rule("RL-421-01")
+def goodbye_is_transient(facts: Facts) -> Finding:
+    """Check that a message is tried again whose transaction a next hop ended with 421."""
+    return _find_forgotten(
+        facts, "a message is tried again after 421", lambda t: t.reply is not None and t.reply.code == 421
+    )
+
+
+@rule("RL-GRY-01")
+def deferred_among_accepted(facts: Facts) -> Finding:
+    """Check that a recipient is tried again who was deferred while another of the same transaction was accepted."""
+    return _find_forgotten(
+        facts, "a recipient deferred among accepted ones is tried again", _is_deferred_among_accepted
+    )
+
+
+@rule("RL-RTY-03")
+def first_digit_decides(facts: Facts) -> Finding:
+    """Check that a 4yz code that no document lists is taken for a transient failure."""
+    return _find_forgotten(
+        facts,
+        "an unlisted 4yz code is transient",
+        lambda t: t.reply is not None and t.outcome == 4 and t.reply.code not in _LISTED,
+    )
+
+
+@rule("RL-LMT-01")
+def recipients_without_their_reply(facts: Facts) -> Finding:
+    """Check that a recipient is tried again for whom an LMTP server gave no positive reply while it gave one for another."""
+    return _find_forgotten(
+        facts, "a recipient without a positive reply of its own is tried again", _is_left_out_by_lmtp
+    )
+
+
+def _is_deferred_among_accepted(one: Try) -> bool:
+    """Return whether RCPT was answered with 4yz, and the message accepted for other recipients of the transaction."""
+    return (
+        one.reply is not None
+        and one.reply.to == "RCPT"
+        and one.outcome == 4
+        and bool(one.transaction.accepted_recipients)
+    )
+
+
+def _is_left_out_by_lmtp(one: Try) -> bool:
+    """Return whether the content was answered for another recipient, and for this one not at all or with 4yz (RFC 2033 4.2)."""
+    sent = one.transaction
+    is_answered_each = any(reply.recipient is not None for reply in sent.replies) and len(sent.recipients) > 1
+    is_left_out = one.reply is None or (one.reply.to == "CONTENT" and one.outcome == 4)
+    return is_answered_each and is_left_out and bool(sent.accepted_recipients)
+
+
+def _find_forgotten(facts: Facts, expected: str, is_selected: Callable[[Try], bool]) -> Finding:
+    """Return the finding about the tries that are selected: each is followed by another, and by no report of a failure."""
+    finding = Finding(expected)
+    relaying = facts.derive(Relaying)
+    if facts.context.cell.timers == "own" or not any(
+        is_selected(t) for tries in relaying.tries.values() for t in tries
+    ):
+        return finding
+    for key, tries in relaying.tries.items():
+        server, name, recipient = key
+        if not any(h.acknowledged is not None for h in relaying.handings.get(key, ())):
+            continue
+        for one in tries:
+            if one.is_unclear or not is_selected(one):
+                continue
+            if any(t.transaction.n > one.transaction.n for t in tries):
+                finding.occasions += 1
+                continue
+            if facts.has_resubmission or (problem := _what_instead(facts, relaying, key, one)) is None:
+                continue
+            finding.occasions += 1
+            if problem:
+                finding.add_message_violation(
+                    facts.trace.messages[name],
+                    f"{server} {problem} {recipient}, after {one.transaction.server} had {_words(one)}",
+                    one.reply.n if one.reply is not None else one.transaction.n,
+                )
+    return finding
+
+
+def _what_instead(facts: Facts, relaying: Relaying, key: Key, one: Try) -> str | None:
+    """Return what the server did in place of another try, '' where it made contact with a next hop, None for too short a history.
+
+    Left out are servers that were stopped since, whose message expired, or whose next hop took it unseen.
+    """
+    server, name, recipient = key
+    lifetime = facts.possible_numbers(server, "MessageExpirationTimeout", 0, facts.end_n)[0]
+    handed = min(h.t for h in relaying.handings[key])
+    for report in facts.derive(FailureReports).all:
+        is_about = any(m.message == name for m in report.messages) and recipient in (report.failed or {recipient})
+        if report.origin == server and is_about and report.n > one.transaction.n:
+            return None if report.transaction.t - handed >= lifetime - facts.slack else "reported as failed"
+    interval = facts.possible_numbers(server, "MessageRetryInterval", 0, facts.end_n)[1]
+    patience = max(_PATIENCE_S, 2 * interval)
+    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    if any(c.server in hops and c.n > one.transaction.n for c in relaying.contacts.get(server, ())):
+        return ""
+    if facts.end_t - one.end_t < patience + facts.slack or handed + lifetime <= one.end_t + patience:
+        return None
+    if facts.was_interrupted(server, one.transaction.n) or any(
+        delivery.n > one.transaction.n for delivery in facts.context.deliveries_of(name, recipient)
+    ):
+        return None
+    if facts.is_2010(server) and any(p.holder != server for p in facts.promotions.get(name, ())):
+        return None
+    return f"did not try again within {format_seconds(facts.end_t - one.end_t)}"
+
+
+def _words(one: Try) -> str:
+    """Return how a try ended, as the end of a sentence."""
+    return f"answered {one.reply.code}" if one.reply is not None else "given no reply for it"

@@ -1,0 +1,107 @@
+"""Defects where a next hop does not take a message for now (421, greylisting, codes that no document lists), and at a stop.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from dataclasses import replace
+
+from conformance.reference.config import Address
+from conformance.reference.defects.defect import defect
+from conformance.reference.defects.sending import AltersReplies, Replies
+from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.queue.outbound import Outbound
+from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.lmtp import LmtpDialogue
+
+_LISTED = (421, 450, 451, 452, 454, 455)
+
+
+@defect("takes-421-for-a-refusal", breaks="RL-421-01", slot="outbound")
+class Takes421ForARefusal(AltersReplies):
+    """Gives a message up when the next hop says 421."""
+
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return 421 as the permanent 521."""
+        return {to: replace(reply, code=521) if reply.code == 421 else reply for to, reply in replies.items()}
+
+
+@defect("goes-on-after-421", breaks="RL-421-02", slot="outbound")
+class GoesOnAfter421(Outbound):
+    """Sends its next message in the session in which the next hop has said 421."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
+        """Transmit a message, and forget that the next hop ends the session."""
+        replies = await super().transmit(attempt, server, dialogue)
+        dialogue.is_leaving = False
+        return replies
+
+
+@defect("refuses-for-good-as-it-stops", breaks="RL-STP-01", slot="receiver")
+class RefusesForGoodAsItStops(Receiver):
+    """Ends open sessions with 550 when it is stopped."""
+
+    def shut_down(self) -> None:
+        """End the session with 550 in place of 421."""
+        self._shutting_down = True
+        if self.acceptance_task is None:
+            self._send_and_close(b"550 5.3.2 the server is going down\r\n")
+
+
+@defect("hangs-up-as-it-stops", breaks="RL-STP-02", slot="receiver")
+class HangsUpAsItStops(Receiver):
+    """Closes open sessions without a word when it is stopped."""
+
+    def shut_down(self) -> None:
+        """Close the connection."""
+        self._shutting_down = True
+        if self.acceptance_task is None:
+            self._send_and_close(b"")
+
+
+@defect("forgets-the-deferred-among-accepted", breaks="RL-GRY-01", slot="outbound")
+class ForgetsTheDeferred(AltersReplies):
+    """Takes a message for delivered to all its recipients when the next hop has accepted it for one of them."""
+
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return the positive reply, if there is one, for the recipients that were deferred too."""
+        accepted = next((reply for reply in replies.values() if reply.positive), None)
+        return {
+            to: accepted if accepted is not None and 400 <= reply.code < 500 else reply for to, reply in replies.items()
+        }
+
+
+@defect("gives-up-on-unlisted-codes", breaks="RL-RTY-03", slot="outbound")
+class GivesUpOnUnlistedCodes(AltersReplies):
+    """Takes a 4yz code that it does not know for a permanent refusal."""
+
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return 4yz codes that no document lists as 554."""
+        return {
+            to: Reply(554, "5.0.0", reply.text) if reply.code // 100 == 4 and reply.code not in _LISTED else reply
+            for to, reply in replies.items()
+        }
+
+
+@defect("takes-one-lmtp-reply-for-all", breaks="RL-LMT-01", slot="outbound")
+class TakesOneReplyForAll(Outbound):
+    """Takes the first reply of an LMTP server to the final dot for that of all recipients."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session that reads one reply to a content."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        if not isinstance(dialogue, LmtpDialogue):
+            return dialogue
+        return _OneReply(dialogue.address, dialogue.own_name, dialogue.idle_timeout)
+
+
+class _OneReply(LmtpDialogue):
+    """A session that leaves all replies to a content but the first unread."""
+
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
+        """Send the content, and return the first reply for each recipient."""
+        replies = await super().send_content(content, 1)
+        self.is_leaving = True
+        return replies * recipients
