@@ -28,7 +28,10 @@ _PROMPT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that `server` was handed once, for a recipient whom it has only tried in vain: `tries` are these attempts."""
+    """A message that `server` was handed once, for a recipient whom it tried in vain: `tries` are its attempts.
+
+    A next hop may have accepted the last one.
+    """
 
     name: str
     server: str
@@ -51,6 +54,10 @@ def expires_in_time(facts: Facts) -> Finding:
         timeouts = facts.numbers_between(queued.server, _TIMEOUT, queued.handed_n, facts.end_n)
         if not timeouts:
             continue
+        deadline = _deadline(facts, queued, max(timeouts))
+        last = queued.tries[-1]
+        if last.acceptance is not None and (deadline is None or last.t <= deadline):
+            continue
         message = facts.trace.messages[queued.name]
         report = next(_reports_of(facts, queued), None)
         if report is not None:
@@ -66,7 +73,6 @@ def expires_in_time(facts: Facts) -> Finding:
                     queued.handed_n,
                 )
             continue
-        deadline = _deadline(facts, queued, max(timeouts))
         if deadline is None:
             continue
         finding.occasions += 1
@@ -110,7 +116,9 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
                     t for t in tries.get((server, address), ())
                     if t.n > handed[0].n and t.sender == message.sender and t.message in (None, name)
                 ]  # fmt: skip
-                if mine and _is_transient(facts, server, handed[0].n, mine) and _is_alone(facts, name, address):
+                taken = next((i for i, t in enumerate(mine) if t.acceptance is not None), len(mine))
+                in_vain, mine = mine[:taken], mine[: taken + 1]
+                if in_vain and _is_transient(facts, server, handed[0].n, in_vain) and _is_alone(facts, name, address):
                     yield QueuedMessage(name, server, address, handed[0].acceptance.n, handed[0].acceptance.t, mine)
 
 

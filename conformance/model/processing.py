@@ -95,12 +95,13 @@ def _process(facts: Facts, server: str, name: str) -> Processing:
 
 @dataclass(frozen=True, slots=True)
 class QueuedItem:
-    """A message in a queue, as `inspect` shows it; what a node left out is None or ''."""
+    """A message in a queue, as `inspect` shows it; what a node left out is None, '' or ()."""
 
     kind: str
     next_hop: str
     message_id: str | None
     shadow_id: str | None
+    recipients: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ def _items(state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
             str(queue.get("next_hop") or ""),
             str(item["message_id"]).strip("<>") if item.get("message_id") else None,
             str(item["shadow_id"]) if item.get("shadow_id") else None,
+            tuple(str(recipient) for recipient in item.get("recipients") or ()),
         )
         for queue in state.get("queues", ())
         for item in queue.get("items", ())

@@ -39,7 +39,7 @@ _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
 
 @rule(
     "SR-CRE-01", "SR-BND-03", "SR-BND-05", "SR-CRE-02", "SR-CRE-03", "SR-CRE-07", "SR-ENA-01", "SR-ENA-04",
-    "SR-IOP-02", "SR-PRF-07", "SR-TMO-02", "SR-TMO-05", published="two-copies-at-acknowledgement",
+    "SR-BND-06", "SR-IOP-02", "SR-PRF-07", "SR-TMO-02", "SR-TMO-05", published="two-copies-at-acknowledgement",
 )  # fmt: skip
 def two_copies_at_acknowledgement(facts: Facts) -> Finding:
     """Check each acknowledgement of a message from outside the boundary; only for candidates that claim `shadow-2013`.

@@ -226,10 +226,12 @@ class History:
         """Add what `inspect` prints: queues of `{kind, next_hop, items: [m, ...]}`."""
         rows = []
         for queue in queues:
-            shown = [item.partition(" as ") for item in queue["items"]]
-            items = [
-                {"message_id": f"<{self.mails[name].digest().message_id}>"} | ({"shadow_id": shadow} if shadow else {})
-                for name, _, shadow in shown
-            ]
+            items = []
+            for item in queue["items"]:
+                shown, _, recipients = item.partition(" for ")
+                name, _, shadow = shown.partition(" as ")
+                shown_item: dict[str, Any] = {"message_id": f"<{self.mails[name].digest().message_id}>"}
+                shown_item |= {"shadow_id": shadow} if shadow else {}
+                items.append(shown_item | ({"recipients": recipients.split(" & ")} if recipients else {}))
             rows.append({"kind": queue["kind"], "next_hop": queue.get("next-hop", ""), "items": items})
         self.add(ev.Inspected, node=node, state={"queues": rows, "delivered_to": delivered_to})

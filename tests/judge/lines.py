@@ -22,7 +22,7 @@
     mbx1 begins to stop                          a step `stop`
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
     mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1,frontend.connection_timeout=60: why`
-    mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `m as s1`: its shadow id; `shows nothing`
+    mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `m as s1`: its shadow id; `m for a@x & b@x`; `shows nothing`
     mbx1 shows 3 deliveries                      the entries of duplicate detection
     mbx1 does resubmit DB1                       an administrative command; `fails at resubmit DB1: why`
     mbx1 offers XSHADOW at frontend              what its EHLO replies hold from now on
@@ -30,6 +30,7 @@
     fault f: garble in mbx1 > mbx2               a fault fired in the last session of the two
     talk t outside > mbx1: expected 502          a talk ended; `as written` when all was
     DB1 becomes active elsewhere                 a step `activate`
+    a step redirect begins                       a step of the scenario
     step failed                                  the step with that label begins
     expected                                     the expectation is reached (else at the end)
     drained                                      `drained after 6h, busy` when it never was quiet
@@ -237,6 +238,7 @@ def _lagged(history: History, m: re.Match[str]) -> None:
 
 
 _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
+    (r"a step (?P<verb>[a-z-]+) begins", lambda h, m: h.step("began", "0", m["verb"])),
     (r"(?P<database>DB\d) becomes active elsewhere", lambda h, m: h.step("began", "0", "activate")),
     (r"step (?P<label>\S+)", _began),
     (r"expected", _reached),

@@ -1,0 +1,202 @@
+"""Judges queues of servers of 2013 and later: a shadow queue for each next hop, the move of a copy to Safety Net, and the drain by
+Redirect-Message (SR-BND-07, SR-MNT-06, SR-CRE-10).
+
+The queues of 2010 servers are judged in `exchange_2010_queues`.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import CommandRun, MessageMade, StepEvent
+from conformance.model.facts import RESUBMITTING_STEPS, Facts
+from conformance.model.processing import COMMIT_TIME, inspections, lost_queue, process, was_cut_short
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Transaction
+
+_DRAIN_S = 10.0
+"""Documented seconds after its answer to Redirect-Message in which a server has sent what was queued. No document has a figure."""
+
+
+@rule("SR-BND-07", timed=False)
+def shadow_queue_for_each_next_hop(facts: Facts) -> Finding:
+    """Check that recipients for which the primary needs different next hops are in different shadow queues.
+
+    Judged are recipients outside the organization and those with a mailbox, and recipients outside with no next hop in common:
+    whether two mailboxes have the same next hop depends on the kind of routing group. Both the holder's and the primary's routes
+    must differ, since the holder finds the next hops by its own.
+    """
+    finding = Finding("a shadow queue for each next hop of the primary")
+    for inspection in facts.derive(inspections):
+        if facts.is_2010(inspection.node):
+            continue
+        for item in inspection.of(("shadow",)):
+            if len(item.recipients) < 2 or not facts.is_tested(item.next_hop):
+                continue
+            finding.occasions += 1
+            first, *others = item.recipients
+            for other in others:
+                if all(_needs_own_hop(facts, server, first, other) for server in (item.next_hop, inspection.node)):
+                    finding.add_violation(
+                        f"{inspection.node} keeps the shadow {item.shadow_id} of {item.next_hop} for {first} and {other} in one "
+                        f"queue, and they have different next hops",
+                        inspection.n,
+                    )
+                    break
+    return finding
+
+
+def _needs_own_hop(facts: Facts, server: str, first: str, other: str) -> bool:
+    """Return whether a server surely needs different next hops for two recipients."""
+    first_hosted, other_hosted = (facts.context.normalize_address(r) in facts.context.mailboxes for r in (first, other))
+    if first_hosted or other_hosted:
+        return first_hosted != other_hosted
+    hops, other_hops = (set(facts.topology.next_hops(server, recipient)) for recipient in (first, other))
+    return bool(hops and other_hops) and not hops & other_hops
+
+
+@rule("SR-MNT-06")
+def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
+    """Check that an inspected server has moved each copy of which it was notified from its shadow queue to its Safety Net.
+
+    Only copies that were notified in a session that no fault altered, and that reached the server while it worked. How long they
+    stay in Safety Net: SR-SFN-02.
+    """
+    finding = Finding("a copy whose primary has processed it in Safety Net, and not in a shadow queue")
+    if "safety-net" not in facts.context.claims:
+        return finding
+    for inspection in facts.derive(inspections):
+        holder, n = inspection.node, inspection.n
+        if facts.is_2010(holder):
+            continue
+        for held in facts.held_intervals:
+            copy = held.copy
+            notified = (
+                facts.discards_by_copy.get((copy.primary, copy.shadow_id, holder), ()) if copy.holder == holder else ()
+            )
+            settled = [d for d in notified if d.n < n and d.t < inspection.t - COMMIT_TIME]
+            if (
+                not settled
+                or held.until_n != settled[0].n
+                or facts.is_disturbed(settled[0].session)
+                or was_cut_short(facts, holder, settled[0].n, settled[0].t)
+                or lost_queue(facts, holder, held.since_n, n)
+            ):
+                continue
+            finding.occasions += 1
+            kinds = {
+                item.kind for item in inspection.items if item.shadow_id == copy.shadow_id and item.kind != "discard"
+            }
+            hold = facts.possible_numbers(holder, "SafetyNetHoldTime", settled[0].n, n)[0]
+            words = f"{copy.primary} had notified {holder} at {format_seconds(settled[0].t)} that it may discard {copy.shadow_id}"
+            if "shadow" in kinds:
+                finding.add_violation(
+                    f"{words}, and it is in a shadow queue at {format_seconds(inspection.t)}", n, settled[0].n
+                )
+            elif (
+                not kinds
+                and inspection.t - settled[0].t < hold - facts.slack
+                and not _is_resubmitted(facts, holder, settled[0].n, n)
+            ):
+                finding.add_violation(
+                    f"{words}, and it is not in its Safety Net at {format_seconds(inspection.t)}; the hold time is "
+                    f"{format_seconds(hold)}",
+                    n,
+                    settled[0].n,
+                )
+    return finding
+
+
+def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+    """Return whether an administrator, or a step, may have made a server send what is in its Safety Net, between two events."""
+    commands = any(after_n < e.n < before_n and e.node == server for e in facts.trace.events_of(CommandRun))
+    return commands or any(
+        after_n < e.n < before_n and e.verb in RESUBMITTING_STEPS for e in facts.trace.events_of(StepEvent)
+    )
+
+
+@rule("SR-CRE-10")
+def drained_wholly(facts: Facts) -> Finding:
+    """Check that a server sends everything that waits for delivery to the server that Redirect-Message names.
+
+    Excused is a server that could not reach the other one, or that stopped meanwhile. What stays redundant and is delivered once
+    is judged by the rules of creation and of duplicates, for the messages as for any others.
+    """
+    finding = Finding("everything that waited for delivery sent to the server that Redirect-Message names")
+    for command in facts.trace.events_of(CommandRun):
+        if command.command != "redirect-messages" or command.failed is not None or len(command.arguments) != 1:
+            continue
+        source, target, end = command.node, command.arguments[0], command.t + _DRAIN_S + facts.slack
+        began = max(
+            (e.n for e in facts.trace.events_of(StepEvent) if e.verb == "redirect" and e.phase == "began" and e.n < command.n),
+            default=command.n,
+        )  # fmt: skip
+        if facts.end_t < end or _was_hindered(facts, source, target, began, end):
+            continue
+        for message, accepted in _waiting(facts, source, began, command.n):
+            finding.occasions += 1
+            sent = (
+                t for t in facts.trace.transactions_of(message.message) if t.client == source and t.server == target
+            )
+            if not any(t.kind != "shadow" and t.dot_n is not None and began < t.dot_n and t.t <= end for t in sent):
+                finding.add_message_violation(
+                    message,
+                    f"{source} had not passed it on when its queues were redirected to {target}, and did not send it there",
+                    command.n,
+                    accepted,
+                )
+    return finding
+
+
+def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: float) -> bool:
+    """Return whether one of the servers stopped, or could not reach the other or be heard by it, between an event and a time."""
+    before_n = facts.first_event_at(end)
+    return (
+        any(facts.was_interrupted(server, after_n, before_n) for server in (source, target))
+        or any(e.server == target and e.n < before_n for e in facts.failed_connections(source, after_n))
+        or any(
+            facts.is_disturbed(session.name)
+            for session in facts.sessions_between.get((source, target), ())
+            if session.n < before_n and facts.end_of(session.name) > after_n
+        )
+    )
+
+
+def _waiting(facts: Facts, server: str, before_n: int, answered_n: int) -> Iterator[tuple[MessageMade, int]]:
+    """Yield the messages that surely wait for delivery on a server, each with the number of the reply that accepted it.
+
+    They were accepted before the event. At the answer to the command a recipient was left whom no next hop had refused, and none had
+    taken; another server counts as a next hop until the event only.
+    """
+    for name, message in facts.trace.messages.items():
+        processing = process(facts, server, name)
+        accepted = [
+            reply.n
+            for given in processing.handed
+            if (reply := given.acceptance) is not None and reply.n < before_n and not was_cut_short(facts, server, reply.n, reply.t)
+        ]  # fmt: skip
+        if not accepted or facts.was_interrupted(server, accepted[0], answered_n):
+            continue
+        given_to = facts.context.normalize_addresses(r for given in processing.handed for r in given.recipients)
+        taken = {
+            recipient
+            for recipient, replies in processing.passed_on.items()
+            if any(n < before_n or (n < answered_n and not facts.is_tested(hop)) for n, _, hop in replies)
+        }
+        sent = [
+            t
+            for t in facts.trace.transactions_of(name)
+            if t.client == server and t.kind != "shadow" and t.n < answered_n
+        ]
+        if not given_to <= taken and not any(_may_have_settled(facts, t, answered_n) for t in sent):
+            yield message, accepted[0]
+
+
+def _may_have_settled(facts: Facts, sent: Transaction, n: int) -> bool:
+    """Return whether a transmission was under way at an event, or may have ended the server's responsibility for a recipient."""
+    later = (reply for reply in facts.trace.sessions[sent.session].replies if sent.n < reply.n)
+    return (
+        any(reply.code // 100 == 5 for reply in later)
+        or (sent.dot_n is not None and not sent.replies)
+        or facts.is_disturbed(sent.session)
+        or (sent.replies[-1].n if sent.replies else facts.end_of(sent.session)) > n
+    )
