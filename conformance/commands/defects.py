@@ -14,7 +14,7 @@ from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.candidates.lookup import reference_defects
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials, retired_defects
-from conformance.defects.table import DefectTable, build_table, gaps, page, without_expectations
+from conformance.defects.table import DefectTable, blind_gaps, build_table, gaps, page, without_expectations
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
 from conformance.execute import available_cores
 from conformance.model import RULES
@@ -96,7 +96,7 @@ def print_defects(
     text = page(table, catalogue(), retired_defects())
     if write is not None:
         write.write_text(text, "utf-8")
-    found_gaps = list(gaps(table, catalogue(), _declared_checks())) if gate else []
+    found_gaps = [*gaps(table, catalogue(), _declared_checks()), *blind_gaps(table)] if gate else []
     if check is not None and (published := check.read_text("utf-8")) != text:
         for line in _differences(published, text):
             typer.echo(line, err=True)

@@ -22,6 +22,8 @@ class Defect:
     """What the defective reference does, in a sentence."""
     retired: str = ""
     """Why a ruling has declared that behaviour right; '' for a defect that is in force."""
+    needs_expectation: str = ""
+    """Why no rule of the model can catch it, so that only a scenario's expectation does; '' if a rule has to catch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,13 @@ def _catalogue() -> tuple[Defect, ...]:
     """Return all defects of the reference, without those that show only on failing disks, which need real time."""
     return tuple(
         # `says` is the docstring of the defect's class.
-        Defect(name, defect.breaks, " ".join(inspect.cleandoc(defect.says).split()), defect.retired or "")
+        Defect(
+            name,
+            defect.breaks,
+            " ".join(inspect.cleandoc(defect.says).split()),
+            defect.retired or "",
+            defect.needs_expectation or "",
+        )
         for name, defect in sorted(reference_defects().items())
         if not defect.on_disks
     )

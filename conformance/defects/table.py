@@ -164,6 +164,21 @@ def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tup
     return tuple(lines)
 
 
+def blind_gaps(table: DefectTable) -> tuple[str, ...]:
+    """Return a sentence for each defect that no rule of the model catches without a reason, and for each reason that is wrong."""
+    lines = []
+    for row in table.rows:
+        if not row.blind and not row.defect.needs_expectation:
+            lines.append(
+                f"defect {row.defect.name}: no rule of the model catches it, and `needs_expectation` has no reason"
+            )
+        elif row.blind and row.defect.needs_expectation:
+            lines.append(
+                f"defect {row.defect.name}: `needs_expectation` has a reason, and {row.blind[0][0]} is blamed without"
+            )
+    return tuple(lines)
+
+
 def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
     """Return the row of a defect from all of its trials, which are in the corpus's order."""
     checks = Counter(check for trial in trials for check in {blame.check for blame in trial.blames})
@@ -268,6 +283,12 @@ def _blind(table: DefectTable) -> Iterator[str]:
         f"group, first for {right} of them."
     )
     yield ""
+    missed = [row.defect for row in table.rows if not row.blind]
+    if missed:
+        yield "| caught by an expectation only | why no rule can judge it |"
+        yield "|---|---|"
+        yield from (f"| `{defect.name}` | {defect.needs_expectation or 'no reason is known'} |" for defect in missed)
+        yield ""
 
 
 def _retired(defects: Sequence[Defect]) -> Iterator[str]:

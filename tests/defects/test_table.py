@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from conformance.defects.plan import Defect, active_defects
-from conformance.defects.table import build_table, gaps, page
+from conformance.defects.table import blind_gaps, build_table, gaps, page
 from conformance.defects.trial import Blame, Trial
 from conformance.requirements.catalogue import Catalogue, catalogue
 from conformance.verdicts import Outcome
@@ -30,6 +30,19 @@ def reported_gaps(
 
 def test_a_table_without_a_gap_reports_none():
     assert reported_gaps(SOUND, FIRST, SECOND) == ()
+
+
+def test_a_defect_that_no_rule_catches_needs_a_reason_and_no_other_has_one():
+    seen = replace(SECOND, blames=(Blame("model.SR-CRE-02", "SR-CRE-02"),))
+    explained = replace(ONE, needs_expectation="no event shows it")
+    assert blind_gaps(build_table((ONE, TWO), ("s",), (SOUND, FIRST, seen))) == (
+        "defect one: no rule of the model catches it, and `needs_expectation` has no reason",
+    )
+    assert blind_gaps(build_table((explained, TWO), ("s",), (SOUND, FIRST, seen))) == ()
+    found = replace(FIRST, blames=(Blame("model.SR-CRE-01", "SR-CRE-01"),))
+    assert blind_gaps(build_table((explained, TWO), ("s",), (SOUND, found, seen))) == (
+        "defect one: `needs_expectation` has a reason, and SR-CRE-01 is blamed without",
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ class Defect:
     """Why it conforms after all; it can still be switched on, and no check has to catch it. None for a defect in force."""
     on_disks: bool = False
     """Whether it shows only when the disk of a server that runs as a program fails."""
+    needs_expectation: str | None = None
+    """Why no rule that judges any history can find it, so that only a scenario's expectation does; None if a rule finds it."""
 
     def apply(self, classes: ComponentSets) -> ComponentSets:
         """Return component classes with this defect."""
@@ -40,11 +42,12 @@ def defect(
     also: Mapping[str, type] | None = None,
     retired: str | None = None,
     on_disks: bool = False,
+    needs_expectation: str | None = None,
 ) -> Callable[[P], P]:
     """Return a class decorator that declares a defect: the class takes the place of the component in a slot (`SLOTS`).
 
     `also` has classes for further slots, for a mistake that shows only when several components make it. `retired` says why it
-    conforms after all. The class's docstring becomes `Defect.says`. The decorator raises ValueError for a name that is taken
+    conforms after all, `needs_expectation` why no rule of the model can find it. The class's docstring becomes `Defect.says`. The decorator raises ValueError for a name that is taken
     and for an unknown slot.
     """
 
@@ -54,7 +57,7 @@ def defect(
         if name in DEFECTS or unknown:
             raise ValueError(f"defect {name}: the name is taken, or there is no slot {', '.join(sorted(unknown))}")
         says = " ".join((component.__doc__ or "").split())
-        DEFECTS[name] = Defect(name, breaks, says, classes, retired, on_disks)
+        DEFECTS[name] = Defect(name, breaks, says, classes, retired, on_disks, needs_expectation)
         return component
 
     return declare

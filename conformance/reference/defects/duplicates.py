@@ -39,7 +39,12 @@ class BySubmitTimeOnly(DuplicateDetection):
         return None if key is None else key._replace(internet_id="any")
 
 
-@defect("needs-no-submit-time", breaks="SR-DUP-02", slot="duplicates")
+@defect(
+    "needs-no-submit-time",
+    breaks="SR-DUP-02",
+    slot="duplicates",
+    needs_expectation="messages with one Message-ID, one content and no Date cannot be told from one message that was sent twice",
+)
 class NeedsNoSubmitTime(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though they have no client submit time."""
 

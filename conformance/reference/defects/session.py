@@ -87,7 +87,12 @@ class KeepsOldLimits(Receiver):
         """Ignore changed limits."""
 
 
-@defect("forgets-when-the-sender-is-lost", breaks="SR-TMO-03", slot="receiver")
+@defect(
+    "forgets-when-the-sender-is-lost",
+    breaks="SR-TMO-03",
+    slot="receiver",
+    needs_expectation="the sender is lost before the copy is stored: until then a server may give an unacknowledged message up",
+)
 class ForgetsWhenTheSenderIsLost(Receiver):
     """Gives a message up when its sender's session is lost before it is acknowledged."""
 
