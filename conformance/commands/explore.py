@@ -14,14 +14,14 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.lookup import find_candidate
+from conformance.clocks import IN_PROCESS
 from conformance.execute import available_cores
 from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_plans
 from conformance.explore.documents import write_cell
-from conformance.explore.points import find_points
+from conformance.explore.injections import Injection
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.sweep import Enumeration, Plan, Scene, ScenePlans, sweep, without_faults
-from conformance.explore.trial import PlanRun, run_plan
-from conformance.history.events import StepEvent
+from conformance.explore.trial import run_plan
 from conformance.requirements.catalogue import catalogue
 from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
@@ -123,16 +123,19 @@ def _enumerate(cells: Sequence[Cell], assignment: Assignment, settings: Settings
         elif cost > _MAX_CPU_S and not named:
             found.pruned["a scenario whose run takes too long; name it to sweep it"] += 1
         else:
-            swept = sweep(_scene_of(cell, run), lambda plan: inapplicable_reason(plan.cell, assignment, settings))
+            swept = sweep(
+                Scene.from_run(cell, run.events), lambda plan, fault: _reason_against(plan, fault, assignment, settings)
+            )
             found.plans.entries += swept.plans.entries
             found.pruned.update(swept.pruned)
     return found
 
 
-def _scene_of(cell: Cell, run: PlanRun) -> Scene:
-    """Return a cell with what its run without faults showed."""
-    end = max((event.t for event in run.events if isinstance(event, StepEvent)), default=0.0)
-    return Scene(cell, find_points(run.events, cell.topology), end)
+def _reason_against(plan: Plan, injection: Injection, assignment: Assignment, settings: Settings) -> str:
+    """Return why a plan with this fault cannot be run with this assignment, '' if it can."""
+    if injection.kind == "frozen" and IN_PROCESS in assignment.candidate_for(injection.node).features:
+        return "a node in the process of the harness cannot be frozen: its timers go on"
+    return inapplicable_reason(plan.cell, assignment, settings)
 
 
 def _drawn(plans: ScenePlans, number: int | None, seed: int) -> ScenePlans:

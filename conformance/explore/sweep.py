@@ -12,15 +12,17 @@ built when they are asked for: a sweep of the corpus has 200,000, and most sampl
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
 from conformance.explore.injections import Injection, injections_at
-from conformance.explore.points import PointClass, ProtocolPoint, representatives
+from conformance.explore.points import PointClass, ProtocolPoint, find_points, representatives
+from conformance.history.events import AnyEvent, StepEvent
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import ACTIONS, Action, Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.breaking import Disk, Fault, Heal, Partition
+from conformance.scenarios.steps.nodes import Activate, Configure, Inspect, NodeAction, Redirect, Resubmit
 
 _LEFT_OUT = (Expect, Fault, Partition, Heal, Disk)
 _MARGIN_S = 60
@@ -40,14 +42,33 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A cell without faults of its own, and what its run showed: the protocol points, and when its last step ended.
+    """A cell without faults of its own, and what its run showed.
 
-    `end_t` is in documented seconds.
+    These are the protocol points; event and time (documented seconds) at which the last step ended; and the last step that needs
+    each server to be as the scenario left it, by the number of the event at which it began.
     """
 
     cell: Cell
     points: Sequence[tuple[PointClass, ProtocolPoint]]
-    end_t: float
+    end_n: int = -1
+    end_t: float = 0.0
+    last_uses: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_run(cls, cell: Cell, events: Sequence[AnyEvent]) -> "Scene":
+        """Return a cell with what the history of its run without faults shows."""
+        steps = [event for event in events if isinstance(event, StepEvent)]
+        end = max(((event.n, event.t) for event in steps), default=(-1, 0.0))
+        used: dict[str, int] = {}
+        by_path = {step.path: step.action for step in cell.all_steps}
+        for event in steps:
+            for node in _nodes_of(by_path.get(event.path)) if event.phase == "began" else ():
+                used[node] = event.n
+        return cls(cell, find_points(events, cell.topology), *end, used)
+
+    def last_use_of(self, node: str) -> int:
+        """Return the event at which the last step that acts on a server began, -1 without one."""
+        return max(self.last_uses.get(node, -1), self.last_uses.get("all", -1))
 
     def plan(self, *injections: Injection) -> Plan:
         """Return the plan with these faults, at most two, added to the scene."""
@@ -55,9 +76,9 @@ class Scene:
         before = [injection.arm(name) for injection, name in zip(injections, names, strict=True)]
         after: list[Action] = []
         for injection in injections:
-            late = injection.point.t - self.end_t
             # the drain ends faults and starts nodes at its beginning: all must have happened by then
-            after += injection.follow(max(0.0, late) + _MARGIN_S, is_late=late > 0)
+            late = max(0.0, injection.point.t - self.end_t)
+            after += injection.follow(late + _MARGIN_S, is_late=injection.point.n > self.end_n)
         steps = numbered((*map(as_step, before), *self.cell.steps, *map(as_step, after)))
         occasions = [injection.occasion(name) for injection, name in zip(injections, names, strict=True)]
         title = ", then ".join(injection.text for injection in injections)
@@ -108,10 +129,10 @@ def without_faults(cell: Cell) -> Cell:
     return cell.model_copy(update={"steps": tuple(_kept(cell.steps))})
 
 
-def sweep(scene: Scene, reason_against: Callable[[Plan], str] = lambda plan: "") -> Enumeration:
+def sweep(scene: Scene, reason_against: Callable[[Plan, Injection], str] = lambda plan, injection: "") -> Enumeration:
     """Return one plan for each fault at each representative point of a scene.
 
-    `reason_against` returns why a plan cannot be run, '' if it can; it is asked once for each kind of fault of each node.
+    `reason_against` returns why a plan with this fault cannot be run, '' if it can; it is asked once for each kind of fault of each node.
     """
     found = Enumeration()
     servers = frozenset(scene.cell.topology.by_name)
@@ -121,16 +142,33 @@ def sweep(scene: Scene, reason_against: Callable[[Plan], str] = lambda plan: "")
         for injection, reason in injections_at(point, servers):
             if point not in chosen:
                 reason = "another point of the same class is tried"
+            elif not reason and injection.node and point.n < scene.last_use_of(injection.node):
+                reason = "a later step of the scenario acts on the node"
             elif not reason and injection.node:
                 kind = injection.node, injection.kind
                 if kind not in against:
-                    against[kind] = reason_against(scene.plan(injection))
+                    against[kind] = reason_against(scene.plan(injection), injection)
                 reason = against[kind]
             if reason:
                 found.pruned[reason] += 1
             else:
                 found.plans.entries.append((scene, (injection,)))
     return found
+
+
+def _nodes_of(action: Action | None) -> tuple[str, ...]:
+    """Return the servers that a step acts on, and which must therefore be up or down as the scenario says."""
+    match action:
+        case NodeAction(node=nodes) if action.at is None:
+            return nodes
+        case Configure(node=nodes) | Inspect(node=nodes):
+            return nodes
+        case Activate(on=server) | Resubmit(on=server):
+            return (server,)
+        case Redirect(sender=sender, to=to):
+            return (sender, to)
+        case _:
+            return ()
 
 
 def _kept(steps: Sequence[Step]) -> Iterator[Step]:

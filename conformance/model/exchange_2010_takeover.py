@@ -164,7 +164,7 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
             if values != [True]:
                 break
             finding.occasions += 1
-            tried = _first_attempt(facts, holder, {hop for each in hops for hop in each or ()}, held.since_n, due)
+            tried = _has_failed_attempt(facts, held, {hop for each in hops for hop in each or ()}, held.since_n, due)
             if (held.until_t is None or held.until_t > due) and not tried:
                 actions = {e.action for e in facts.node_events.get(primary, ()) if e.n > held.since_n}
                 row = "SR-E10-20" if "wiped" in actions else "SR-E10-22" if "ready" in actions else "SR-E10-08"
@@ -207,16 +207,27 @@ def _is_interrupted(facts: Facts, server: str, after_n: int, until_t: float) -> 
     return any(e.n > after_n and e.t <= until_t and e.action in STOPPING for e in facts.node_events.get(server, ()))
 
 
-def _first_attempt(facts: Facts, client: str, hops: set[str], after_n: int, until_t: float) -> bool:
-    """Return whether an attempt at one of the hops failed after an event and by a time: a takeover may not show otherwise."""
+def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_n: int, until_t: float) -> bool:
+    """Return whether the holder tried to pass its shadow to one of the hops after an event and by a time, and may have failed.
+
+    Such an attempt is a connection that failed, a session without mail, or a message that was not accepted and is the shadow's or
+    was not seen whole: then nothing else shows that the holder took the shadow over.
+    """
+    holder = held.copy.holder
     refused = any(
-        e.client == client and e.server in hops and e.n > after_n and e.t <= until_t
+        e.client == holder and e.server in hops and e.n > after_n and e.t <= until_t
         for e in facts.trace.events_of(ConnectFailed)
     )
+    messages = (None, held.copy.transaction.message)
     return refused or any(
-        session.n > after_n and session.t <= until_t and not session.transactions
+        session.n > after_n
+        and session.t <= until_t
+        and (
+            not session.transactions
+            or any(sent.acceptance is None and sent.message in messages for sent in session.transactions)
+        )
         for hop in hops
-        for session in facts.sessions_between.get((client, hop), ())
+        for session in facts.sessions_between.get((holder, hop), ())
     )
 
 
@@ -239,7 +250,9 @@ def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
         hops = {
             hop for r in held.copy.transaction.recipients for hop in alternative_hops(facts, holder, primary, r) or ()
         }
-        if (held.until_t is None or held.until_t > due) and not _first_attempt(facts, holder, hops | {primary}, n, due):
+        if (held.until_t is None or held.until_t > due) and not _has_failed_attempt(
+            facts, held, hops | {primary}, n, due
+        ):
             finding.add_violation(
                 f"{holder} saw another database of {primary} at {format_seconds(t)}, and did not transmit what it kept as "
                 f"shadow {held.copy.shadow_id} again",

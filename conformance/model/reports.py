@@ -53,7 +53,10 @@ class FailureReports:
         seen: set[tuple[str, str]] = set()
         for sent in facts.trace.transactions:
             digest = sent.digest
-            if digest is None or digest.report != "delivery-status" or sent.kind == "shadow":
+            if digest is None or digest.report != "delivery-status":
+                continue
+            if sent.kind == "shadow":  # if the server ever sends it, it has taken it over and not made it
+                seen.add((sent.server, digest.body_sha256))
                 continue
             self.ids.add(digest.message_id or "")
             known = (sent.client, digest.body_sha256) in seen

@@ -76,6 +76,7 @@ def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: 
                 is_for_it
                 and last[0] < began_n
                 and not is_sent
+                and processing.finished(facts, began_n) is not None
                 and _must_send_again(facts, server, recipient, request, last)
             ):
                 finding.add_message_violation(

@@ -16,6 +16,7 @@ from conformance.history.events import Reply
 from conformance.model.facts import STOPPING, Facts
 from conformance.model.relaying import Contact, Handing, Key, Relaying, Try
 from conformance.model.rules import rule
+from conformance.scenarios.steps.nodes import Redirect
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds
 
@@ -113,8 +114,11 @@ def _possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
     """Return the parties to which the server may pass a message for the recipient on.
 
     For a mailbox these are all servers and stores: site routing takes detours, and its database may become active elsewhere.
+    A server whose queues are redirected may pass everything on to the other.
     """
-    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    actions = (step.action for step in facts.context.cell.all_steps)
+    redirected = {action.to for action in actions if isinstance(action, Redirect) and action.sender == server}
+    hops = redirected | {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
     if recipient in facts.context.mailboxes:
         hops |= {*facts.topology.by_name, *map(facts.topology.store_name, facts.topology.by_name)}
     return hops

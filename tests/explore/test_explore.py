@@ -44,9 +44,9 @@ def exploration(out: Path, capsys: pytest.CaptureFixture[str], **options: Any) -
 def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() -> None:
     cell = without_faults(cell_of(SCENARIO))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
-    points = find_points(run.events, cell.topology)
-    made = sweep(Scene(cell, points, 0.0), lambda plan: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
-    places = {point.place for point in representatives(points)}
+    scene = Scene.from_run(cell, run.events)
+    made = sweep(scene, lambda plan, fault: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
+    places = {point.place for point in representatives(scene.points)}
     assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
     kinds = {step.action.does for plan in made.plans for step in plan.cell.steps if isinstance(step.action, Fault)}
     assert {"drop", "reset", "stall", "refuse", "replace", "answer", "cut"} == kinds
@@ -62,7 +62,7 @@ def test_each_fault_at_each_point_is_a_plan_or_left_out_for_a_reason() -> None:
     many = send.model_copy(update={"action": send.action.model_copy(update={"count": 6})})
     run = run_plan(Plan("base", cell.model_copy(update={"steps": (many,)})), Assignment(REFERENCE), SETTINGS)
     points = find_points(run.events, cell.topology)
-    made = sweep(Scene(cell, points, 0.0))
+    made = sweep(Scene(cell, points))
     servers = frozenset(cell.topology.by_name)
     assert made.enumerated == sum(len(list(injections_at(point, servers))) for _, point in points)
     alike = set(points) - {(name, point) for name, point in points if point in set(representatives(points))}

@@ -93,14 +93,16 @@ class Receiver(PeerAuthentication):
         super().connection_lost(error)
 
     def apply_limits(self, limits: Listener) -> None:
-        """Apply changed time limits to the open session."""
+        """Apply changed time limits to the open session; its age and idle time count on."""
         self.limits = limits
+        longer = limits.connection_inactivity_timeout - self._timeout_duration
         self._timeout_duration = limits.connection_inactivity_timeout
         if self._age_timer is not None and self.transport is not None:
             self._age_timer.cancel()
             self._age_timer = self.loop.call_at(max(self._expires_at, self.loop.time()), self._timeout_cb)
             if self.acceptance_task is None:
-                self._reset_timeout()
+                self._idle_deadline = max(self._idle_deadline + longer, self.loop.time())
+                self._set_idle_timer()
 
     @property
     def _expires_at(self) -> float:
