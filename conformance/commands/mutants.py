@@ -1,11 +1,11 @@
 """`conformance mutants`: changes the reference in one place at a time, and prints which changes no cell notices."""
 
+import hashlib
 import json
-import random
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -15,7 +15,14 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.execute import available_cores
-from conformance.mutants.coverage import Covered, find_covered
+from conformance.mutants.differences import (
+    Differences,
+    find_differences,
+    hash_inputs,
+    merge_differences,
+    read_differences,
+    write_differences,
+)
 from conformance.mutants.operators import Site, find_sites
 from conformance.mutants.pins import Pins, PinsError, read_pins
 from conformance.mutants.trial import MutantResult, MutantTrial, run_mutants
@@ -50,15 +57,13 @@ def print_mutants(
     store: Path | None,
     write_survivors: bool,
 ) -> int:
-    """Run mutants of the reference in the cells that execute the changed lines, and print what came of them.
+    """Run mutants of the reference in the cells in which they make a difference, and print what came of them.
 
     `ids` names mutants, or files of the reference; none: all. `sample` draws that many of them by `seed`. `store` is a file of
-    results, one JSON object a line: mutants that it has are not run again. `write_survivors` adds new survivors to
+    results, one JSON object a line: mutants that it has are not run again, unless the package, its scenarios or fixtures have
+    changed since. `write_survivors` adds new survivors to
     the committed table. Returns 1 when one survives that is neither pinned nor in that table, 2 for wrong input, else 0.
     """
-    if find_spec("coverage") is None:
-        typer.echo("coverage is missing: pip install 'smtp-conformance[dev]'", err=True)
-        return 2
     root = paths.reference()
     folder = paths.fixtures() / "mutants"
     try:
@@ -72,24 +77,25 @@ def print_mutants(
     if not sites:
         typer.echo(f"no mutant {ids[0]!r}; `conformance mutants --sample 1 --json` shows what ids look like", err=True)
         return 2
+    logging.getLogger("mail.log").setLevel(
+        logging.ERROR
+    )  # aiosmtpd says at each login that it uses a deprecated name itself
     console = Console(stderr=True)
+    key = hash_inputs() if store is not None else ""
     cores = jobs or available_cores()
-    with console.status("finding the lines that each cell executes", spinner="line"):
-        covered = find_covered(cells, root, seed=1, jobs=cores)
-    reached = [site for site in sites if covered.cells_of(site.file, site.line)]
-    drawn = sorted(random.Random(seed).sample(range(len(reached)), min(sample or len(reached), len(reached))))  # noqa: S311
-    chosen = [reached[number] for number in drawn]
-    stored = {result.id: result for result in _read_store(store)}
-    trials = [_plan(site, cells, covered, pins) for site in chosen if site.id not in stored]
+    differences = _differences(sites, cells, root, cores, store, key, console)
+    reached = [site for site in sites if differences.cells.get(site.id)]
+    chosen = draw(reached, sample, seed)
+    stored = {result.id: result for result in _read_store(store, key)}
+    trials = [_plan(site, cells, differences, pins) for site in chosen if site.id not in stored]
     results = {site.id: stored[site.id] for site in chosen if site.id in stored}
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with _progress(console) as bar:
         task = bar.add_task("mutants", total=len(trials))
         for result in bar.track(run_mutants(trials, cells, root, 1, cores), task_id=task):
             results[result.id] = result
             if store is not None:
                 with store.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(result)) + "\n")
+                    file.write(json.dumps({"key": key, **asdict(result)}) + "\n")
     judged = [judge_mutant(results[site.id], pins) for site in chosen]
     if write_survivors:
         _write_survivors(folder / "survivors.txt", pins, judged)
@@ -98,6 +104,37 @@ def print_mutants(
     else:
         _print(judged, len(sites), len(reached))
     return 1 if any(one.outcome == "survived" and not one.known for one in judged) else 0
+
+
+def draw(sites: Sequence[Site], sample: int | None, seed: int) -> list[Site]:
+    """Return the sites that a seed draws, all without a sample.
+
+    A larger sample has the smaller one, and a site that is new or gone changes no other draw.
+    """
+    if sample is None:
+        return list(sites)
+    return sorted(sites, key=lambda site: hashlib.sha256(f"{seed}:{site.id}".encode()).digest())[:sample]
+
+
+def _differences(
+    sites: Sequence[Site], cells: Sequence[Cell], root: Path, cores: int, store: Path | None, key: str, console: Console
+) -> Differences:
+    """Return in which cells each mutant makes a difference; from the file beside `store`, as long as nothing has changed."""
+    path = store.with_name(f"{store.name}.cells") if store is not None else None
+    if path is not None and (kept := read_differences(path, key)) is not None:
+        return kept
+    with _progress(console) as bar:
+        found = find_differences(sites, cells, root, 1, cores)
+        task = bar.add_task("cells", total=len(cells))
+        differences = merge_differences(sites, bar.track(found, task_id=task))
+    if path is not None:
+        write_differences(path, key, differences)
+    return differences
+
+
+def _progress(console: Console) -> Progress:
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def all_sites(root: Path) -> list[Site]:
@@ -120,23 +157,32 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
     return JudgedMutant(result, outcome, result.id in pins.survivors, well)
 
 
-def _plan(site: Site, cells: Sequence[Cell], covered: Covered, pins: Pins) -> MutantTrial:
-    """Return the trial of a mutant: cells that judge a row of its module's groups first, then the cheap ones."""
+def _plan(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
+    """Return the trial of a mutant: a cell of each scenario, then a second one of each, and so on.
+
+    In each round those come first that judge a row of the groups of the changed module, and of these the cheap ones.
+    """
     groups = {row.id for row in catalogue().requirements if row.group in pins.groups_of(site.file)}
+    rounds: Counter[str] = Counter()
+    order = []
+    for number in differences.cells[site.id]:
+        cell = cells[number]
+        order.append(
+            (rounds[cell.scenario], groups.isdisjoint(cell.judged_requirements), differences.costs[number], number)
+        )
+        rounds[cell.scenario] += 1
+    return MutantTrial(site, tuple(number for *_, number in sorted(order)))
 
-    def order(number: int) -> tuple[bool, float]:
-        return groups.isdisjoint(cells[number].judged_requirements), covered.costs[number]
 
-    return MutantTrial(site, tuple(sorted(covered.cells_of(site.file, site.line), key=order)))
-
-
-def _read_store(store: Path | None) -> Iterator[MutantResult]:
-    """Yield the results of an earlier run; a line that was cut off when it was interrupted is left out."""
+def _read_store(store: Path | None, key: str) -> Iterator[MutantResult]:
+    """Yield the results that were made for the same key; a line that was cut off by an interruption is left out."""
     if store is None or not store.exists():
         return
     for line in store.read_text("utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
-            yield MutantResult(**json.loads(line))
+            stored = json.loads(line)
+            if stored.pop("key") == key:
+                yield MutantResult(**stored)
 
 
 def _write_survivors(path: Path, pins: Pins, judged: Sequence[JudgedMutant]) -> None:
@@ -165,14 +211,17 @@ def _print(judged: Sequence[JudgedMutant], sites: int, reached: int) -> None:
     for one in judged:
         if one.outcome in ("survived", "broken"):
             known = " (in the table)" if one.known else ""
-            ran = f"{one.result.ran} cells" if one.result.ran else "no cell"
+            ran = f"{one.result.ran} of {one.result.differs} cells"
             typer.echo(f"{one.outcome}{known}: {one.result.id} (line {one.result.line}), {ran}")
     counts = Counter(one.outcome for one in judged)
     counted = counts["killed"] + counts["survived"]
     blamed = [one for one in judged if one.outcome == "killed" and one.result.requirement]
-    typer.echo(f"{sites} mutants, {reached} of them on lines that cells execute; {len(judged)} tried: {dict(counts)}")
+    typer.echo(
+        f"{sites} mutants, {reached} of them that make a difference in a cell; {len(judged)} tried: {dict(counts)}"
+    )
     if counted:
         typer.echo(
             f"killed {counts['killed']} of {counted} that are not pinned ({counts['killed'] / counted:.0%}), "
-            f"{sum(one.blamed_well for one in blamed)} of the {len(blamed)} with a violation blamed on a group of the changed module"
+            f"{sum(one.blamed_well for one in blamed)} of the {len(blamed)} with a violation blamed on a group of the changed module; "
+            f"{sum(one.result.cpu_s for one in judged) / len(judged):.1f} s of the processor for each"
         )

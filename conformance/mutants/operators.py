@@ -52,6 +52,8 @@ class Site:
     operator: str
     occurrence: int
     line: int
+    in_class: bool = False
+    """Whether it is in the body of a class, and so executed when the file is imported."""
 
     @property
     def id(self) -> str:
@@ -63,11 +65,11 @@ def find_sites(source: str, file: str) -> list[Site]:
     """Return the sites of a source file, in its order. Raises SyntaxError."""
     counts: dict[tuple[str, str], int] = {}
     sites = []
-    for node, function in _walk(ast.parse(source)):
+    for node, function, in_class in walk_functions(ast.parse(source)):
         for name, operator in OPERATORS.items():
             if operator(node) is not None:
                 number = counts[function, name] = counts.get((function, name), 0) + 1
-                sites.append(Site(file, function, name, number, getattr(node, "lineno", 0)))
+                sites.append(Site(file, function, name, number, getattr(node, "lineno", 0), in_class))
     return sites
 
 
@@ -75,13 +77,20 @@ def mutate(source: str, site: Site) -> ast.Module:
     """Return the syntax tree of a source file with one site changed. Raises LookupError when the file has no such site."""
     tree = ast.parse(source)
     operator, number = OPERATORS[site.operator], 0
-    for node, function in _walk(tree):
+    for node, function, _ in walk_functions(tree):
         if function == site.function and operator(node) is not None:
             number += 1
             if number == site.occurrence:
-                _Replacement(node, operator).visit(tree)
+                replace_node(tree, node, operator)
                 return ast.fix_missing_locations(tree)
     raise LookupError(f"no such mutant: {site.id}")
+
+
+def replace_node(tree: ast.AST, node: ast.AST, operator: Operator) -> ast.AST:
+    """Return the tree with one of its nodes changed by an operator; the tree itself is changed unless it is that node."""
+    changed = _Replacement(node, operator).visit(tree)
+    assert isinstance(changed, ast.AST)
+    return changed
 
 
 class _Replacement(ast.NodeTransformer):
@@ -99,35 +108,38 @@ class _Replacement(ast.NodeTransformer):
         return ast.copy_location(replacement, node)
 
 
-def _walk(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str]]:
-    """Yield the nodes inside functions and class bodies that may be mutated, each with the name of its function or class."""
+def walk_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str, bool]]:
+    """Yield the nodes inside functions and class bodies that may be mutated.
+
+    Each comes with the qualified name of its function or class, and whether it is a class.
+    """
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 name = f"{function}.{node.name}".lstrip(".")
                 for statement in node.body:
                     if not _is_docstring(statement):
-                        yield from _walk_statement(statement, name)
+                        yield from _walk_statement(statement, name, in_class=False)
             case ast.ClassDef():
-                yield from _walk(node, f"{function}.{node.name}".lstrip("."))
+                yield from walk_functions(node, f"{function}.{node.name}".lstrip("."))
             case _ if function and isinstance(node, ast.stmt) and not _is_docstring(node):
-                yield from _walk_statement(node, function)
+                yield from _walk_statement(node, function, in_class=True)
             case _:
                 pass
 
 
-def _walk_statement(statement: ast.AST, function: str) -> Iterator[tuple[ast.AST, str]]:
+def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Iterator[tuple[ast.AST, str, bool]]:
     """Yield a statement and all nodes in it that may be mutated; annotations, assertions and nested functions' signatures not."""
     if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom):
         return
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-        yield from _walk(ast.Module([statement], []), function)
+        yield from walk_functions(ast.Module([statement], []), function)
         return
-    yield statement, function
+    yield statement, function, in_class
     skipped = {id(statement.annotation)} if isinstance(statement, ast.AnnAssign) else set()
     for child in ast.iter_child_nodes(statement):
         if id(child) not in skipped:
-            yield from _walk_statement(child, function)
+            yield from _walk_statement(child, function, in_class=in_class)
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -1,35 +1,39 @@
 """Runs a mutant of the reference in cells until one of them fails, in a process of its own.
 
-The process is forked before the reference is imported. It replaces the loader's compiled code of one file, so nothing is written
-to disk. A mutant may hang: its process is killed after `WALL_LIMIT_S`.
+The process is forked before the reference is imported, and nothing is written to disk (`loading`). A mutant may hang: the kernel
+ends a process that computes for ever, and one that waits for ever is killed after `WALL_LIMIT_S`.
 """
 
+import gc
 import multiprocessing
+import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from types import CodeType
 from typing import Literal
 
 from conformance.defects.plan import PlannedTrial
-from conformance.defects.trial import FinishedTrial, judge_finished, run_planned
+from conformance.defects.trial import Blame, FinishedTrial, judge_finished, run_planned
 from conformance.history.events import NodeEvent
-from conformance.mutants.operators import Site, mutate
+from conformance.mutants.loading import load_mutant
+from conformance.mutants.operators import Site
 from conformance.scenarios.document import Cell
 from conformance.verdicts import Outcome
 
 REFERENCE = "conformance.reference"
 
-WALL_LIMIT_S = 180.0
+WALL_LIMIT_S = 600.0
 """Real seconds after which a mutant that has not ended is broken."""
 
-CPU_BUDGET_S = 20.0
-"""Processor time for the cells of one mutant: no cell is begun after it."""
+CPU_BUDGET_S = 8.0
+"""Processor time for the cells of one mutant: no cell is begun after it. It is enough for about 120 cells of different scenarios."""
+
+CPU_LIMIT_S = 30
+"""Processor time after which a mutant is broken: it does not end by itself."""
 
 MAX_ERRORS = 4
 """A mutant is broken when this many cells, the first ones, have ended with an error of the harness."""
@@ -49,7 +53,8 @@ class MutantTrial:
 class MutantResult:
     """What came of a mutant: `check` and `requirement` are those of the first violation, `cell` the id of its cell.
 
-    `ran` is the number of cells that were run. `broken` is a mutant that hangs, or that only errors of the harness show.
+    `ran` is the number of cells that were run, of the `differs` in which the mutant makes a difference, and `cpu_s` the
+    processor time that they took. `broken` is a mutant that hangs, or that only errors of the harness show.
     """
 
     id: str
@@ -60,6 +65,8 @@ class MutantResult:
     requirement: str = ""
     cell: str = ""
     ran: int = 0
+    differs: int = 0
+    cpu_s: float = 0.0
 
 
 def run_mutants(
@@ -73,6 +80,7 @@ def run_mutants(
         raise RuntimeError(f"{REFERENCE} is imported already")
     context = multiprocessing.get_context("fork")
     waiting = list(reversed(trials))
+    gc.freeze()  # children do not write to the pages of what is there already
     running: dict[Connection, tuple[MutantTrial, ForkProcess, float]] = {}
     try:
         while waiting or running:
@@ -118,6 +126,7 @@ def _broken(trial: MutantTrial) -> MutantResult:
 
 def _run_in_child(sender: Connection, trial: MutantTrial, cells: Sequence[Cell], root: Path, seed: int) -> None:
     """Load the mutant, run its cells until one fails, and send the result. The process ends afterwards."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     load_mutant(trial.site, root)
     sender.send(run_mutant(trial, cells, seed))
     sender.close()
@@ -129,8 +138,9 @@ def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantRe
     A node that does not start, or ends by itself, kills the mutant too, without a requirement. Cells that only the harness
     could not run say nothing: after `MAX_ERRORS` of them in the beginning the mutant is broken.
     """
-    site, began = trial.site, time.process_time()
+    began = time.process_time()
     ran = errors = 0
+    blame, cell = None, ""
     for number in trial.cells:
         if errors == ran == MAX_ERRORS or (ran and time.process_time() - began > CPU_BUDGET_S):
             break
@@ -139,23 +149,15 @@ def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantRe
         ran += 1
         errors += result.outcome is Outcome.ERROR
         if result.blames or (isinstance(finished, FinishedTrial) and _has_failed_node(finished)):
-            check, row = (result.blames[0].check, result.blames[0].requirement) if result.blames else ("node", "")
-            return MutantResult(site.id, site.file, site.line, "killed", check, row, result.cell, ran)
-    return MutantResult(site.id, site.file, site.line, "survived" if errors < ran else "broken", ran=ran)
+            blame, cell = (result.blames[0] if result.blames else Blame("node", "")), result.cell
+            break
+    outcome: TrialOutcome = "killed" if blame else "broken" if ran and errors == ran else "survived"
+    check, requirement = (blame.check, blame.requirement) if blame else ("", "")
+    cpu_s = round(time.process_time() - began, 2)
+    site, differs = trial.site, len(trial.cells)
+    return MutantResult(site.id, site.file, site.line, outcome, check, requirement, cell, ran, differs, cpu_s)
 
 
 def _has_failed_node(finished: FinishedTrial) -> bool:
     """Return whether a node could not be started, or ended by itself, in a cell that the sound reference passes."""
     return any(isinstance(event, NodeEvent) and event.action in ("failed", "exited") for event in finished.ran.events)
-
-
-def load_mutant(site: Site, root: Path) -> None:
-    """Make this process import the mutant in place of its file; the reference must not be imported yet."""
-    path = root / site.file
-    code = compile(mutate(path.read_text("utf-8"), site), str(path), "exec", dont_inherit=True)
-    original = SourceFileLoader.get_code
-
-    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
-        return code if loader.path == str(path) else original(loader, name)
-
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]

@@ -19,6 +19,7 @@ from tests.suite.helpers import environment
 ELSEWHERE = {
     "python3 -m pip install tox && python3 -m tox -e scenarios": (".ci/run", "python3 -m tox run -e scenarios"),
     "python3 -m pip install tox && python3 -m tox -e tests": (".ci/run", "python3 -m tox run -e tests"),
+    "python3 -m tox -e mutants -- --sample 60 --seed 7": (".ci/run", "python3 -m tox run -e mutants -- --sample 60"),
     ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
     "python3 -m pip wheel --no-deps --wheel-dir dist .": ("tests/docs/test_install.py", '"wheel", "--no-deps"'),
     "pipx install dist/smtp_conformance-0.2.0-py3-none-any.whl": ("tests/docs/test_install.py", '"install"'),

@@ -44,7 +44,8 @@ def result_of(mutant: Site, cells: list[Cell]) -> MutantResult:
 RUN = """
 import pickle, sys
 from conformance import paths
-from conformance.mutants.trial import MutantTrial, load_mutant, run_mutant
+from conformance.mutants.loading import load_mutant
+from conformance.mutants.trial import MutantTrial, run_mutant
 mutant, cells = pickle.load(sys.stdin.buffer)
 load_mutant(mutant, paths.reference())
 result = run_mutant(MutantTrial(mutant, tuple(range(len(cells)))), cells, 1)

@@ -1,0 +1,111 @@
+"""In which cells each mutant makes a difference: a mutant is tried in these only.
+
+The sound reference runs every cell once, in virtual time, with the recording code of `instrument`. What comes of it is kept in a
+file, if one is named, with a hash of everything that it depends on.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from conformance import paths
+from conformance.defects.plan import PlannedTrial
+from conformance.defects.trial import FinishedTrial, judge_finished, run_planned
+from conformance.mutants.instrument import DIFFERS, instrument
+from conformance.mutants.loading import load_instead
+from conformance.mutants.operators import Site
+from conformance.scenarios.document import Cell
+from conformance.verdicts.outcome import OK_OUTCOMES
+
+
+@dataclass(slots=True)
+class Differences:
+    """The numbers of the cells in which each site makes a difference, by its id, and the cost of each cell in CPU seconds."""
+
+    cells: dict[str, list[int]] = field(default_factory=dict)
+    costs: dict[int, float] = field(default_factory=dict)
+
+
+def find_differences(
+    sites: Sequence[Site], cells: Sequence[Cell], root: Path, seed: int, jobs: int
+) -> Iterator[Differences]:
+    """Run all cells on the sound reference below `root`, `jobs` at a time; yield what each found, the costs of one cell at a time.
+
+    A cell that the reference does not pass, or that is not applicable, is left out.
+    """
+    _SHARED[:] = [(sites, cells, root, seed)]
+    with multiprocessing.get_context("fork").Pool(jobs, _load_instrumented) as pool:
+        yield from pool.imap_unordered(_run_cell, range(len(cells)), chunksize=4)
+
+
+def merge_differences(sites: Iterable[Site], parts: Iterable[Differences]) -> Differences:
+    """Return the differences of all cells. A site in the body of a class has the cells of its whole file."""
+    merged = Differences()
+    for part in parts:
+        merged.costs |= part.costs
+        for mutant, numbers in part.cells.items():
+            merged.cells.setdefault(mutant, []).extend(numbers)
+    by_file: dict[str, set[int]] = {}
+    for mutant, numbers in merged.cells.items():
+        numbers.sort()
+        by_file.setdefault(mutant.partition(":")[0], set()).update(numbers)
+    merged.cells |= {site.id: sorted(by_file.get(site.file, ())) for site in sites if site.in_class}
+    return merged
+
+
+def read_differences(path: Path, key: str) -> Differences | None:
+    """Return what a file holds, None when it does not exist or was made for another key."""
+    if not path.exists():
+        return None
+    stored = json.loads(path.read_text("utf-8"))
+    if stored["key"] != key:
+        return None
+    return Differences(stored["cells"], {int(number): cost for number, cost in stored["costs"].items()})
+
+
+def write_differences(path: Path, key: str, differences: Differences) -> None:
+    """Write a file for `read_differences`."""
+    path.write_text(json.dumps({"key": key, **asdict(differences)}), "utf-8")
+
+
+def hash_inputs() -> str:
+    """Return a hash of all files on which differences depend: the package, its scenarios and its fixtures."""
+    digest = hashlib.sha256()
+    for folder, pattern in (
+        (paths.reference().parent, "*.py"),
+        (paths.corpus(), "*.yaml"),
+        (paths.fixtures(), "*.yaml"),
+    ):
+        for path in sorted(folder.rglob(pattern)):
+            if "mutants" not in path.parts:
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+_SHARED: list[tuple[Sequence[Site], Sequence[Cell], Path, int]] = []
+"""Sites, cells, root and seed of the call in hand, for forked processes: a cell is slow to pickle."""
+
+
+def _load_instrumented() -> None:
+    """Make this forked process import the reference with recording code."""
+    ((sites, _, root, _),) = _SHARED
+    numbers = {site: number for number, site in enumerate(sites)}
+    files = sorted({site.file for site in sites})
+    trees = {root / file: instrument((root / file).read_text("utf-8"), file, numbers) for file in files}
+    load_instead({path: compile(tree, str(path), "exec", dont_inherit=True) for path, tree in trees.items()})
+
+
+def _run_cell(number: int) -> Differences:
+    """Run one cell and return its sites and cost; called in a forked process."""
+    ((sites, cells, _, seed),) = _SHARED
+    DIFFERS.clear()
+    began = time.process_time()
+    finished = run_planned(PlannedTrial(None, cells[number]), seed)
+    cost = time.process_time() - began
+    if not isinstance(finished, FinishedTrial) or judge_finished(finished).outcome not in OK_OUTCOMES:
+        return Differences()
+    return Differences({sites[n].id: [number] for n in DIFFERS}, {number: cost})

@@ -1,0 +1,60 @@
+"""Which cells a mutant is tried in: found by running the sound reference once, and kept until something changes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from conformance.commands.mutants import draw
+from conformance.mutants.differences import Differences, merge_differences, read_differences, write_differences
+from conformance.mutants.operators import Site
+
+RUN = """
+import json
+from conformance import paths
+from conformance.candidates.description import REFERENCE
+from conformance.commands.mutants import all_sites
+from conformance.mutants.differences import find_differences, merge_differences
+from conformance.scenarios.loader import read_corpus
+corpus = read_corpus([paths.corpus() / "relay" / "relay.scenario.yaml"], paths.fixtures())
+cells = [cell for scenario in corpus for cell in scenario.cells("smoke")][:2]
+sites = all_sites(paths.reference())
+found = merge_differences(sites, find_differences(sites, cells, paths.reference(), 1, 2))
+print(json.dumps([found.cells, list(found.costs)]))
+"""
+
+
+def test_mutants_that_make_a_difference_are_found_by_running_the_cells():
+    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, timeout=120, check=True, text=True)
+    cells, costs = json.loads(done.stdout)
+    assert sorted(costs) == [0, 1]
+    assert cells["receive/acceptance.py:Acceptance.accept:return-nothing:3"] == [0, 1]
+    assert "hub2010/manager.py:HubManager.declare_failed:remove-call:1" not in cells
+
+
+def site(name: str, *, in_class: bool = False) -> Site:
+    return Site("f.py", name, "remove-call", 1, 1, in_class)
+
+
+def test_the_body_of_a_class_has_the_cells_of_its_file():
+    sites = [site("f"), site("g"), site("C", in_class=True)]
+    parts = [Differences({sites[0].id: [2]}, {2: 0.1}), Differences({sites[1].id: [1]}, {1: 0.2}), Differences()]
+    merged = merge_differences(sites, parts)
+    assert merged == Differences({sites[0].id: [2], sites[1].id: [1], sites[2].id: [1, 2]}, {2: 0.1, 1: 0.2})
+
+
+def test_differences_are_kept_until_their_key_changes(tmp_path: Path):
+    kept = Differences({"a": [1]}, {1: 0.5})
+    write_differences(tmp_path / "cells", "key", kept)
+    assert read_differences(tmp_path / "cells", "key") == kept
+    assert read_differences(tmp_path / "cells", "another") is None
+    assert read_differences(tmp_path / "nothing", "key") is None
+
+
+def test_a_larger_sample_has_the_smaller_one_and_a_new_site_changes_no_other_draw():
+    sites = [site(f"f{number}") for number in range(50)]
+    assert set(draw(sites, 5, 1)) < set(draw(sites, 10, 1))
+    assert draw(sites, 5, 1) != draw(sites, 5, 2)
+    drawn = draw(sites, 5, 1)
+    assert [one for one in draw([*sites, site("new")], 6, 1) if one.function != "new"][:5] == drawn
+    assert draw(sites, None, 1) == sites

@@ -1,0 +1,78 @@
+"""An instrumented function returns what the original does, and records the mutants that would make a difference."""
+
+import ast
+
+import pytest
+
+from conformance import paths
+from conformance.commands.mutants import all_sites
+from conformance.mutants.instrument import DIFFERS, instrument
+from conformance.mutants.operators import find_sites
+
+FUNCTION = """
+def f(a, b, effects):
+    if a < b and effects.append("read") is None:
+        effects.append(1)
+    match a:
+        case 3:
+            return max(a, b + 0)
+    return [n * 2 for n in range(a) if n != 1]
+"""
+
+
+def differing(a: int, b: int) -> set[str]:
+    """Call the instrumented function; return `operator:occurrence` of the mutants that make a difference."""
+    sites = find_sites(FUNCTION, "f.py")
+    tree = instrument(FUNCTION, "f.py", {site: number for number, site in enumerate(sites)})
+    plain: dict[str, object] = {}
+    recording: dict[str, object] = {}
+    exec(compile(FUNCTION, "f.py", "exec"), plain)  # noqa: S102
+    exec(compile(tree, "f.py", "exec"), recording)  # noqa: S102
+    DIFFERS.clear()
+    results = []
+    for names in (plain, recording):
+        effects: list[object] = []
+        results.append((names["f"](a, b, effects), effects))  # type: ignore[operator]
+    assert results[0] == results[1]
+    return {f"{sites[number].operator}:{sites[number].occurrence}" for number in DIFFERS}
+
+
+def test_a_changed_comparison_differs_where_both_sides_are_equal():
+    assert "change-comparison:1" not in differing(1, 2)
+    assert "change-comparison:1" not in differing(2, 1)
+    assert "change-comparison:1" in differing(2, 2)
+
+
+def test_a_statement_that_is_not_executed_makes_no_difference():
+    assert "remove-call:1" in differing(1, 2)
+    assert "remove-call:1" not in differing(2, 1)
+
+
+def test_what_follows_an_operand_that_decides_is_not_evaluated():
+    assert "change-comparison:2" in differing(1, 2)
+    assert "change-comparison:2" not in differing(2, 1)
+
+
+def test_an_expression_without_effects_is_compared_as_a_whole():
+    assert "change-arithmetic:1" not in differing(3, 1)
+    assert "increase-number:3" not in differing(3, 1)
+    assert "increase-number:3" in differing(3, 3)
+
+
+def test_the_pattern_of_a_case_differs_when_the_match_is_reached():
+    assert "increase-number:2" in differing(1, 2)
+
+
+@pytest.mark.parametrize("operator", ["change-arithmetic:2", "change-comparison:3", "double-number:2"])
+def test_a_comprehension_is_recorded(operator: str):
+    assert operator in differing(4, 1)
+    assert operator not in differing(0, 1)
+
+
+def test_all_files_of_the_reference_can_be_instrumented():
+    root, sites = paths.reference(), all_sites(paths.reference())
+    numbers = {site: number for number, site in enumerate(sites)}
+    for file in {site.file for site in sites}:
+        text = ast.unparse(instrument((root / file).read_text("utf-8"), file, numbers))
+        missing = [s.id for s in sites if s.file == file and not s.in_class and str(numbers[s]) not in text]
+        assert missing == []
