@@ -78,6 +78,9 @@ class Digest(RecordedValue):
     failed: Annotated[
         tuple[str, ...], Field(description="recipients for whom a delivery-status report says that delivery failed")
     ] = ()
+    received: Annotated[
+        int, Field(description="how many Received fields the header has; 0 in histories before 0.2")
+    ] = 0
     reported: Annotated[
         tuple[str, ...], Field(description="each recipient of a delivery-status report as `ACTION ADDRESS`")
     ] = ()

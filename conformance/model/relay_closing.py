@@ -1,4 +1,4 @@
-"""Judges how sessions end: after 421 as a client (RL-421-02), and at an orderly stop as a server (RL-STP-01, RL-STP-02).
+"""Judges how sessions end: after 421 as a client (RL-421-02), and at an orderly stop as a server (RL-STP-01).
 
 421 means that the server closes the transmission channel; it may come at any command, and amid the body (RFC 5321 3.8, 4.2.1).
 Sessions that a fault disturbed are left out. `n` is an event's number, `t` its time in documented seconds.
@@ -65,22 +65,6 @@ def orderly_stop_refuses_nothing_for_good(facts: Facts) -> Finding:
                     "being stopped",
                     reply.n,
                 )
-    return finding
-
-
-@rule("RL-STP-02", timed=False)
-def orderly_stop_says_421(facts: Facts) -> Finding:
-    """Check that a server which is being stopped says 421 in each session that is open, unless QUIT has been answered."""
-    finding = Finding("a server that is being stopped says 421 in each open session")
-    for session, begin in _interrupted_sessions(facts):
-        closed = session.closed
-        if closed is None or closed.by != "server" or session.n > begin:
-            continue
-        finding.occasions += 1
-        if not any(reply.code in (221, 421) for reply in session.replies):
-            finding.add_violation(
-                f"session {session.name}: {session.server} was stopped, and ended the session without 421", closed.n
-            )
     return finding
 
 

@@ -37,6 +37,7 @@ class Template(BaseModel):
     body: str | None = Field(None, description="the body's text")
     octets: str | None = Field(None, description="the body's octets, line ends as written")
     token: bool = Field(True, description="begin the body with a line that has a unique token")
+    hops: int = Field(0, ge=0, le=1000, description="how many Received fields it begins with")
     raw: bool = Field(False, description="send without dot-stuffing (RFC 5321 4.5.2), for attacks by lines with dots")
 
     @model_validator(mode="after")
@@ -103,7 +104,11 @@ def build_message(
         "Message-ID": f"<{identity}@{DOMAIN}>",
         "MIME-Version": "1.0",
     }
-    header = b"".join(
+    trace = b"".join(
+        _format_field("Received", f"from hop{n}.test by hop{n + 1}.test; {fields['Date']}")
+        for n in range(form.hops, 0, -1)
+    )
+    header = trace + b"".join(
         _format_field(key, value) for key, value in _merge_headers(fields, form.headers, headers or {}).items()
     )
     body = (f"token {token}\r\n".encode() if form.token else b"") + form.content()

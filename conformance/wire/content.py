@@ -30,6 +30,7 @@ _STATUS_PART = b"message/delivery-status"
 _FIELD_END = re.compile(rb"(?:\r\n)(?![ \t])")
 _MESSAGE_ID = re.compile(rb"^Message-ID[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^Date[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
+_RECEIVED = re.compile(rb"^Received[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _ANGLE_BRACKETS = re.compile(r"<([^<>]*)>")
 _MESSAGE_ID_LINE = re.compile(r"^[ \t]*Message-ID:[ \t]*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
 
@@ -109,6 +110,7 @@ class Digester:
             envelope_id=report.envelope_id,
             originals=report.originals,
             eight_bit=self._eight_bit,
+            received=len(_RECEIVED.findall(header)),
         )
 
     def _find_header_end(self) -> None:

@@ -6,6 +6,7 @@
     mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
     outside > mbx1  m with RET=HDRS              a parameter of MAIL; `each with NOTIFY=NEVER`: of each RCPT
     mbx1 > outside  m for a@x deferring b@x: 250 RCPT of b@x gets 450 (`refusing`: 550)
+    outside > mbx1  m after 95 hops: 250         so many Received fields
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
@@ -43,6 +44,7 @@ open; `by the harness` says that it speaks under a server's name; `at delivery` 
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from conformance.history import events as ev
@@ -54,7 +56,7 @@ _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
     r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?"
-    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<altered> altered)?"
+    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<altered> altered)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
 _REPORT = (
@@ -95,7 +97,9 @@ def _finish(history: History, client: str, server: str, result: str | None) -> N
 
 
 def _sent(history: History, m: re.Match[str]) -> None:
-    digest = history.mails[m["name"]].digest(altered=True) if m["altered"] else None
+    digest = history.mails[m["name"]].digest(altered=bool(m["altered"])) if m["altered"] or m["hops"] else None
+    if digest is not None and m["hops"]:
+        digest = replace(digest, received=int(m["hops"]))
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
         deferred=_several(m["deferred"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],

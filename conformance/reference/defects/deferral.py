@@ -50,17 +50,6 @@ class RefusesForGoodAsItStops(Receiver):
             self._send_and_close(b"550 5.3.2 the server is going down\r\n")
 
 
-@defect("hangs-up-as-it-stops", breaks="RL-STP-02", slot="receiver")
-class HangsUpAsItStops(Receiver):
-    """Closes open sessions without a word when it is stopped."""
-
-    def shut_down(self) -> None:
-        """Close the connection."""
-        self._shutting_down = True
-        if self.acceptance_task is None:
-            self._send_and_close(b"")
-
-
 @defect("forgets-the-deferred-among-accepted", breaks="RL-GRY-01", slot="outbound")
 class ForgetsTheDeferred(AltersReplies):
     """Takes a message for delivered to all its recipients when the next hop has accepted it for one of them."""

@@ -1,0 +1,190 @@
+"""Judges how long a client waits for replies (RL-TMO-01, RL-DOT-01, RL-DOT-02), and that a server gives the last one (RL-DOT-03).
+
+RFC 5321 4.5.3.2 gives a time for each phase; ten minutes for the reply to the final dot, since a client that leaves sooner may send
+again what the server has taken (RFC 1047). A candidate that is given a shorter SendConnectionInactivityTimeout may leave then.
+Sessions that a fault altered are left out. Times are documented seconds.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import Command, Reply
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Session, Transaction
+
+_LEAST_S = {"GREETING": 300.0, "MAIL": 300.0, "RCPT": 300.0, "DATA": 120.0}
+"""What a client waits for -> how long it should wait at least (RFC 5321 4.5.3.2.1 to 4.5.3.2.4)."""
+
+_LEAST_AT_DOT_S = 600.0
+"""How long a client should wait for the reply to the final dot (RFC 5321 4.5.3.2.6)."""
+
+_LATE_S = 10.0
+"""A reply that comes sooner than this gave no occasion to lose patience."""
+
+_PIPELINED_S = 1.0
+"""A command that follows the final dot within this time was pipelined (RFC 2920), and shows no loss of patience."""
+
+
+@rule("RL-TMO-01")
+def replies_are_waited_for(facts: Facts) -> Finding:
+    """Check that a client waits for the greeting, and for the replies to MAIL, RCPT and DATA, as long as RFC 5321 asks for."""
+    finding = Finding("a client waits five minutes for a reply, and two minutes for that to DATA")
+    for session in _own_sessions(facts):
+        for awaited, since, until, is_read in _waits(facts, session):
+            _check_wait(facts, finding, session, awaited, since, until, is_read, _LEAST_S[awaited])
+    return finding
+
+
+@rule("RL-DOT-02")
+def nothing_is_sent_while_the_dot_waits(facts: Facts) -> Finding:
+    """Check that a client which has lost patience at the final dot sends no more than QUIT in that session."""
+    finding = Finding("while the reply to the final dot is due, a client sends nothing but QUIT")
+    for session in _own_sessions(facts):
+        for sent in session.transactions:
+            if sent.dot_t is None:
+                continue
+            replied = sent.replies[0].t if sent.replies else facts.end_t
+            finding.occasions += replied - sent.dot_t > _LATE_S
+            command = _impatient_command(session, sent)
+            if command is not None and command.verb != "QUIT":
+                finding.occasions += replied - sent.dot_t <= _LATE_S
+                finding.add_violation(
+                    f"session {session.name}: {session.client} sent {command.verb or 'a line'} "
+                    f"{format_seconds(command.t - sent.dot_t)} after its final dot, while the reply was due",
+                    command.n,
+                    message=sent.message,
+                )
+    return finding
+
+
+@rule("RL-DOT-01")
+def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
+    """Check that a client waits ten minutes for the reply to the final dot."""
+    finding = Finding("a client waits ten minutes for the reply to its final dot")
+    for session in _own_sessions(facts):
+        for sent in session.transactions:
+            if sent.dot_n is None or sent.dot_t is None:
+                continue
+            impatient = _impatient_command(session, sent)
+            reply = sent.replies[0] if sent.replies else None
+            until = impatient.t if impatient is not None else reply.t if reply is not None else _left_at(facts, session)
+            if until is not None:
+                is_read = reply is not None and impatient is None and not _was_sent_again(facts, session, sent, reply)
+                _check_wait(facts, finding, session, "the final dot", sent.dot_t, until, is_read, _LEAST_AT_DOT_S)
+    return finding
+
+
+@rule("RL-DOT-03")
+def what_is_taken_is_read(facts: Facts) -> Finding:
+    """Check that a server passes on no message in whose session it ended the connection after the final dot without a reply."""
+    finding = Finding("a server that takes a message answers its final dot")
+    passed_on = {(sent.client, sent.message) for sent in facts.trace.transactions if sent.dot_n is not None}
+    for sent in facts.trace.transactions:
+        session = facts.trace.sessions[sent.session]
+        if sent.dot_n is None or sent.message is None or not facts.is_tested(sent.server):
+            continue
+        if facts.faults_in.get(session.name) or facts.is_own(sent.client, session.name):
+            continue
+        finding.occasions += 1
+        closed = session.closed
+        if sent.replies or closed is None or closed.by != "server" or (sent.server, sent.message) not in passed_on:
+            continue
+        others = [t for t in facts.trace.transactions_of(sent.message) if t.server == sent.server and t is not sent]
+        if any(other.acceptance for other in others) or facts.was_interrupted(sent.server, session.n, closed.n):
+            continue
+        finding.add_message_violation(
+            facts.trace.messages[sent.message],
+            f"{sent.server} ended the session without a reply to its final dot, and passed it on",
+            closed.n,
+        )
+    return finding
+
+
+def _own_sessions(facts: Facts) -> Iterator[Session]:
+    """Yield the sessions that servers under test opened, and that no fault altered."""
+    for session in facts.trace.sessions.values():
+        if facts.is_own(session.client, session.name) and session.name not in facts.trace.altered_sessions:
+            yield session
+
+
+def _waits(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, bool]]:
+    """Yield each wait of a client: for what, since when, until when, and whether it read the reply. A wait that goes on is left out."""
+    left = _left_at(facts, session)
+    greeting = session.replies[0].t if session.replies else left
+    if greeting is not None:
+        yield (
+            "GREETING",
+            session.t,
+            greeting,
+            bool(session.replies) and not _had_left(facts, session, session.replies[0]),
+        )
+    for exchange in session.exchanges:
+        command, reply = exchange.command, exchange.reply
+        until = reply.t if reply is not None else left
+        if command.verb in _LEAST_S and until is not None:
+            yield command.verb, command.t, until, reply is not None and not _had_left(facts, session, reply)
+
+
+def _check_wait(
+    facts: Facts,
+    finding: Finding,
+    session: Session,
+    awaited: str,
+    since: float,
+    until: float,
+    is_read: bool,  # an element of what `_waits` yields
+    least: float,
+) -> None:
+    """Add a violation where a client left sooner than `least` seconds, or its own configured time."""
+    if is_read or until - since >= least:
+        finding.occasions += until - since > _LATE_S
+        return
+    configured = facts.possible_numbers(session.client, "SendConnectionInactivityTimeout", 0, facts.end_n)[0]
+    finding.occasions += 1
+    if until - since < min(least, configured) - facts.slack:
+        finding.add_violation(
+            f"session {session.name}: {session.client} waited no longer than {format_seconds(until - since)} for the reply to {awaited}, not "
+            f"{format_seconds(min(least, configured))}",
+            session.n,
+        )
+
+
+def _had_left(facts: Facts, session: Session, reply: Reply) -> bool:
+    """Return whether the client ended the session before it read a reply with which it could have gone on.
+
+    While a fault holds a reply back, the link sees the client's end only behind it.
+    """
+    goes_on = any(x.command.n > reply.n for x in session.exchanges) or any(
+        (t.dot_n or 0) > reply.n for t in session.transactions
+    )
+    return reply.code < 400 and not goes_on and _left_at(facts, session) is not None
+
+
+def _was_sent_again(facts: Facts, session: Session, sent: Transaction, reply: Reply) -> bool:
+    """Return whether the client did not read the reply that accepted a message: it left, and sent the message again."""
+    return (
+        _had_left(facts, session, reply)
+        and sent.message is not None
+        and any(t.client == sent.client and t.n > reply.n for t in facts.trace.transactions_of(sent.message))
+    )
+
+
+def _left_at(facts: Facts, session: Session) -> float | None:
+    """Return when the client ended the session, None where it did not do so of its own accord."""
+    closed = session.closed
+    if closed is None or closed.by != "client" or facts.was_interrupted(session.client, session.n, closed.n + 1):
+        return None
+    return closed.t
+
+
+def _impatient_command(session: Session, sent: Transaction) -> Command | None:
+    """Return the first command that followed a final dot before its reply, and was not pipelined; None without one."""
+    assert sent.dot_n is not None
+    assert sent.dot_t is not None
+    replied = sent.replies[0].n if sent.replies else None
+    for exchange in session.exchanges:
+        command = exchange.command
+        if command.n > sent.dot_n and (replied is None or command.n < replied):
+            return command if command.t - sent.dot_t > _PIPELINED_S else None
+    return None

@@ -1,0 +1,129 @@
+"""Defects of patience with a next hop, of the last reply to a sender, of loops, and of the null reverse-path.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+import asyncio
+
+from conformance.reference.config import Address
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Envelope
+from conformance.reference.queue.outbound import Outbound
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
+from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.send.smtp import SmtpDialogue
+
+
+class _Impatient(SmtpDialogue):
+    """A session that waits a minute for the reply to the final dot."""
+
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
+        """Send the content, and give up after a minute. Raises SessionLost."""
+        try:
+            async with asyncio.timeout(60):
+                return await super().send_content(content, recipients)
+        except TimeoutError as error:
+            raise SessionLost("no reply to the message within a minute") from error
+
+
+class _GoesOn(_Impatient):
+    """A session that goes on after it has given up waiting for the reply to the final dot."""
+
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
+        """Send the content, and after a minute begin again in the same session. Raises SessionLost."""
+        try:
+            return await super().send_content(content, recipients)
+        except SessionLost:
+            await self.command("RSET")
+            raise
+
+
+class UsesOtherDialogue(Outbound):
+    """Base class of defects whose sessions with SMTP servers are of another class."""
+
+    dialogue: type[SmtpDialogue]
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session of the other class; one with an LMTP server as it is."""
+        usual = super().new_dialogue(hop, server, dial)
+        if not isinstance(usual, SmtpDialogue):
+            return usual
+        peer = self.host.config.peers_by_name.get(server.casefold())
+        return self.dialogue(dial, usual.own_name, usual.idle_timeout, peer.secret if peer else None)
+
+
+@defect("waits-a-minute-at-the-dot", breaks="RL-DOT-01", slot="outbound")
+class WaitsAMinuteAtTheDot(UsesOtherDialogue):
+    """Waits a minute for the reply to the final dot, and then sends the message again."""
+
+    dialogue = _Impatient
+
+
+@defect("goes-on-before-the-reply-to-the-dot", breaks="RL-DOT-02", slot="outbound")
+class GoesOnBeforeTheReply(UsesOtherDialogue):
+    """Waits a minute for the reply to the final dot, and then goes on in the same session."""
+
+    dialogue = _GoesOn
+
+
+@defect("waits-a-minute-for-replies", breaks="RL-TMO-01", slot="outbound")
+class WaitsAMinute(Outbound):
+    """Waits a minute for each reply of a next hop, ten for that to the final dot."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session that waits for a minute."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        dialogue.idle_timeout = 60.0
+        return dialogue
+
+
+@defect("hangs-up-on-what-it-has-taken", breaks="RL-DOT-03", slot="receiver")
+class HangsUpOnWhatItHasTaken(Receiver):
+    """Closes the session in place of acknowledging the message, and delivers it."""
+
+    async def handle_message(self, content: bytes) -> str:
+        """Handle a message, and close the connection before the reply."""
+        reply = await super().handle_message(content)
+        if self.session_state.listener == "frontend" and self.transport is not None:
+            self.transport.close()
+        return reply
+
+
+@defect("counts-no-hops", breaks="RL-LOP-01", slot="acceptance")
+class CountsNoHops(Acceptance):
+    """Passes a message on however often it has been through servers."""
+
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
+        """Accept a message without its Received fields in sight of the check, which it gets back afterwards."""
+        hidden = content.replace(b"Received:", b"X-Seen:")
+        return await super().accept(envelope, hidden, origin)
+
+    def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
+        """Add the trace field to the content with its Received fields."""
+        return super().add_trace_field(content.replace(b"X-Seen:", b"Received:"), origin, protocol)
+
+
+@defect("takes-thirty-hops-for-a-loop", breaks="RL-LOP-02", slot="acceptance")
+class TakesThirtyHopsForALoop(Acceptance):
+    """Refuses a message that has been through thirty servers."""
+
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
+        """Refuse a message with more than thirty Received fields, and accept any other."""
+        if content.count(b"\r\nReceived:") > 30:
+            return Reply(554, "5.4.6", "too many hops")
+        return await super().accept(envelope, content, origin)
+
+
+@defect("refuses-the-null-reverse-path", breaks="RL-NUL-01", slot="receiver")
+class RefusesTheNullReversePath(Receiver):
+    """Answers MAIL FROM:<> with 501, as if it were malformed."""
+
+    async def smtp_MAIL(self, arg: str | None) -> None:
+        """Refuse a null reverse-path, and handle any other."""
+        if (arg or "").upper().startswith("FROM:<>"):
+            await self.push("501 5.1.7 an address is missing")
+        else:
+            await super().smtp_MAIL(arg)
