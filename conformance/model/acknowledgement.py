@@ -103,9 +103,10 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
     """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
 
     It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. Any failed
-    connection shows that it tries, since its purpose is not seen.
+    connection, and any session of its own that a fault broke, shows that it tries, since its purpose is not seen.
     """
     finding = Finding("delivery of a redundant message whose sender's session was lost")
+    sessions = facts.trace.sessions.values()
     normalize = facts.context.normalize_address
     for (primary, name), receipts in facts.receipts.items():
         for given, copy in _with_copy(facts, primary, name, receipts):
@@ -132,7 +133,8 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                 for recipient in (*sent.recipients, *sent.refused)
             }
             missing = sorted({normalize(r) for r in given.recipients} - delivered - tried)
-            if missing and not facts.failed_connections(primary, since.n):
+            broken = any(s.client == primary and s.n > since.n and s.name in facts.faults_in for s in sessions)
+            if missing and not broken and not facts.failed_connections(primary, since.n):
                 finding.add_message_violation(
                     facts.trace.messages[name],
                     f"{primary} had a shadow copy stored on {copy.holder}, lost the sender's session {session.name}, and never "

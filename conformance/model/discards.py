@@ -6,7 +6,9 @@ number.
 `occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 """
 
+from conformance.history.events import MessageMade
 from conformance.model.facts import Facts
+from conformance.model.giving_up import is_given_up_without_report
 from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
@@ -18,7 +20,7 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
     The notification names the copy by its shadow id. The primary is done when a next hop has acknowledged the message
-    or a mailbox has it already, or when a report about a failure was passed on. A message that the primary refused in
+    or a mailbox has it already, or when a report about a failure was passed on, or given up as well. A message that the primary refused in
     the end needs no copy, so its notifications are no occasions.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
@@ -32,7 +34,8 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
                 finding.occasions += 1
                 done = _done_recipients(context, name, discard)
                 missing = [r for r in copy.transaction.recipients if context.normalize_address(r) not in done]
-                if missing and not _is_failure_reported(context, message.message_id, discard.n):
+                missing = [r for r in missing if not is_given_up_without_report(context, message, r, discard.t)]
+                if missing and not _is_failure_reported(context, message, discard.n):
                     finding.add_message_violation(
                         message,
                         f"{discard.primary} notified {discard.holder} to discard it at "
@@ -68,9 +71,9 @@ def reports_are_passed_on_before_release(facts: Facts) -> Finding:
                 if is_journaled and not _is_journal_report_sent(context, message.message_id, discard.n):
                     late = "its journal report"
                 elif (
-                    missing
-                    and _is_failure_reported(context, message.message_id, discard.n)
-                    and not _is_failure_reported(context, message.message_id, discard.n, shadows=False)
+                    any(not is_given_up_without_report(context, message, r, discard.t) for r in missing)
+                    and _is_failure_reported(context, message, discard.n)
+                    and not _is_failure_reported(context, message, discard.n, shadows=False)
                 ):
                     late = f"the report of its failure for {min(missing)}"
                 if late:
@@ -140,14 +143,16 @@ def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
     return refused
 
 
-def _is_failure_reported(context: CheckContext, message_id: str | None, before: int, *, shadows: bool = True) -> bool:
+def _is_failure_reported(context: CheckContext, message: MessageMade, before: int, *, shadows: bool = True) -> bool:
     """Return whether a delivery status notification about a message was accepted by a next hop before event `before`.
 
-    `shadows`: a shadow copy of it that was stored counts too.
+    `shadows`: a shadow copy of it that was stored counts too. The report of a message without a Message-ID is known by the
+    address that it goes to.
     """
-    return message_id is not None and any(
+    return any(
         (shadows or t.kind != "shadow")
-        and t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
+        and t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message.message_id
+        and (message.message_id is not None or message.sender in t.recipients)
         and t.acceptance is not None and t.acceptance.n < before
         for t in context.trace.transactions
     )  # fmt: skip

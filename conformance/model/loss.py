@@ -6,6 +6,7 @@ A message is acknowledged when the harness, its sender, got a positive final rep
 must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), with these exceptions:
 
 - A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
+- It was given up, and so was its report (`giving_up`).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
 - Every server that ever had it lost its queue afterwards (SR-BND-09).
 
@@ -32,6 +33,7 @@ from conformance.history.events import (
     MessageMade,
     NodeEvent,
 )
+from conformance.model.giving_up import is_given_up_without_report
 from conformance.model.rules import invariant
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, describe_message, format_seconds, format_time
@@ -57,6 +59,8 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
                 continue
             finding.occasions += 1
             if _need_not_arrive(context, message, recipient):
+                continue
+            if drained and is_given_up_without_report(context, message, recipient, drained[-1].t):
                 continue
             sentence = (
                 f"{attempt.server} acknowledged it by {format_seconds(attempt.t)} (event {attempt.n}), and it never reached "
@@ -111,7 +115,7 @@ def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str
     address = context.normalize_address(recipient)
     for event in context.trace.events_of(Delivered):
         report = event.digest
-        if report.report != "delivery-status" or report.about is None or report.about != message.message_id:
+        if report.report != "delivery-status" or report.about != message.message_id:
             continue
         failed = context.normalize_addresses(report.failed)
         is_about = address in failed if failed else report.action == "failed"

@@ -43,7 +43,10 @@ class InProcessNode(Protocol):
         """Read the file again and apply it. Raises ValueError when the configuration is refused."""
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
-        """Return the JSON of a command. Raises NotImplementedError for one that the node does not have."""
+        """Return the JSON of a command.
+
+        Raises NotImplementedError for one that the node does not have, ValueError for one that it refuses.
+        """
 
 
 Factory = Callable[[Path, WallClock, str | None], InProcessNode]
@@ -193,11 +196,16 @@ class PythonNode(NodeBase, kind="python"):
             raise ConfigurationRefused(self.name, "reload", str(error)) from error
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run a command of the node and return its result. Raises Unsupported when the node does not have it."""
+        """Run a command of the node and return its result.
+
+        Raises Unsupported when the node does not have it, NodeError with the reason when it refuses it.
+        """
         try:
             return await self._running_node(name).command(name, arguments)
         except NotImplementedError as error:
             raise Unsupported(self.name, name, "the candidate has no such command") from error
+        except ValueError as error:
+            raise NodeError(self.name, name, str(error)) from error
 
     def _write(self, configuration: NodeConfiguration) -> Path:
         """Write the configuration file and return its path."""
