@@ -1,7 +1,8 @@
-"""Judges the envelope of shadow copies (SR-CRE-06): reverse-path, recipients, and the parameters of MAIL and RCPT.
+"""Judges that the envelope is passed on: the recipients of shadow copies, and the parameters of MAIL and RCPT in each transmission.
 
-A shadow server may have to deliver the message one day, so its copy says what the message said: NOTIFY, ORCPT, RET and ENVID
-(RFC 3461), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A parameter can be passed on
+A shadow server may have to deliver the message one day, so its copy says what the message said (SR-CRE-06), and so does what it sends when
+it promotes the copy. What else a server sends, forwarded or sent again, is RL-CNT-01. The parameters are NOTIFY, ORCPT, RET and ENVID
+(RFC 3461 5.2), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A parameter can be passed on
 only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an ORCPT that names the
 recipient itself and none (RFC 3461 4.2 lets a relay add one). What is compared is how the server was given the message, by a
 sender or as a copy that it promoted; content and reverse-path against the message as made are judged in `content`.
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from conformance.history.events import CommandRun, StepEvent
 from conformance.model.facts import RESUBMITTING_STEPS, Facts
 from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction, parse_path
 
@@ -29,36 +31,44 @@ Envelope = Mapping[str, frozenset[str]]
 """The parameters of MAIL under '', those of RCPT under each recipient; each as `NAME=VALUE`."""
 
 
-@rule("SR-CRE-06", timed=False)
-def envelope_of_the_copy(facts: Facts) -> Finding:
-    """Check the recipients and parameters of each shadow copy against one way in which its client was given the message.
+@rule("SR-CRE-06", "RL-CNT-01", timed=False)
+def envelope_is_passed_on(facts: Facts) -> Finding:
+    """Check each transmission of a server against one way in which it was given the message.
 
-    Sessions that a fault altered are left out, on either side.
+    A shadow copy has all recipients, any other transmission some of them: `content` judges those. Sessions that a fault altered are
+    left out, on either side. Relays without shadow redundancy are not judged: RFC 3461 binds only those that offer DSN.
     """
-    finding = Finding("a shadow copy with the envelope of its message")
+    finding = Finding("transmissions with the envelope of the message")
+    if is_relay_only(facts.context.claims):
+        return finding
     altered = facts.trace.altered_sessions
     requests = [e.n for e in facts.trace.events_of(CommandRun)]
     requests += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in RESUBMITTING_STEPS]
     for name, message in facts.trace.messages.items():
         transactions = facts.trace.transactions_of(name)
         for sent in transactions:
-            if sent.kind != "shadow" or not facts.is_own(sent.client, sent.session) or sent.session in altered:
+            if not facts.is_own(sent.client, sent.session) or sent.session in altered:
                 continue
             given = [g for g in transactions if g.server == sent.client and g.n < sent.n]
             if not given or any(g.session in altered for g in given):
                 continue
-            finding.occasions += 1
             offered = facts.trace.sessions[sent.session].keywords or frozenset()
             copy = _envelope(facts, sent, offered)
             envelopes = [_envelope(facts, one, offered) for one in given]
-            if any(n < sent.n for n in requests):  # Safety Net sends it again for the recipients of one database
+            if sent.kind != "shadow":
+                envelopes = [{where: one[where] for where in copy} for one in envelopes if copy.keys() <= one.keys()]
+            elif any(n < sent.n for n in requests):  # Safety Net sends it again for the recipients of one database
                 envelopes = [{where: one[where] for where in copy if where in one} for one in envelopes]
-            if copy not in envelopes:
+            finding.occasions += bool(envelopes)
+            if envelopes and copy not in envelopes:
+                what = f"the shadow copy {sent.shadow_id}" if sent.kind == "shadow" else "it"
+                is_of_copy = sent.kind == "shadow" or all(g.kind == "shadow" for g in given)
                 finding.add_message_violation(
                     message,
-                    f"{sent.client} sent the shadow copy {sent.shadow_id} to {sent.server} {_difference(copy, envelopes[-1])}",
+                    f"{sent.client} sent {what} to {sent.server} {_difference(copy, envelopes[-1])}",
                     sent.n,
                     given[-1].n,
+                    row="SR-CRE-06" if is_of_copy else "RL-CNT-01",
                 )
     return finding
 

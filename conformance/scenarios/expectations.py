@@ -140,9 +140,13 @@ class ShadowAttemptsExpected(Expectation):
 
 @expectation("same-content")
 class SameContentExpected(Expectation):
-    """The shadow copy has the envelope and content of the primary's message, trace fields aside."""
+    """The shadow copy has the envelope and content of the primary's message, trace fields aside.
+
+    Parameters of MAIL and RCPT (RET, ENVID, NOTIFY, ORCPT, BODY, SMTPUTF8) belong to the envelope.
+    """
 
     of: Message
+    to: Party | None = Field(None, description="compare what servers transmit to this party, and not shadow copies")
 
 
 @expectation("discarded")

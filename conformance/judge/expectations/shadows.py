@@ -14,7 +14,6 @@ from conformance.history.events import Attempt, MessageMade, Reply
 from conformance.judge.checks import expectation_check
 from conformance.scenarios.expectations import (
     NoShadowExpected,
-    SameContentExpected,
     ShadowAttemptsExpected,
     ShadowExpected,
 )
@@ -299,29 +298,3 @@ def _check_distinct(
         if attempt.server in tried and untried:
             finding.add_violation(f"{attempt.server} was tried again before {min(untried)}", attempt.n)
         tried.add(attempt.server)
-
-
-@expectation_check(SameContentExpected, rows_by_kind={"": frozenset({"SR-CRE-06", "RL-CNT-01"})})
-def same_content(expected: SameContentExpected, context: ExpectationContext) -> Finding:
-    """Check that reverse-path, recipients and content of each copy are those of the message, trace fields aside."""
-    finding = Finding(f"shadows of {expected.of} with the same envelope and content")
-    for message in context.messages(expected.of):
-        for copy in context.trace.copies_of(message.message):
-            finding.occasions += 1
-            sent = copy.transaction
-            finding.evidence.append(sent.n)
-            assert sent.digest is not None
-            differences = []
-            if sent.digest.stable_sha256 != message.digest.stable_sha256:  # hashes without trace fields
-                differences.append("has other content")
-            if context.normalize_address(sent.sender) != context.normalize_address(message.sender):
-                differences.append(f"is from <{sent.sender}>, not <{message.sender}>")
-            if _sorted_addresses(context, sent.recipients) != _sorted_addresses(context, message.recipients):
-                differences.append(f"is for {', '.join(sent.recipients)}, not {', '.join(message.recipients)}")
-            for difference in differences:
-                finding.add_message_violation(message, f"the shadow on {copy.holder} {difference}", sent.n)
-    return finding
-
-
-def _sorted_addresses(context: ExpectationContext, addresses: Sequence[str]) -> list[str]:
-    return sorted(map(context.normalize_address, addresses))

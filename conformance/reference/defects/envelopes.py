@@ -1,0 +1,117 @@
+"""Defects in the parameters of MAIL and RCPT: what a server forgets of an envelope, or makes up.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does. A replacement recipient still
+stands for the one that it replaces: replies are returned under that one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from conformance.reference.config import Peer
+from conformance.reference.defects.defect import defect
+from conformance.reference.hub2010.outbound import HubOutbound
+from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.queue.outbound import Outbound
+from conformance.reference.replies import Reply
+from conformance.reference.safety_net import SafetyNet
+from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.shadow.creation import ShadowCreation
+from conformance.reference.shadow.shadow_queues import ShadowKeeping
+
+Replies = dict[Recipient, Reply]
+
+
+@defect("shadows-without-notify", breaks="SR-CRE-06", slot="creation")
+class ShadowsWithoutNotify(ShadowCreation):
+    """Sends shadow copies without the NOTIFY of their recipients."""
+
+    async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Send the copy without NOTIFY."""
+        recipients = tuple(replace(one, notify="") for one in message.envelope.recipients)
+        stripped = replace(message, envelope=message.envelope.for_recipients(recipients))
+        await super().transmit_shadow(peer, stripped, content, dialogue)
+
+
+@defect("shadows-without-ret", breaks="SR-CRE-06", slot="creation")
+class ShadowsWithoutRet(ShadowCreation):
+    """Sends shadow copies without RET."""
+
+    async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Send the copy without RET."""
+        stripped = replace(message, envelope=replace(message.envelope, ret=""))
+        await super().transmit_shadow(peer, stripped, content, dialogue)
+
+
+@defect("keeps-shadows-without-their-envelope-id", breaks="SR-CRE-06", slot="keeping")
+class KeepsShadowsWithoutEnvelopeId(ShadowKeeping):
+    """Stores shadow copies without ENVID, so that a promoted one has none."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Store the copy without ENVID."""
+        super().store(replace(envelope, envid=""), content, primary, database, shadow_id)
+
+
+@defect("keeps-shadows-for-other-original-recipients", breaks="SR-CRE-06", slot="keeping")
+class KeepsShadowsForOtherOriginalRecipients(ShadowKeeping):
+    """Stores the present address of each recipient of a copy as its ORCPT."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Store the copy with ORCPT made up."""
+        recipients = tuple(replace(one, orcpt=f"rfc822;{one.address}") for one in envelope.recipients)
+        super().store(envelope.for_recipients(recipients), content, primary, database, shadow_id)
+
+
+class AltersEnvelopes(Outbound):
+    """Base class of defects that pass mail on under another envelope than they received."""
+
+    def altered_envelope(self, envelope: Envelope) -> Envelope:
+        """Return the envelope that is sent, with as many recipients."""
+        raise NotImplementedError
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
+        """Send a message under an altered envelope, and return the replies for the right recipients."""
+        envelope = self.altered_envelope(attempt.message.envelope.for_recipients(attempt.recipients))
+        content = self.host.messages.content(attempt.message.id)
+        replies = await dialogue.transmit(envelope, content, self.extra_mail_parameters(attempt, server, dialogue))
+        pairs = zip(attempt.recipients, envelope.recipients, strict=True)
+        return {right: replies[sent] for right, sent in pairs}
+
+
+@defect("forwards-without-the-original-recipient", breaks="RL-CNT-01", slot="outbound")
+class ForwardsWithoutOriginalRecipient(AltersEnvelopes):
+    """Passes mail on without ORCPT."""
+
+    def altered_envelope(self, envelope: Envelope) -> Envelope:
+        """Return the envelope without ORCPT."""
+        return envelope.for_recipients(tuple(replace(one, orcpt="") for one in envelope.recipients))
+
+
+@defect("forwards-eight-bits-as-seven", breaks="RL-CNT-01", slot="outbound")
+class ForwardsEightBitsAsSeven(AltersEnvelopes):
+    """Passes mail with 8-bit content on without BODY=8BITMIME."""
+
+    def altered_envelope(self, envelope: Envelope) -> Envelope:
+        """Return the envelope without BODY."""
+        return replace(envelope, body="")
+
+
+@defect("hub-asks-for-whole-reports", breaks="RL-CNT-01", slot="ex2010.outbound")
+class HubAsksForWholeReports(HubOutbound):
+    """Passes mail on with RET=FULL, whatever the sender asked for."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
+        """Send the message with RET=FULL."""
+        envelope = replace(attempt.message.envelope, ret="FULL")
+        return await super().transmit(
+            replace(attempt, message=replace(attempt.message, envelope=envelope)), server, dialogue
+        )
+
+
+@defect("resubmits-without-notify", breaks="SR-SFN-05", slot="safety_net")
+class ResubmitsWithoutNotify(SafetyNet):
+    """Sends messages from Safety Net again without the NOTIFY of their recipients."""
+
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return the correct recipients without NOTIFY."""
+        return tuple(replace(one, notify="") for one in super().recipients_to_resubmit(message, addresses))
