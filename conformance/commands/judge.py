@@ -46,7 +46,7 @@ def judge_run(run_dir: Path, scenario_paths: list[Path]) -> int:
         return 2
     try:
         names = {stored.header.scenario for stored in stored_cells}
-        scenarios = _read_scenarios(names, scenario_paths or [paths.corpus()])
+        scenarios = read_scenarios(names, scenario_paths or [paths.corpus()])
     except OSError as error:
         typer.echo(error, err=True)
         return 2
@@ -130,7 +130,7 @@ def _by_check(verdicts: tuple[Verdict, ...]) -> Mapping[tuple[str, str], tuple[O
     return {(one.check, one.step or ""): (one.outcome, one.sentence) for one in verdicts}
 
 
-def _read_scenarios(names: set[str], files: list[Path]) -> Mapping[str, Scenario]:
+def read_scenarios(names: set[str], files: list[Path]) -> Mapping[str, Scenario]:
     """Return the valid scenarios that have one of the names, by name. Raises OSError."""
     scenarios = read_corpus(files, paths.fixtures())
     return {scenario.id: scenario for scenario in scenarios if scenario.id in names and not scenario.problems}

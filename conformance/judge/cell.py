@@ -71,7 +71,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) 
     verdicts = [verdict for verdict, _ in judged]
     context = CheckContext(cell, trace, settings.tolerance, settings.claims)
     verdicts += find_obstacles(context, steps, complete=settings.complete)
-    verdicts += judge_by_rules(context, settings)
+    verdicts += _judge_by_rules(context, settings)
     adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms(steps)), events)
     return _move_consequences_back(tuple(apply_should_level(adjusted, settings.should)), explaining_steps)
 
@@ -186,7 +186,7 @@ def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectat
             finding.add_message_violation(message, sentence, confirmation.n, kind="late")
 
 
-def judge_by_rules(context: CheckContext, settings: JudgeSettings) -> list[Verdict]:
+def _judge_by_rules(context: CheckContext, settings: JudgeSettings) -> list[Verdict]:
     """Return the verdicts of the model's rules that the scenario does not waive, in the order of their registration.
 
     A rule named after its row has no verdict where it had no occasion; a published invariant is not applicable then.

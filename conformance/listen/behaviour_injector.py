@@ -1,7 +1,7 @@
 """Does to each session of a listener what its recipients ask for.
 
 The replies that a client has to wait for are held back for a moment, so that octets that were sent without waiting arrive first
-and can be told from those that were sent after the reply.
+and can be distinguished from those that were sent after the reply.
 """
 
 import asyncio

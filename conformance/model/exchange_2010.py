@@ -26,7 +26,7 @@ def tracked_shadows(facts: Facts) -> list[HeldInterval]:
     """Return the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
 
     Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message; and one whose
-    holder had a session with the primary behind STARTTLS later: what it was told there is not seen.
+    holder had a session with the primary behind STARTTLS later: what it learned there is not seen.
     """
     return facts.derive(_find_tracked)
 
@@ -170,7 +170,7 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
     """Check that a 2010 server asks a primary for discard status before it ends a session with it.
 
     It has asked when an XQDISCARD follows the last message of the session. No occasion is a session in which the server has
-    nothing to ask for, does not end the session itself, or is told by the other that it is about to end (421).
+    nothing to ask for, does not end the session itself, or gets 421 from the other, which is about to end it.
     """
     finding = Finding("a query for discard status at the end of every session with a primary")
     held = facts.derive(_by_pair)

@@ -46,8 +46,8 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
             assert reply.operation is not None
             if query.t - done_t < COMMIT_TIME or reply.operation.left:
                 continue
-            told = [d for d in facts.discards_by_copy.get((primary, shadow_id, holder), ()) if d.n <= reply.n]
-            is_taken_over = held.until_n is not None and held.until_n < query.n and not told
+            notified = [d for d in facts.discards_by_copy.get((primary, shadow_id, holder), ()) if d.n <= reply.n]
+            is_taken_over = held.until_n is not None and held.until_n < query.n and not notified
             if (
                 is_taken_over
                 or query.t - done_t > lifetime - facts.slack
@@ -55,7 +55,7 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
             ):
                 break
             finding.occasions += 1
-            if not told:
+            if not notified:
                 finding.add_violation(
                     f"{next_hop} took it from {primary} at {format_seconds(done_t)}, and the answer to {holder}'s query at "
                     f"{format_seconds(query.t)} does not name its shadow {shadow_id}",

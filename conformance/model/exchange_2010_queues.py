@@ -93,20 +93,20 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
             )
         return
     discards = facts.discards_by_copy.get((primary, shadow_id, holder), ())
-    told = next((d for d in discards if held.since_n < d.n < inspection.n), None)
-    if told is not None and facts.is_own(holder, told.session):
+    notified = next((d for d in discards if held.since_n < d.n < inspection.n), None)
+    if notified is not None and facts.is_own(holder, notified.session):
         if (
             kept
-            and _has_acted(facts, told.session, told.n, inspection)
-            and not was_cut_short(facts, holder, told.n, told.t)
+            and _has_acted(facts, notified.session, notified.n, inspection)
+            and not was_cut_short(facts, holder, notified.n, notified.t)
         ):
             finding.add_violation(
-                f"{holder} keeps {words}, though {primary} reported its delivery at {format_seconds(told.t)}",
+                f"{holder} keeps {words}, though {primary} reported its delivery at {format_seconds(notified.t)}",
                 inspection.n,
-                told.n,
+                notified.n,
                 row="SR-E10-07",
             )
-    elif told is None and held.until_t is not None and inspection.t - held.until_t >= COMMIT_TIME:
+    elif notified is None and held.until_t is not None and inspection.t - held.until_t >= COMMIT_TIME:
         _check_notification(facts, finding, inspection, held, words)
 
 

@@ -152,7 +152,7 @@ def _replies(facts: Facts, sent: Transaction) -> tuple[Reply, ...]:
 
 
 def _is_alone(facts: Facts, name: str, address: str) -> bool:
-    """Return whether no other message of the same sender is for the recipient: attempts cannot be told apart before DATA."""
+    """Return whether no other message of the same sender is for the recipient: attempts cannot be distinguished before DATA."""
     sender = facts.trace.messages[name].sender
     return not any(
         other.message != name and other.sender == sender

@@ -39,7 +39,7 @@ def no_xshadow_for_2010(facts: Facts) -> Finding:
 def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
     """Check that no server sends a server of 2010 what it was done with when a resubmission was asked for.
 
-    It was done with a recipient once a next hop had accepted the message, or once it was told to discard its shadow copy.
+    It was done with a recipient once a next hop had accepted the message, or once it was notified that it may discard its shadow copy.
     """
     finding = Finding("nothing from Safety Net for a server of 2010")
     requests = [e.n for e in facts.trace.events_of(CommandRun) if e.command == "resubmit" and e.failed is None]

@@ -59,7 +59,7 @@ def list_is_right(facts: Facts) -> Finding:
 
     A notification that was delivered is not repeated. As many as it says can be left, no more than there are copies; where
     it says that fewer are left than surely are, this is a violation if the list is as long as was asked, and else the
-    missing ones are judged as missing. A holder that is told that some are left asks again in that session.
+    missing ones are judged as missing. A holder that reads that some are left asks again in that session.
     """
     finding = Finding("a discard list has at most the asked number, each copy once, and the right number of those left")
     offered = facts.derive(offered_ids)

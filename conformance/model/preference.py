@@ -67,7 +67,7 @@ def permitted_attempts(facts: Facts, primary: str, n: int) -> Permitted:
 def blamed_row(facts: Facts, primary: str, permitted: Permitted, n: int, *, remote: bool) -> str:
     """Return the row that is broken by too many or too few attempts with servers of other sites, or of the own site.
 
-    A limit that nobody has set is blamed on the row about its default.
+    A limit that was not set is blamed on the row about its default.
     """
     name, default_row = (_LIMITS[0], "SR-PRF-04") if remote else (_LIMITS[1], "SR-PRF-05")
     by_preference: dict[str, str] = {"LocalOnly": "SR-PRF-02", "RemoteOnly": "SR-PRF-03", "": "SR-PRF-06"}

@@ -7,7 +7,7 @@ reply on (RFC 5321 4.2.5). It *tries* to pass the message on in ordinary transac
 such transaction for one recipient, with the first reply that decides it: to MAIL, to its RCPT, to DATA, or the final one.
 
 A transaction that was broken off has no content that says of which message it is. It is a try of the only message with its
-sender and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `Contact`.
+sender and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `HopConnection`.
 
 Nothing here decides whether something was right. In a session that is `is_unclear`, a fault altered what was said other than by silence, or the link recorded nothing
 behind STARTTLS: the server may have seen any end. `n` is an event's number, `t` its time in documented seconds.
@@ -37,7 +37,7 @@ Key = tuple[str, str, str]
 class Handing:
     """A transaction in which a server was handed a message for a recipient; `n` and `t` are those of its final dot.
 
-    `acknowledged` is the positive final reply, None without one; a shadow copy makes nobody responsible.
+    `acknowledged` is the positive final reply, None without one; a shadow copy makes no server responsible.
     """
 
     transaction: Transaction
@@ -69,7 +69,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class HopConnection:
     """A connection of a server to another party that failed, or in which no mail was sent, or mail of an unknown message.
 
     `refusal` is the 4yz or 5yz reply in it, if any.
@@ -91,7 +91,7 @@ class Relaying:
         self.facts = facts
         self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
         self.tries: Mapping[Key, list[Try]] = defaultdict(list)
-        self.contacts: Mapping[str, list[Contact]] = defaultdict(list)
+        self.contacts: Mapping[str, list[HopConnection]] = defaultdict(list)
         """By client."""
         self.handed_any: set[tuple[str, str]] = set()
         """The servers and messages that they were handed for whichever recipient."""
@@ -119,9 +119,9 @@ class Relaying:
                 begun.setdefault((event.client, event.server), event)
             else:
                 first = begun.pop((event.client, event.server), event)
-                self.contacts[event.client].append(Contact(event.server, first.n, first.t, event.n, event.t))
+                self.contacts[event.client].append(HopConnection(event.server, first.n, first.t, event.n, event.t))
         for (client, server), fault in begun.items():
-            self.contacts[client].append(Contact(server, fault.n, fault.t, math.inf, math.inf))
+            self.contacts[client].append(HopConnection(server, fault.n, fault.t, math.inf, math.inf))
 
     def _add_handings(self, name: str) -> None:
         """Add the transactions in which servers under test were handed a message."""
@@ -146,7 +146,7 @@ class Relaying:
         if not session.transactions:
             if not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
                 refusal = next((r for r in session.replies if r.code >= 400), None)
-                contact = Contact(
+                contact = HopConnection(
                     session.server, session.n, session.t, end_n, end_t, refusal, self._is_unclear(session)
                 )
                 self.contacts[session.client].append(contact)
@@ -181,7 +181,7 @@ class Relaying:
             name = sent.message or self._only_message(sent, recipient)
             if name is None:
                 self.contacts[sent.client].append(
-                    Contact(sent.server, *begun, ended[0], ended[1], refusal, self._is_unclear(session))
+                    HopConnection(sent.server, *begun, ended[0], ended[1], refusal, self._is_unclear(session))
                 )
             else:
                 is_known = decided is not None and decided.n < known_before

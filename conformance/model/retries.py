@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from conformance.history.events import Reply
 from conformance.model.facts import STOPPING, Facts
-from conformance.model.relaying import Contact, Handing, Key, Relaying, Try
+from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try
 from conformance.model.rules import rule
 from conformance.scenarios.steps.nodes import Redirect
 from conformance.trace.context import is_relay_only
@@ -90,7 +90,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
 
 
 def _done(
-    facts: Facts, tries: Sequence[Try], contacts: Sequence[Contact], name: str, recipient: str
+    facts: Facts, tries: Sequence[Try], contacts: Sequence[HopConnection], name: str, recipient: str
 ) -> tuple[float, float]:
     """Return number and time of the event since which a server has nothing to do for the recipient; infinities.
 
@@ -142,14 +142,12 @@ def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[flo
 
 def _longest(facts: Facts, server: str, name: str, after_n: int, before_n: float) -> float | None:
     """Return the greatest value of a time that was in force between two events, None without one."""
-    values = facts.values_between(server, name, after_n, int(min(before_n, facts.end_n)))
-    return max((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)), default=None)
+    return max(facts.numbers_between(server, name, after_n, int(min(before_n, facts.end_n))), default=None)
 
 
 def _shortest(facts: Facts, server: str, name: str, after_n: int) -> float | None:
     """Return the least value of a time that was in force since an event, None without one."""
-    values = facts.values_between(server, name, after_n, facts.end_n)
-    return min((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)), default=None)
+    return min(facts.numbers_between(server, name, after_n, facts.end_n), default=None)
 
 
 def _is_not_redundant(reply: Reply | None) -> bool:

@@ -170,11 +170,7 @@ def send_connectors_keep_their_limit(facts: Facts) -> Finding:
 def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
     """Count an occasion for each silence that reaches the limit or ends with the session; add violations."""
     end_n, end_t = _end(facts, session)
-    limits = [
-        float(value)
-        for value in facts.values_between(session.client, _SEND_LIMIT, session.n, end_n)
-        if isinstance(value, int | float)
-    ]
+    limits = facts.numbers_between(session.client, _SEND_LIMIT, session.n, end_n)
     closed = session.closed
     is_left = closed is not None and closed.by == "client" and closed.how != "secured"
     if not limits or (end_t - session.t < min(limits) and not is_left):

@@ -175,7 +175,9 @@ async def real_deadline(seconds: float) -> AsyncIterator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            if watchdog.has_timed_out and task.uncancel() <= cancelled_before:  # nobody else has cancelled the task
+            if (
+                watchdog.has_timed_out and task.uncancel() <= cancelled_before
+            ):  # no one but the watchdog has cancelled the task
                 raise CellTimeout from None
             raise
     if watchdog.has_timed_out:  # the body ended all the same: the cancellation must not reach what follows it

@@ -43,7 +43,7 @@ class BySubmitTimeOnly(DuplicateDetection):
     "needs-no-submit-time",
     breaks="SR-DUP-02",
     slot="duplicates",
-    needs_expectation="messages with one Message-ID, one content and no Date cannot be told from one message that was sent twice",
+    needs_expectation="messages with one Message-ID, one content and no Date look like one message that was sent twice",
 )
 class NeedsNoSubmitTime(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though they have no client submit time."""

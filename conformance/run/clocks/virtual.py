@@ -83,7 +83,7 @@ class VirtualClock:
             with self._loop.handling_clock_errors(cancel_body):
                 yield
         except asyncio.CancelledError:
-            if errors and task.uncancel() <= cancelled_before:  # nobody else has cancelled the task
+            if errors and task.uncancel() <= cancelled_before:  # no one but this clock has cancelled the task
                 raise errors[0] from None
             raise
         if errors:  # the body ended all the same: the cancellation must not reach what follows it

@@ -36,7 +36,7 @@ class TrackedTransport(asyncio.Transport):
 
     `_endpoint` is the tracker's record of this end of the connection: octets sent and read, FIN sent and read, and the
     same of its `peer`, None for another process. `_active` are the tracker's endpoints that may have something in
-    flight: whoever sends adds itself. `_buffered`: the protocol has a buffer of its own. `_unsent` is what the kernel
+    flight: an endpoint that sends adds itself. `_buffered`: the protocol has a buffer of its own. `_unsent` is what the kernel
     did not take. `_connection_lost`: the socket is ignored, and closed in the next turn.
     """
 
