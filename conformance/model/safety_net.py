@@ -197,7 +197,9 @@ def _may_be_promoted(facts: Facts, holder: str, primary: str, since_n: int, insp
     """Return whether a holder may have had a reason to promote what it holds for a primary before an inspection."""
     span = facts.possible_numbers(holder, "ShadowResubmitTimeSpan", since_n, inspection.n)[0]
     times = [
-        c.end_t for c in facts.contacts.get((holder, primary), ()) if c.outcome == "reached" and c.n < inspection.n
+        c.end_t
+        for c in facts.contacts.get((holder, primary), ())
+        if c.outcome == "reached" and since_n < c.end_n and c.n < inspection.n
     ]
     times.append(facts.trace.events[since_n].t)
     times = [*sorted(times), inspection.t]

@@ -118,7 +118,7 @@ async def send_variant(server: Server, variant: Variant) -> list[Reply]:
 
     None at all: the server has closed the connection. Raises NotApplicable if the transaction is refused.
     """
-    recipient = server.permitted_recipient()
+    recipient = server.require_recipient()
     parts = content_of(variant, recipient, server.mark(variant.name))
     async with server.session() as session:
         await begin_transaction(session, SENDER)

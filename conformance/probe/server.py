@@ -68,7 +68,7 @@ class Server:
                     raise NotApplicable(f"{hello} {EHLO_NAME} is refused: {reply}")
             yield session
 
-    def offers(self, keyword: str) -> str:
+    def require_extension(self, keyword: str) -> str:
         """Return the parameters of an EHLO keyword. Raises NotApplicable if the server does not offer it."""
         if keyword not in self.keywords:
             raise NotApplicable(f"{keyword} is not offered")
@@ -78,7 +78,7 @@ class Server:
         """Return the left part of the Message-ID of the message of a name, which no other run has."""
         return f"{name}.{self.token}"
 
-    def permitted_recipient(self) -> str:
+    def require_recipient(self) -> str:
         """Return the address to which mail may be sent. Raises NotApplicable if the user named none."""
         if self.recipient is None:
             raise NotApplicable("it would send mail, and no recipient is permitted with --rcpt")

@@ -163,7 +163,7 @@ def test_the_reference_is_probed_within_ten_seconds(mail_node, capsys: pytest.Ca
 
 
 @pytest.mark.integration
-def test_mail_for_the_permitted_recipient_comes_back_to_the_sink(mail_node, capsys: pytest.CaptureFixture[str]):
+def test_mail_for_the_require_recipient_comes_back_to_the_sink(mail_node, capsys: pytest.CaptureFixture[str]):
     node: MailNode = mail_node("exec:reference")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

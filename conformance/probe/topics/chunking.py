@@ -20,7 +20,7 @@ async def _bdat(session: ProbeSession, octets: bytes, last: str = "") -> Reply:
 @asynccontextmanager
 async def _accepted(server: Server) -> AsyncIterator[ProbeSession]:
     """Open a session with a transaction that has a recipient. Raises NotApplicable."""
-    server.offers("CHUNKING")
+    server.require_extension("CHUNKING")
     async with server.session() as session:
         await begin_transaction(session)
         await add_recipient(session, server)
@@ -41,7 +41,7 @@ async def _judge_consumed(session: ProbeSession, reply: Reply, where: str) -> Ju
 @check("bdat-without-transaction", "RFC 3030 2")
 async def bdat_without_transaction(server: Server) -> Judgement:
     """The chunk of a BDAT without MAIL is discarded."""
-    server.offers("CHUNKING")
+    server.require_extension("CHUNKING")
     async with server.session() as session:
         return await _judge_consumed(session, await _bdat(session, _CHUNK), "without MAIL")
 
@@ -49,7 +49,7 @@ async def bdat_without_transaction(server: Server) -> Judgement:
 @check("bdat-last-without-recipient", "RFC 3030 2")
 async def bdat_last_without_recipient(server: Server) -> Judgement:
     """The chunk of a BDAT LAST in a transaction without a recipient is discarded, and the message refused."""
-    server.offers("CHUNKING")
+    server.require_extension("CHUNKING")
     async with server.session() as session:
         await begin_transaction(session)
         return await _judge_consumed(session, await _bdat(session, _CHUNK, " LAST"), "LAST without a recipient")
@@ -58,7 +58,7 @@ async def bdat_last_without_recipient(server: Server) -> Judgement:
 @check("bdat-malformed", "RFC 3030 2")
 async def bdat_malformed(server: Server) -> Judgement:
     """BDAT without a size is refused."""
-    server.offers("CHUNKING")
+    server.require_extension("CHUNKING")
     async with server.session() as session:
         reply = await session.command("BDAT")
     if reply.refused:

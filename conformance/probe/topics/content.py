@@ -18,14 +18,14 @@ _ABOVE = 1.125
 def _header(server: Server, subject: str) -> bytes:
     """Return the header of a message, with the empty line behind it."""
     return (
-        f"From: <probe@probe.test>\r\nTo: <{server.permitted_recipient()}>\r\nSubject: {subject}\r\n"
+        f"From: <probe@probe.test>\r\nTo: <{server.require_recipient()}>\r\nSubject: {subject}\r\n"
         f"Message-ID: <{server.mark(subject)}@probe.test>\r\n\r\n"
     ).encode()
 
 
 async def _begin(session: ProbeSession, server: Server) -> None:
     """Send MAIL and RCPT for the permitted recipient. Raises NotApplicable."""
-    server.permitted_recipient()
+    server.require_recipient()
     await begin_transaction(session)
     await add_recipient(session, server)
 
@@ -43,7 +43,7 @@ async def _data(session: ProbeSession, server: Server, content: bytes) -> Reply:
 @check("message-accepted", "RFC 5321 4.1.1.4")
 async def message_accepted(server: Server) -> Judgement:
     """A plain message is answered 250 at its end, and a second one in the same session too."""
-    server.permitted_recipient()
+    server.require_recipient()
     async with server.session() as session:
         for subject in ("plain-one", "plain-two"):
             reply = await _data(session, server, _header(server, subject) + b"text\r\n")
@@ -58,7 +58,7 @@ async def message_accepted(server: Server) -> Judgement:
 @check("end-in-pieces", "RFC 5321 4.1.1.4")
 async def end_in_pieces(server: Server) -> Judgement:
     """CRLF . CRLF ends the content also if each of its octets comes alone."""
-    server.permitted_recipient()
+    server.require_recipient()
     async with server.session() as session:
         await _begin(session, server)
         if (reply := await session.command("DATA")).code != 354:
@@ -79,8 +79,8 @@ async def end_in_pieces(server: Server) -> Judgement:
 @check("transaction-behind-the-end", "RFC 2920 3.2")
 async def transaction_behind_the_end(server: Server) -> Judgement:
     """Commands in the same segment as the end of the content are answered."""
-    server.permitted_recipient()
-    server.offers("PIPELINING")
+    server.require_recipient()
+    server.require_extension("PIPELINING")
     async with server.session() as session:
         await _begin(session, server)
         if (reply := await session.command("DATA")).code != 354:
@@ -98,7 +98,7 @@ async def transaction_behind_the_end(server: Server) -> Judgement:
 @check("text-line-of-1000-octets", "RFC 5321 4.5.3.1.6")
 async def text_line_of_1000_octets(server: Server) -> Judgement:
     """A line of content of 1000 octets, its CRLF included, is accepted."""
-    server.permitted_recipient()
+    server.require_recipient()
     async with server.session() as session:
         reply = await _data(session, server, _header(server, "long-line") + b"x" * _TEXT_LINE + b"\r\n")
     return _accepted_size(reply, "a message with a line of 1000 octets")
@@ -124,7 +124,7 @@ def _accepted_size(reply: Reply, what: str) -> Judgement:
 @check("size-enforced", "RFC 1870 6.3", "RL-CNT-02")
 async def size_enforced(server: Server) -> Judgement:
     """A message above the announced size is refused at its end."""
-    server.permitted_recipient()
+    server.require_recipient()
     limit = announced_size(server)
     size = int(limit * _ABOVE)
     if size > _MAX_SENT:
@@ -140,8 +140,8 @@ async def size_enforced(server: Server) -> Judgement:
 @check("bdat-last", "RFC 3030 2")
 async def bdat_last(server: Server) -> Judgement:
     """BDAT LAST without octets ends a message, and a chunk behind it is answered 503."""
-    server.permitted_recipient()
-    server.offers("CHUNKING")
+    server.require_recipient()
+    server.require_extension("CHUNKING")
     content = _header(server, "chunks") + b"text\r\n"
     async with server.session() as session:
         await _begin(session, server)
@@ -167,7 +167,7 @@ BODY = b"..\r\n.\r\n.a\r\na.\r\n\r\n \r\nFrom here\r\n" + b"x" * _TEXT_LINE + b"
 @check("content-accepted", "RFC 5321 4.5.2")
 async def content_accepted(server: Server) -> Judgement:
     """A message with dots at the beginning of lines is accepted as one: by DATA, stuffed, and by BDAT, not stuffed."""
-    server.permitted_recipient()
+    server.require_recipient()
     content = _header(server, "dots") + BODY
     replies: dict[str, Reply] = {}
     async with server.session() as session:

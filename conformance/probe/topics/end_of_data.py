@@ -14,7 +14,7 @@ _ARRIVAL = 3.0
 @check("message-ends-at-crlf-dot-crlf-only", "RFC 5321 4.1.1.4", "RL-SMG-01")
 async def message_ends_at_crlf_dot_crlf_only(server: Server) -> Judgement:
     """Of each variant the server makes one message, or refuses it: it has one reply."""
-    server.permitted_recipient()
+    server.require_recipient()
     results = await send_variants(server)
     server.accepted |= {name for name, replies in results.items() if replies and replies[0].positive}
     if split := {name: replies for name, replies in results.items() if len(replies) > 1}:
@@ -91,7 +91,7 @@ async def content_unchanged(server: Server) -> Judgement:
 
 def _sink(server: Server) -> ProbeSink:
     """Return the sink. Raises NotApplicable without one."""
-    server.permitted_recipient()
+    server.require_recipient()
     if server.sink is None:
         raise NotApplicable("no mail comes back to the probe: --sink names the port at which it would listen")
     return server.sink

@@ -8,7 +8,7 @@ _SYNTAX = (500, 501, 502, 504, 555)
 
 async def _parameter(server: Server, keyword: str, good: str, bad: str | None = None) -> Judgement:
     """Judge MAIL with a parameter of an extension, and with a value of it that is not defined."""
-    server.offers(keyword)
+    server.require_extension(keyword)
     async with server.session() as session:
         await begin_transaction(session)
         await session.command("RSET")
@@ -37,7 +37,7 @@ async def smtputf8(server: Server) -> Judgement:
 @check("smtputf8-needs-8bitmime", "RFC 6531 3.1")
 async def smtputf8_needs_8bitmime(server: Server) -> Judgement:
     """A server that offers SMTPUTF8 offers 8BITMIME."""
-    server.offers("SMTPUTF8")
+    server.require_extension("SMTPUTF8")
     if "8BITMIME" in server.keywords:
         return passed("SMTPUTF8 and 8BITMIME are offered")
     return failed("SMTPUTF8 is offered without 8BITMIME")
@@ -46,7 +46,7 @@ async def smtputf8_needs_8bitmime(server: Server) -> Judgement:
 @check("dsn", "RFC 3461 5.1")
 async def dsn(server: Server) -> Judgement:
     """A server that offers DSN accepts RET and ENVID, and answers RET twice with 501."""
-    server.offers("DSN")
+    server.require_extension("DSN")
     async with server.session() as session:
         await begin_transaction(session)
         await session.command("RSET")
@@ -63,7 +63,7 @@ async def dsn(server: Server) -> Judgement:
 @check("binarymime-needs-chunking", "RFC 3030 3")
 async def binarymime_needs_chunking(server: Server) -> Judgement:
     """A server that offers BINARYMIME offers CHUNKING."""
-    server.offers("BINARYMIME")
+    server.require_extension("BINARYMIME")
     if "CHUNKING" in server.keywords:
         return passed("BINARYMIME and CHUNKING are offered")
     return failed("BINARYMIME is offered without CHUNKING")
@@ -72,7 +72,7 @@ async def binarymime_needs_chunking(server: Server) -> Judgement:
 @check("auth-unknown-mechanism", "RFC 4954 4")
 async def auth_unknown_mechanism(server: Server) -> Judgement:
     """AUTH with a mechanism that the server does not know is answered 504."""
-    server.offers("AUTH")
+    server.require_extension("AUTH")
     async with server.session() as session:
         reply = await session.command("AUTH XPROBE")
     if reply.positive or reply.code == 334:
@@ -85,7 +85,9 @@ async def auth_unknown_mechanism(server: Server) -> Judgement:
 @check("auth-cancelled", "RFC 4954 4")
 async def auth_cancelled(server: Server) -> Judgement:
     """An exchange of AUTH that the client cancels is answered 501."""
-    mechanism = next((name for name in ("PLAIN", "LOGIN") if name in server.offers("AUTH").upper().split()), None)
+    mechanism = next(
+        (name for name in ("PLAIN", "LOGIN") if name in server.require_extension("AUTH").upper().split()), None
+    )
     if mechanism is None:
         raise NotApplicable("AUTH offers neither PLAIN nor LOGIN")
     async with server.session() as session:

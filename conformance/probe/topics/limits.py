@@ -85,7 +85,7 @@ async def size_parameter(server: Server) -> Judgement:
 
 def announced_size(server: Server) -> int:
     """Return the announced limit of a message's size. Raises NotApplicable if there is none."""
-    words = server.offers("SIZE").split()
+    words = server.require_extension("SIZE").split()
     if not words or not words[0].isdecimal() or int(words[0]) == 0:
         raise NotApplicable("SIZE is announced without a limit")
     return int(words[0])

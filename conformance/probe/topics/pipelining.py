@@ -29,7 +29,7 @@ async def _read(session: ProbeSession, number: int) -> list[Reply]:
 
 async def _pipelined(server: Server, pieces: list[bytes], how: str) -> Judgement:
     """Send the group in these pieces, and compare its replies with those to single commands."""
-    server.offers("PIPELINING")
+    server.require_extension("PIPELINING")
     expected = await _one_by_one(server)
     async with server.session() as session:
         for number, piece in enumerate(pieces):
@@ -66,7 +66,7 @@ def _group_octets() -> bytes:
 @check("replies-not-kept-back", "RFC 2920 3.2")
 async def replies_not_kept_back(server: Server) -> Judgement:
     """Once all that arrived is read, all replies are sent, also if the group has no last command."""
-    server.offers("PIPELINING")
+    server.require_extension("PIPELINING")
     async with server.session() as session:
         await begin_transaction(session)
         await session.command("RSET")
@@ -87,7 +87,7 @@ async def replies_not_kept_back(server: Server) -> Judgement:
 @check("refused-group-sends-nothing", "RFC 2920 3.2")
 async def refused_group_sends_nothing(server: Server) -> Judgement:
     """DATA in a group in which all recipients are refused does not lead to a message."""
-    server.offers("PIPELINING")
+    server.require_extension("PIPELINING")
     async with server.session() as session:
         await session.send(b"MAIL FROM:<>\r\nRCPT TO:<>\r\nDATA\r\n", 3)
         mail, recipient, data = [await session.reply() for _ in range(3)]

@@ -85,7 +85,7 @@ def _all(server: Server) -> list[Reply]:
 
 def _with_enhanced_codes(server: Server) -> list[Reply]:
     """Return the replies that must have an enhanced status code. Raises NotApplicable if there are none."""
-    server.offers("ENHANCEDSTATUSCODES")
+    server.require_extension("ENHANCEDSTATUSCODES")
     replies = [
         reply
         for reply in server.log.replies

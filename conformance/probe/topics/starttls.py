@@ -11,7 +11,7 @@ from conformance.probe.session import ProbeSession, ServerClosed
 @asynccontextmanager
 async def _secured(server: Server, before: tuple[str, ...] = ()) -> AsyncIterator[ProbeSession]:
     """Open a session, send these commands, then STARTTLS, and begin TLS; EHLO is not sent again. Raises NotApplicable."""
-    server.offers("STARTTLS")
+    server.require_extension("STARTTLS")
     async with server.session() as session:
         for line in before:
             await session.command(line)
@@ -73,7 +73,7 @@ async def starttls_forgets(server: Server) -> Judgement:
 @check("starttls-injection", "RFC 3207 4.2")
 async def starttls_injection(server: Server) -> Judgement:
     """A command that arrives in plaintext behind STARTTLS is not executed in the secured session (CVE-2011-0411)."""
-    server.offers("STARTTLS")
+    server.require_extension("STARTTLS")
     async with server.session() as session:
         await session.send(b"STARTTLS\r\nRSET\r\n")
         reply = await session.reply()
@@ -95,7 +95,7 @@ async def starttls_injection(server: Server) -> Judgement:
 @check("starttls-has-no-argument", "RFC 3207 4")
 async def starttls_has_no_argument(server: Server) -> Judgement:
     """STARTTLS with an argument is answered 501."""
-    server.offers("STARTTLS")
+    server.require_extension("STARTTLS")
     async with server.session() as session:
         reply = await session.command("STARTTLS now")
         session.ended = reply.code == 220  # the server awaits TLS
