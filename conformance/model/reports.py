@@ -22,6 +22,9 @@ from conformance.trace.sessions import Transaction
 
 _REPORT, _NO_REPORT, _EACH, _RETRY, _REDUNDANCY_RETRY = "RL-DSN-01", "RL-DSN-02", "RL-RCP-01", "RL-RTY-01", "RL-RTY-02"
 
+_LONG_WAY = 20
+"""Received fields of a message that a server may take for one in a loop, rightly or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Report:
@@ -146,6 +149,8 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     tries = [t for t in tries if t.transaction.n < report.n]
     if any(t.is_unclear or (t.outcome == 5 and t.end_n < report.n) for t in tries):
         return
+    if any(h.transaction.digest is not None and h.transaction.digest.received >= _LONG_WAY for h in handings):
+        return  # it may be returned as one in a loop (RFC 5321 6.3); `relay_loops` judges whether that was too soon
     if _may_have_failed_unseen(facts, relaying, origin, recipient, report.n):
         return
     lifetimes = facts.values_between(origin, "MessageExpirationTimeout", 0, report.n)

@@ -152,3 +152,18 @@ def test_an_invalid_template_is_refused_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "messages" / "bad.yaml").write_text("title: two bodies\nbody: a\noctets: b\n")
     with pytest.raises(InvalidFile, match=r"bad\.yaml:1:1: a message has either `body` or `octets`"):
         load_template("bad", tmp_path)
+
+
+def test_a_template_begins_with_as_many_received_fields_as_it_has_hops() -> None:
+    content = build_message(
+        "m",
+        message="hops-95",
+        sequence=1,
+        seed=1,
+        sender="a@x",
+        recipients=["b@y"],
+        date=datetime(2030, 1, 1, tzinfo=UTC),
+    )
+    header = content.partition(b"\r\n\r\n")[0]
+    assert header.startswith(b"Received: from hop95.test by hop96.test; ")
+    assert header.count(b"Received: ") == 95

@@ -199,3 +199,8 @@ def test_unstuffing_reverses_stuffing_however_the_content_is_cut(pieces: list[by
     wire, unstuffer = dot_stuffed(content), Unstuffer()
     assert b"\r\n.\r\n" not in b"\r\n" + wire
     assert b"".join(unstuffer.feed(wire[at : at + size]) for at in range(0, len(wire), size)) == content
+
+
+def test_received_fields_are_counted_in_the_header_alone() -> None:
+    found = digest(b"Received: a\r\n b\r\nRECEIVED : c\r\nX-Received: d\r\n\r\nReceived: e\r\n")
+    assert found.received == 2

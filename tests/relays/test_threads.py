@@ -1,0 +1,74 @@
+"""Each report of `threads.yaml` is reproduced: its miniature breaks the row in its cell, in which the correct relay passes."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.description import Candidate
+from conformance.candidates.lookup import reference_defects
+from conformance.execute import judge
+from conformance.judge.incremental import IncrementalJudge
+from conformance.requirements.catalogue import catalogue
+from conformance.requirements.threads import Thread, page, threads
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+from conformance.verdicts import Outcome, Verdict
+from tests.docs.pages import ROOT
+from tests.run.spooling import LOSES
+
+CELLS = {
+    cell.id: cell
+    for scenario in read_corpus(
+        [paths.corpus() / "relay", paths.corpus() / "faults" / "disks.scenario.yaml"], paths.fixtures()
+    )
+    for cell in scenario.cells("full", None)
+}
+SPOOLING = "spooling: "
+SHOWN = sorted({(m, one.cell, one.row) for one in threads() if (m := one.miniature) and not m.startswith(SPOOLING)})
+
+
+def verdicts(cell: Cell, factory: str, directory: Path) -> tuple[Verdict, ...]:
+    """Run a cell in virtual time with a relay of this package; return its verdicts."""
+    candidate = Candidate(
+        name="mini", kind="python", factory=factory, claims=("relay", "lmtp-delivery"), listeners=("frontend",)
+    )
+    assignment, settings = Assignment(candidate), Settings(clock="virtual", should="fail")
+    ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
+    assert (ran.problem, ran.wrong_state) == ("", "")
+    return judge(cell, assignment, settings, ran.events, complete=True)
+
+
+@pytest.mark.parametrize("cell", sorted({cell for _, cell, _ in SHOWN}))
+def test_the_correct_relay_passes(cell: str, tmp_path: Path) -> None:
+    wrong = [v for v in verdicts(CELLS[cell], "tests.relays.relay:Relay", tmp_path) if v.outcome is not Outcome.PASS]
+    assert [v.sentence for v in wrong if v.outcome is not Outcome.NOT_APPLICABLE] == []
+
+
+@pytest.mark.parametrize(("miniature", "cell", "row"), SHOWN)
+def test_a_miniature_breaks_its_row(miniature: str, cell: str, row: str, tmp_path: Path) -> None:
+    found = verdicts(CELLS[cell], f"tests.relays.threads:{miniature}", tmp_path)
+    assert row in {v.requirements[0] for v in found if v.outcome is Outcome.FAIL}
+
+
+@pytest.mark.parametrize("one", threads(), ids=lambda one: one.thread)
+def test_a_thread_names_a_row_and_a_defect_of_it(one: Thread) -> None:
+    assert one.row in catalogue().ids
+    assert one.row in CELLS[one.cell].requirements
+    assert not (one.miniature or "").startswith(SPOOLING) or (one.miniature or "").removeprefix(SPOOLING) in LOSES
+    assert one.defect is None or reference_defects()[one.defect].breaks == one.row
+
+
+def test_no_thread_is_listed_twice() -> None:
+    assert len({one.thread for one in threads()}) == len(threads())
+
+
+def test_the_page_of_threads_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "reproduces.md").read_text("utf-8")
+    assert written == page(threads(), catalogue()), (
+        "write it anew: python -m conformance.requirements.threads docs/reproduces.md"
+    )
