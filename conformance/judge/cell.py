@@ -19,7 +19,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.clocks import CLOCKS
-from conformance.history.events import AnyEvent, StepEvent
+from conformance.history.events import AnyEvent, StepEvent, Talked
 from conformance.judge.adjustments import (
     apply_should_level,
     excuse_late_bound,
@@ -102,13 +102,17 @@ def find_so_far(
 def _unoffered_keyword(expectation: Expectation, context: ExpectationContext) -> str | None:
     """Return why an expectation with `where: KEYWORD` does not apply, None where it does.
 
-    It does not apply where no session of its messages offered the keyword. Where there was no session, it applies.
+    It does not apply where no session of its messages, or of its conversation, offered the keyword. Where there was no
+    session, it applies.
     """
     if expectation.where is None:
         return None
     messages = context.messages(getattr(expectation, "of", ""))  # a verb without `of` has no messages here
     attempts = [attempt for message in messages for attempt in context.attempts(message.message)]
-    sessions = [context.trace.sessions[a.session] for a in attempts if a.session in context.trace.sessions]
+    conversation = getattr(expectation, "conversation", None)
+    talks = [talk for talk in context.trace.events_of(Talked) if talk.conversation == conversation]
+    names = [*(attempt.session for attempt in attempts), *(talk.session for talk in talks)]
+    sessions = [context.trace.sessions[name] for name in names if name in context.trace.sessions]
     if not sessions or any(expectation.where in (session.keywords or ()) for session in sessions):
         return None
     return f"{sessions[0].server} does not offer {expectation.where}"

@@ -10,10 +10,11 @@ Reports name recipients, and the message by its Message-ID: where several messag
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from conformance.history.events import Drained, MessageMade
+from conformance.history.values import Digest
 from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
@@ -66,9 +67,21 @@ class FailureReports:
             seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}
             if known or digest.action != "failed" or not facts.is_own(sent.client, sent.session):
                 continue
-            failed = frozenset(facts.context.normalize_addresses(digest.failed))
             messages = tuple(by_id.get(digest.about or "", ()))
+            failed = _reported_recipients(facts, digest, messages)
             self.all.append(_Report(sent.client, sent, digest.body_sha256, messages, failed))
+
+
+def _reported_recipients(facts: Facts, digest: Digest, messages: Iterable[MessageMade]) -> frozenset[str]:
+    """Return the recipients whose failure a report is about.
+
+    An original recipient (RFC 3464 2.3.1) is what the sender gave by ORCPT, which may be another address than any recipient.
+    """
+    normalize = facts.context.normalize_addresses
+    recipients = normalize(recipient for message in messages for recipient in message.recipients)
+    originals = normalize(original.partition(";")[2].strip() for original in digest.originals)
+    failed = normalize(digest.failed)
+    return frozenset(failed - (originals - recipients) or failed)
 
 
 @rule(_NO_REPORT, _REPORT, _EACH, _RETRY, _REDUNDANCY_RETRY)
@@ -221,23 +234,21 @@ def failures_are_reported(facts: Facts) -> Finding:
         finding.occasions += 1
         if not {(server, name, recipient), (server, name, "")}.isdisjoint(reported):
             continue
-        if _was_refused_a_report(facts, server, message, refusal.transaction.n):
+        if was_refused_a_report(facts, server, message, refusal.transaction.n):
             continue
         assert refusal.reply is not None
         sentence = (
             f"{server} got {refusal.reply.code} for {recipient} from {refusal.transaction.server}, and sent no report to "
             f"{message.sender}"
         )
-        if not drained or (
-            not drained[-1].quiet and _may_be_under_way(facts, relaying, server, message, refusal.end_n)
-        ):
+        if not drained or (not drained[-1].quiet and may_be_under_way(facts, relaying, server, message, refusal.end_n)):
             finding.add_undecided(f"{sentence} so far", refusal.reply.n, message=message)
         else:
             finding.add_message_violation(message, sentence, refusal.reply.n)
     return finding
 
 
-def _was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
+def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
     """Return whether the server began to send the sender a message with a null reverse-path, which was refused before its content."""
     sender = facts.context.normalize_address(message.sender)
     return any(
@@ -247,7 +258,7 @@ def _was_refused_a_report(facts: Facts, server: str, message: MessageMade, after
     )  # fmt: skip
 
 
-def _may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
+def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
     """Return whether a server tried to reach the next hop of a message's sender, so that it may not have got rid of a report."""
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, message.sender)}
     return any(contact.n > after and contact.server in hops for contact in relaying.contacts.get(server, ()))

@@ -50,7 +50,9 @@ class Expectation(BaseModel):
         "excuses no failure",
     )
     where: Text | None = Field(
-        None, description="EHLO keyword: not applicable where no server offered it in the sessions of the messages `of`"
+        None,
+        description="EHLO keyword: not applicable where no server offered it in the sessions of the messages `of`, or of the "
+        "conversation",
     )
     requirements: tuple[Requirement, ...] = Field(
         (), description="which requirements it judges; default: the scenario's"

@@ -5,6 +5,7 @@ cuts the commands into mail transactions (RFC 5321 4.1.4). `n` is an event's num
 documented seconds since the cell began. `operation` is what an event means for shadow redundancy.
 """
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -16,12 +17,15 @@ TransactionKind = Literal["plain", "shadow", "tracked"]
 """`plain`: ordinary mail; `shadow`: a shadow copy that the server is to hold (2013 and later); `tracked`: mail of which the
 client keeps a shadow, whose discard status it queries later (2010)."""
 
+LAST_CHUNK = re.compile(r"BDAT [0-9]{1,12} LAST\s*", re.IGNORECASE)
+"""The command of the chunk that ends a content (RFC 3030 2); the reply to it is the final reply."""
+
 _ENDS_TRANSACTION = frozenset({"RSET", "EHLO", "HELO", "LHLO", "QUIT"})
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A command and its reply; None until the reply was seen."""
+    """A command and its reply; None until the reply was seen. That to the last BDAT chunk is the final reply."""
 
     command: Command
     reply: Reply | None = None
@@ -95,7 +99,8 @@ class Session:
     # thousand sessions.
     _unanswered: list[Exchange] = field(default_factory=list)
     _unanswered_recipients: list[tuple[Transaction, str]] = field(default_factory=list)
-    _unanswered_contents: list[Transaction] = field(default_factory=list)
+    _unanswered_contents: list[tuple[Transaction | None, Exchange | None]] = field(default_factory=list)
+    """Each content without its reply: its transaction, None for one outside of any; and the last chunk, None after DATA."""
     _open: Transaction | None = None
     _last_sent: Transaction | None = None
 
@@ -108,7 +113,8 @@ class Session:
         """Add the next command and return its exchange; begin or end a transaction as RFC 5321 4.1.4 says."""
         exchange = Exchange(event)
         self.exchanges.append(exchange)
-        self._unanswered.append(exchange)
+        if event.verb != "BDAT" or not LAST_CHUNK.fullmatch(event.line):
+            self._unanswered.append(exchange)
         name = event.operation.name if event.operation else None
         if name in ("request-shadow", "track-shadow"):
             self.shadow_request = name
@@ -129,8 +135,10 @@ class Session:
         sent, self._open = self._open, None
         if sent is not None:
             sent.digest, sent.message, sent.dot_n, sent.dot_t = event.digest, message, event.n, event.t
-            self._unanswered_contents.append(sent)
             self._last_sent = sent
+        last = self.exchanges[-1] if self.exchanges and self.exchanges[-1].command.verb == "BDAT" else None
+        if sent is not None or last is not None:
+            self._unanswered_contents.append((sent, last))
         return sent
 
     def add_reply(self, event: Reply) -> Transaction | None:
@@ -163,11 +171,15 @@ class Session:
 
         An LMTP transaction waits for one reply for each recipient; only LMTP replies have a `recipient`.
         """
-        sent = self._unanswered_contents[0] if self._unanswered_contents else self._last_sent
+        sent, last = self._unanswered_contents[0] if self._unanswered_contents else (self._last_sent, None)
+        if last is not None:
+            last.reply = event
         if sent is not None:
             sent.replies.append(event)
-            if self._unanswered_contents and (event.recipient is None or len(sent.replies) >= len(sent.recipients)):
-                self._unanswered_contents.pop(0)
+        if self._unanswered_contents and (
+            sent is None or event.recipient is None or len(sent.replies) >= len(sent.recipients)
+        ):
+            self._unanswered_contents.pop(0)
         return sent
 
     def _begin_transaction(self, event: Command) -> None:

@@ -36,7 +36,7 @@ class Mail:
 
     def digest(self, *, altered: bool = False) -> Digest:
         return Digest(
-            size=300, sha256=sha(self.name), body_sha256=sha(self.name), stable_sha256=sha(self.name, altered),
+            size=300, sha256=sha(self.name), body_sha256=sha(self.name, altered), stable_sha256=sha(self.name, altered),
             message_id=f"{self.name}@x" if self.message_id == "" else self.message_id, date=self.date,
         )  # fmt: skip
 
@@ -120,6 +120,9 @@ class History:
         self.add(ev.Command, session=one.name, verb=verb, line=line, operation=asked)
         if verb == "MAIL":
             one.mail_operation = asked
+        if line.endswith(" LAST"):  # RFC 3030: the reply to the last chunk is the final reply
+            self.add(ev.Content, session=one.name, digest=Mail("chunks").digest())
+            verb = "CONTENT"
         if code is not None:
             self.reply_to(one, verb, code, *lines, operation=PROFILE_1.parse_reply(asked, code, lines, content=False))
 
@@ -136,7 +139,7 @@ class History:
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
         refused: Iterable[str] = (), deferred: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
-        new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "",
+        new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "", chunked: bool = False,
     ) -> None:  # fmt: skip
         """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550, `deferred` 450."""
         mail = self.mails.get(name)
@@ -157,7 +160,10 @@ class History:
             self.say(one, f"RCPT TO:<{recipient}>", 550, "5.1.1 no")
         for recipient in deferred:
             self.say(one, f"RCPT TO:<{recipient}>", 450, "4.2.0 later")
-        self.say(one, "DATA", 354, "go")
+        if chunked:
+            self.add(ev.Command, session=one.name, verb="BDAT", line="BDAT 300 LAST")
+        else:
+            self.say(one, "DATA", 354, "go")
         self.add(ev.Content, session=one.name, digest=one.digest)
 
     def _of_2010(self, *servers: str) -> bool:

@@ -7,8 +7,10 @@
     outside > mbx1  m with RET=HDRS              a parameter of MAIL; `each with NOTIFY=NEVER`: of each RCPT
     mbx1 > outside  m for a@x deferring b@x: 250 RCPT of b@x gets 450 (`refusing`: 550)
     outside > mbx1  m after 95 hops: 250         so many Received fields
+    outside > mbx1  m in chunks                  its content by BDAT
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
+    mbx1 > outside  report on m, failed for victor@outside.test, naming q1 and rfc822;v@x, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
     mbx2 ? mbx1 for 2: s1, s2; 3 left            how many it asks for (else 100), and how many are left (else none)
@@ -56,12 +58,10 @@ _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
     r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?"
-    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<altered> altered)?(?: after (?P<hops>\d+) hops)?"
+    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<altered> altered)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
-_REPORT = (
-    r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
-)
+_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
 _JOURNAL = r"journal of (?P<name>[a-z]\w*), to (?P<to>\S+)"
 _PAIR = r"(?P<client>\S+) > (?P<server>\S+)\s+(?P<also>also )?"
 
@@ -103,7 +103,7 @@ def _sent(history: History, m: re.Match[str]) -> None:
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
         deferred=_several(m["deferred"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
-        mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "",
+        mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "", chunked=bool(m["chunked"]),
     )  # fmt: skip
     if m["harness"]:
         history.harness.add(history.session(m["client"], m["server"]).name)
@@ -117,6 +117,8 @@ def _reported(history: History, m: re.Match[str]) -> None:
         size=900, sha256=sha(m[0]), body_sha256=sha(m[0]), stable_sha256=sha(m[0]), message_id=f"{sha(m[0])[:8]}@mta",
         report="delivery-status" if status else "journal", about=about, action=m["action"] if status else None,
         failed=who if status and m["action"] == "failed" else (),
+        reported=tuple(f"{m['action']} {one}" for one in who), envelope_id=m["id"] if status else None,
+        originals=(m["original"],) if status and m["original"] else (),
     )  # fmt: skip
     loud = status and m["loud"]
     history.transmit(m["client"], m["server"], "", to=(m["to"],), digest=digest, sender="mta@x" if loud else "")

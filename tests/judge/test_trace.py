@@ -68,6 +68,22 @@ def test_mail_begins_a_transaction_whatever_operation_a_damaged_history_gives_it
     assert [transaction.sender for transaction in Trace(events).transactions] == ["a@b.test"]
 
 
+def test_the_final_reply_answers_the_last_chunk_whether_or_not_it_ends_a_transaction() -> None:
+    made = history(
+        "outside > mbx1  m in chunks: 250\n"
+        "outside > mbx1  also says BDAT 3 LAST: 503 5.5.1 MAIL first\noutside > mbx1  also says BDAT 2: 503 5.5.1 no"
+    )
+    trace = Trace(made.events)
+    (sent,) = trace.transactions_of("m#1")
+    assert [reply.code for reply in sent.replies] == [250]
+    chunks = [x for session in trace.sessions.values() for x in session.exchanges if x.command.verb == "BDAT"]
+    assert [(x.command.line, x.reply and x.reply.code) for x in chunks] == [
+        ("BDAT 300 LAST", 250),
+        ("BDAT 3 LAST", 503),
+        ("BDAT 2", 503),
+    ]
+
+
 def test_rset_ends_a_transaction() -> None:
     made = history("mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says RCPT TO:<b@x>: 250 ok")
     add_lines(made, "mbx1 > outside  says RSET: 250 ok\nmbx1 > outside  also m for c@x: 250")

@@ -16,6 +16,7 @@ from conformance.reference.host import Host
 from conformance.reference.message import Recipient
 from conformance.reference.receive.acceptance import MessageOrigin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
+from conformance.reference.receive.chunking import Chunking
 from conformance.reference.receive.hooks import UNSENDABLE_ADDRESS, Hooks
 from conformance.reference.receive.verbs import ListenerName, SessionState
 from conformance.reference.replies import Reply, add_enhanced_code
@@ -30,7 +31,7 @@ the way do not count (RFC 5321 4.4)."""
 _MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW"})
 
 
-class Receiver(PeerAuthentication):
+class Receiver(Chunking, PeerAuthentication):
     """One SMTP session; it ends with 421 4.4.2 when it is idle or open for too long (SR-TMO-06, SR-TMO-07).
 
     `name` is that of the listener, `limits` its configuration; `sessions` is the set of the node's open sessions, to
@@ -171,7 +172,7 @@ class Receiver(PeerAuthentication):
         offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
         offered += self.auth_keywords()
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
-        offered += [] if self.session_state.listener == "delivery" else ["DSN"]
+        offered += [] if self.session_state.listener == "delivery" else ["DSN", "CHUNKING"]
         offered += self.verbs.ehlo_keywords()
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
@@ -262,6 +263,7 @@ class Receiver(PeerAuthentication):
 
     def reset_transaction(self) -> None:
         """Discard the mail transaction, if any."""
+        self.forget_chunks()
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
         self.session_state.in_transaction = False
 
@@ -318,6 +320,10 @@ class LocalReceiver(Receiver, LMTP):
     async def smtp_EHLO(self, arg: str) -> None:
         """Refuse EHLO, which LMTP does not have."""
         await self.push("500 5.5.1 say LHLO")
+
+    async def smtp_BDAT(self, arg: str | None) -> None:
+        """Refuse BDAT, which is not offered here."""
+        await self.push("502 5.5.1 command not offered")
 
 
 def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:

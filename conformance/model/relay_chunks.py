@@ -1,0 +1,177 @@
+"""Judges messages in chunks (BDAT, RFC 3030): their octets, replies, refused chunks, and the transaction that they belong to.
+
+The rows bind a server that offers CHUNKING in the session, as a server; what it passes on in chunks itself is judged too. A
+chunk is an exchange of BDAT; that of the last is answered by the final reply. `n` is an event's number.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from conformance.history.events import Content
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Exchange, Session, Transaction
+
+_OCTETS, _ANSWERED, _CONSUMED, _TOGETHER = "RL-BDA-01", "RL-BDA-02", "RL-BDA-03", "RL-BDA-04"
+_BDAT = re.compile(r"BDAT ([0-9]+)( LAST)?\s*", re.IGNORECASE)
+_SYNTAX = frozenset({500, 501, 502, 503, 504})
+"""Codes that refuse a command as such, and no content."""
+
+_BREAKS_OFF = frozenset({"RSET", "EHLO", "HELO"})
+
+
+def _is_chunked(facts: Facts, sent: Transaction) -> bool:
+    """Return whether the content of a transaction came in chunks."""
+    exchanges = facts.trace.sessions[sent.session].exchanges
+    before = bisect_left(exchanges, sent.dot_n or sent.n, key=lambda x: x.command.n)
+    return sent.dot_n is not None and before > 0 and exchanges[before - 1].command.verb == "BDAT"
+
+
+@rule(_OCTETS, timed=False)
+def chunks_are_the_content(facts: Facts) -> Finding:
+    """Check that the body of what is passed on is that of the chunks, and that chunks have the body of what was given.
+
+    Left out are contents with eight-bit octets, which a server may have to convert, and sessions that a fault altered.
+    """
+    finding = Finding("the octets of chunks are the content")
+    offered = [s for s in facts.trace.sessions.values() if "CHUNKING" in (s.keywords or ())]
+    if not offered:
+        return finding
+    altered = facts.trace.altered_sessions
+    for sent in facts.trace.transactions:
+        if sent.message is None or sent.digest is None or not facts.is_own(sent.client, sent.session):
+            continue
+        given = [g for g in facts.trace.transactions_of(sent.message) if g.server == sent.client and g.n < sent.n]
+        if not given or sent.session in altered or any(g.session in altered for g in given):
+            continue
+        if not (_is_chunked(facts, sent) or all(_is_chunked(facts, g) for g in given)):
+            continue
+        if any(g.digest is not None and g.digest.eight_bit for g in given):
+            continue
+        finding.occasions += 1
+        if sent.digest.body_sha256 not in {g.digest.body_sha256 for g in given if g.digest is not None}:
+            finding.add_message_violation(
+                facts.trace.messages[sent.message],
+                f"{sent.client} passed it on to {sent.server} with {sent.digest.size} octets and another body than the "
+                "one that it was given",
+                sent.n,
+                given[-1].dot_n if given[-1].dot_n is not None else given[-1].n,
+            )
+    return finding
+
+
+@rule(_ANSWERED, _CONSUMED, timed=False)
+def chunks_are_answered(facts: Facts) -> Finding:
+    """Check that each chunk gets one reply and that none of its octets is taken for a command; `BDAT 0 LAST` ends a message.
+
+    A reply to nothing after a refused chunk answers what was in it.
+    """
+    finding = Finding("one reply to each chunk, and none to what is in it")
+    for session in _chunked_sessions(facts):
+        chunks = _chunks(session)
+        finding.occasions += len(chunks)
+        for exchange, size in chunks:
+            reply = exchange.reply
+            if reply is not None and reply.code in _SYNTAX and not size and _may_end(session, exchange):
+                finding.add_violation(
+                    f"{session.server} answered {exchange.command.line} with {reply.code} after chunks that it had taken",
+                    reply.n,
+                )
+        refused = next((x for x, size in chunks if size and x.reply is not None and x.reply.code >= 400), None)
+        surplus = next(
+            (r for r in session.replies if not r.to and r.code != 421 and r.n > chunks[0][0].command.n), None
+        )
+        if surplus is not None:
+            after_refusal = refused is not None and refused.command.n < surplus.n
+            finding.add_violation(
+                f"{session.server} answered nothing with {surplus.code} {' '.join(surplus.lines)[:80]}"
+                + (f", after it had refused {refused.command.line}" if after_refusal and refused is not None else ""),
+                surplus.n,
+                row=_CONSUMED if after_refusal else _ANSWERED,
+            )
+    return finding
+
+
+@rule(_TOGETHER, timed=False)
+def chunks_are_one_transaction(facts: Facts) -> Finding:
+    """Check that DATA amid chunks, and a chunk after the last, get 503, and that chunks before RSET come to nothing."""
+    finding = Finding("chunks are of one transaction, until RSET")
+    broken_off: dict[str, int] = {}
+    """The number of the first RSET after chunks, by server."""
+    for session in _chunked_sessions(facts):
+        state = ""  # `open` once a chunk was taken, `ended` after the last, until MAIL or RSET
+        for exchange in session.exchanges:
+            command, reply = exchange.command, exchange.reply
+            chunk = _BDAT.fullmatch(command.line) if command.verb == "BDAT" else None
+            if state and command.verb == ("DATA" if state == "open" else "BDAT"):
+                finding.occasions += reply is not None
+                if reply is not None and reply.code not in (503, 421):
+                    where = "amid chunks" if state == "open" else "after the last chunk"
+                    finding.add_violation(
+                        f"{session.server} answered {command.verb} {where} with {reply.code}", reply.n
+                    )
+            if chunk is not None:
+                taken = reply is not None and reply.code // 100 == 2
+                state = "ended" if chunk[2] or state == "ended" else "open" if taken else ""
+            elif command.verb in _BREAKS_OFF:
+                if state == "open":
+                    finding.occasions += 1
+                    broken_off.setdefault(session.server, command.n)
+                state = ""
+            elif command.verb == "MAIL":
+                state = ""
+    if broken_off:
+        _check_remains(facts, finding, broken_off)
+    return finding
+
+
+def _check_remains(facts: Facts, finding: Finding, broken_off: Mapping[str, int]) -> None:
+    """Add a violation for each body that a server passes on after chunks were broken off, and that it was given by no one."""
+    given: dict[str, set[str]] = defaultdict(set)
+    sent_at = {sent.dot_n: sent for sent in facts.trace.transactions if sent.dot_n is not None}
+    for content in facts.trace.events_of(Content):
+        session, sent = facts.trace.sessions[content.session], sent_at.get(content.n)
+        since = broken_off.get(session.client)
+        if since is not None and since < content.n and facts.is_own(session.client, session.name):
+            is_mail = (
+                sent is not None and sent.sender and content.digest.report is None and not content.digest.eight_bit
+            )
+            if is_mail and content.digest.body_sha256 not in given[session.client]:
+                finding.add_violation(
+                    f"{session.client} sent {session.server} a body that it was given by no one, after chunks and RSET",
+                    content.n,
+                    since,
+                )
+        given[session.server].add(content.digest.body_sha256)
+
+
+def _chunked_sessions(facts: Facts) -> Iterator[Session]:
+    """Yield the sessions with a server under test that offers CHUNKING in which BDAT was said.
+
+    Those that a fault altered are left out.
+    """
+    for session in facts.trace.sessions.values():
+        binds = "CHUNKING" in (session.keywords or ()) and facts.is_tested(session.server)
+        if binds and session.name not in facts.trace.altered_sessions and _chunks(session):
+            yield session
+
+
+def _chunks(session: Session) -> list[tuple[Exchange, int]]:
+    """Return each chunk of a session with its size in octets."""
+    found = ((x, _BDAT.fullmatch(x.command.line)) for x in session.exchanges if x.command.verb == "BDAT")
+    return [(exchange, int(chunk[1])) for exchange, chunk in found if chunk is not None]
+
+
+def _may_end(session: Session, last: Exchange) -> bool:
+    """Return whether an empty last chunk ends a message: the chunks before it, and a recipient, were taken."""
+    before = [x for x in session.exchanges if x.command.n < last.command.n]
+    begun = max((i for i, x in enumerate(before) if x.command.verb == "MAIL"), default=None)
+    if begun is None:
+        return False
+    replies = {x.command.verb: x.reply for x in before[begun:]}
+    return all(
+        (reply := replies.get(verb)) is not None and reply.code // 100 == 2 for verb in ("MAIL", "RCPT", "BDAT")
+    ) and not any(x.command.verb in _BREAKS_OFF for x in before[begun:])

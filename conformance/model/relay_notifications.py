@@ -1,0 +1,318 @@
+"""Judges what a relay does with the DSN extension (RFC 3461): parameters passed on, and reports as they were asked for.
+
+A *request* is what a server was asked for with a message: the parameters RET and ENVID of MAIL, NOTIFY and ORCPT of each RCPT.
+The rows bind a server that offers DSN in its reply to EHLO, in the session in which it took the message. A server to which a
+message was handed several times may follow any of the requests. `n` is an event's number.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from conformance.history.events import Command, Drained
+from conformance.model.facts import Facts
+from conformance.model.relaying import Relaying, Try
+from conformance.model.reports import may_be_under_way, was_refused_a_report
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding
+from conformance.trace.sessions import Transaction, parse_path
+
+_MAIL, _RCPT = ("RET", "ENVID"), ("NOTIFY", "ORCPT")
+_SUCCESSES = frozenset({"delivered", "relayed", "expanded"})
+_ANY = re.compile(r" (?:NOTIFY|ORCPT|RET|ENVID)=", re.IGNORECASE)
+_XTEXT = re.compile(r"\+([0-9A-F]{2})")
+_PASSED_ON, _UNWANTED, _RELAYED, _NOT_TWICE, _NAMED = "RL-DSN-03", "RL-DSN-04", "RL-DSN-05", "RL-DSN-06", "RL-DSN-07"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameters:
+    """The parameters of DSN of one transaction: those of MAIL, and by recipient those of RCPT; names in capitals."""
+
+    transaction: Transaction
+    mail: Mapping[str, str]
+    recipients: Mapping[str, Mapping[str, str]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self.mail and not any(self.recipients.values())
+
+
+def _uses_parameters(facts: Facts) -> bool:
+    """Return whether any command of the history has a parameter of DSN: most histories have none."""
+    return any(c.verb in ("MAIL", "RCPT") and _ANY.search(c.line) for c in facts.trace.events_of(Command))
+
+
+class _Requests:
+    """The requests with which each server was handed each message, by server and message."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._is_used = facts.derive(_uses_parameters)
+        self.of: Mapping[tuple[str, str], list[_Parameters]] = defaultdict(list)
+        for given in facts.trace.transactions:
+            if given.message is None or given.dot_n is None or not facts.is_tested(given.server):
+                continue
+            if "DSN" in (facts.trace.sessions[given.session].keywords or ()):
+                self.of[given.server, given.message].append(
+                    _parameters(facts, given) if self._is_used else _Parameters(given, {}, {})
+                )
+
+    def before(self, server: str, name: str, n: int) -> list[_Parameters]:
+        """Return the requests with which a server was handed a message before an event."""
+        return [one for one in self.of.get((server, name), ()) if one.transaction.n < n]
+
+    def notify(self, server: str, name: str, recipient: str, n: int) -> list[frozenset[str]]:
+        """Return what each of these requests asks for in NOTIFY for a recipient: nothing is the empty set."""
+        requests = self.before(server, name, n)
+        if not self._is_used:
+            return [frozenset()] * len(requests)
+        asked = (one.recipients.get(recipient) for one in requests)
+        return [frozenset(filter(None, one.get("NOTIFY", "").split(","))) for one in asked if one is not None]
+
+
+def _parameters(facts: Facts, sent: Transaction) -> _Parameters:
+    """Return the parameters of DSN of a transaction."""
+    exchanges = facts.trace.sessions[sent.session].exchanges
+    end = facts.end_n if sent.dot_n is None else sent.dot_n
+    mail: dict[str, str] = {}
+    recipients: dict[str, dict[str, str]] = {}
+    for exchange in exchanges[bisect_left(exchanges, sent.n, key=lambda x: x.command.n) :]:
+        command = exchange.command
+        if command.n >= end:
+            break
+        if command.verb == "MAIL":
+            mail = dict(_words(command.line, _MAIL))
+        elif command.verb == "RCPT":
+            recipients[facts.context.normalize_address(parse_path(command.line))] = dict(_words(command.line, _RCPT))
+    return _Parameters(sent, mail, recipients)
+
+
+def _words(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield those parameters of a command that have one of these names; values that are keywords in capitals."""
+    for word in line.partition(">")[2].split():
+        name, _, value = word.partition("=")
+        if (name := name.upper()) in names:
+            yield name, ",".join(sorted(value.upper().split(","))) if name in ("NOTIFY", "RET") else value
+
+
+@rule(_PASSED_ON, timed=False)
+def parameters_are_passed_on(facts: Facts) -> Finding:
+    """Check that each message is passed on with the parameters that it came with, and without any where DSN is not offered.
+
+    A relay may add an ORCPT (RFC 3461 5.2.1 d). Left out are sessions that a fault altered, and shadow copies (SR-CRE-06).
+    """
+    finding = Finding("the parameters of DSN are passed on to a next hop that offers DSN, and to no other")
+    if not facts.derive(_uses_parameters):
+        return finding
+    requests = facts.derive(_Requests)
+    altered = facts.trace.altered_sessions
+    for sent in facts.trace.transactions:
+        if sent.message is None or sent.kind == "shadow" or not facts.is_own(sent.client, sent.session):
+            continue
+        asked = requests.before(sent.client, sent.message, sent.n)
+        if not asked or sent.session in altered or any(one.transaction.session in altered for one in asked):
+            continue
+        said = _parameters(facts, sent)
+        finding.occasions += any(not one.is_empty for one in asked)
+        if "DSN" not in (facts.trace.sessions[sent.session].keywords or ()):
+            problem = "" if said.is_empty else "with parameters of DSN, which it does not offer"
+        else:
+            problem = _difference(said, asked)
+        if problem:
+            finding.add_message_violation(
+                facts.trace.messages[sent.message], f"{sent.client} passed it on to {sent.server} {problem}", sent.n
+            )
+    return finding
+
+
+def _difference(said: _Parameters, asked: list[_Parameters]) -> str:
+    """Return how the parameters of a transaction differ from those of every request, in words; '' where they do not."""
+    if all(said.mail != one.mail for one in asked):
+        return f"with {_shown(said.mail)} in MAIL, and was given {_shown(asked[-1].mail)}"
+    for recipient, words in said.recipients.items():
+        given = [one.recipients[recipient] for one in asked if recipient in one.recipients]
+        if given and not any(_is_passed_on(words, one) for one in given):
+            return f"with {_shown(words)} for {recipient}, and was given {_shown(given[-1])}"
+    return ""
+
+
+def _is_passed_on(words: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Return whether the parameters of a RCPT are those given; where no ORCPT was given, one may be added."""
+    kept = words if "ORCPT" in given else {name: value for name, value in words.items() if name != "ORCPT"}
+    return kept == given
+
+
+def _shown(words: Mapping[str, str]) -> str:
+    """Return parameters as they are written in a command."""
+    return " ".join(f"{name}={value}" for name, value in words.items()) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """A delivery status notification at the server that made it, about one message of the scenario."""
+
+    origin: str
+    transaction: Transaction
+    message: str
+    said: tuple[tuple[str, str], ...]
+    """Each action with the recipient."""
+
+
+class _Reports:
+    """The reports of a history about messages whose Message-ID no other message has."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.all: list[_Report] = []
+        names: dict[str, list[str]] = defaultdict(list)
+        for message in facts.trace.messages.values():
+            if message.message_id:
+                names[message.message_id].append(message.message)
+        seen: set[tuple[str, str]] = set()
+        for sent in facts.trace.transactions:
+            digest = sent.digest
+            if digest is None or digest.report != "delivery-status" or sent.kind == "shadow":
+                continue
+            known = (sent.client, digest.body_sha256) in seen
+            seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}
+            about = names.get(digest.about or "", [])
+            if known or len(about) != 1 or not facts.is_own(sent.client, sent.session):
+                continue
+            if sent.session not in facts.trace.altered_sessions:
+                words = (word.partition(" ") for word in digest.reported)
+                said = dict.fromkeys((action, facts.context.normalize_address(to)) for action, _, to in words)
+                self.all.append(_Report(sent.client, sent, about[0], tuple(said)))
+
+
+@rule(_UNWANTED, _NOT_TWICE, timed=False)
+def reports_are_asked_for(facts: Facts) -> Finding:
+    """Check that nothing is reported which NOTIFY did not ask for, and no success for which the next hop is responsible.
+
+    An occasion is a recipient who failed, or whom a next hop accepted, and about whom NOTIFY wants no report, or that hop is
+    to make it.
+    """
+    finding = Finding("only what NOTIFY asks for is reported, by the last server that offers DSN")
+    requests, relaying, reports = facts.derive(_Requests), facts.derive(Relaying), facts.derive(_Reports)
+    for (server, name, recipient), tries in relaying.tries.items():
+        for asked in requests.notify(server, name, recipient, tries[-1].transaction.n)[-1:]:
+            ended = any(one.outcome == 5 and asked and "FAILURE" not in asked for one in tries)
+            finding.occasions += ended or any(
+                one.outcome == 2 and ("SUCCESS" not in asked or _is_conforming(facts, one)) for one in tries
+            )
+    for report in reports.all:
+        sent, message = report.transaction, facts.trace.messages[report.message]
+        for action, recipient in report.said:
+            asked_for = requests.notify(report.origin, report.message, recipient, sent.n)
+            if not asked_for:
+                continue
+            wanted = {"failed": "FAILURE", "delayed": "DELAY"}.get(action, "SUCCESS")
+            given = f"NOTIFY={','.join(sorted(asked_for[-1]))}" if asked_for[-1] else "no NOTIFY"
+            if all((asked or action in _SUCCESSES) and wanted not in asked for asked in asked_for):
+                finding.add_message_violation(
+                    message,
+                    f"{report.origin} reported it {action} for {recipient}, who was given with {given}",
+                    sent.n,
+                    row=_UNWANTED if action not in _SUCCESSES or "NEVER" in asked_for[-1] else _NOT_TWICE,
+                )
+            elif action == "relayed":
+                tries = relaying.tries.get((report.origin, report.message, recipient), [])
+                accepted = [one for one in tries if one.outcome == 2 and one.end_n < sent.n]
+                if accepted and all(_is_conforming(facts, one) for one in accepted):
+                    finding.add_message_violation(
+                        message,
+                        f"{report.origin} reported it relayed for {recipient}, though {accepted[-1].transaction.server} "
+                        "offers DSN",
+                        sent.n,
+                        row=_NOT_TWICE,
+                    )
+    return finding
+
+
+def _is_conforming(facts: Facts, one: Try) -> bool:
+    """Return whether the next hop of a try offers DSN."""
+    return "DSN" in (facts.trace.sessions[one.transaction.session].keywords or ())
+
+
+@rule(_RELAYED)
+def relays_are_reported(facts: Facts) -> Finding:
+    """Check that each recipient with NOTIFY=SUCCESS is reported once by the server that passed him to a hop without DSN.
+
+    No clause says how soon: judged is the end of the drain, unless the report may still wait for its own next hop. Left out
+    are servers that were wiped, histories in which messages are sent again on request, and of 2010 those whose copy another
+    server took over.
+    """
+    finding = Finding("what is passed on to a next hop without DSN is reported to a sender who asked for that")
+    if "dsn" not in facts.context.claims or facts.has_resubmission:
+        return finding
+    requests, relaying, reports = facts.derive(_Requests), facts.derive(Relaying), facts.derive(_Reports)
+    reported: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
+    for report in reports.all:
+        for action, recipient in report.said:
+            if action in _SUCCESSES and report.transaction.digest is not None:
+                body = report.transaction.digest.body_sha256
+                reported[report.origin, report.message, recipient].add(body)
+    for key, tries in relaying.tries.items():
+        server, name, recipient = key
+        message = facts.trace.messages[name]
+        done = next((t for t in tries if t.outcome == 2 and not t.is_unclear and t.is_known), None)
+        if done is None or not message.sender or not message.message_id or _is_conforming(facts, done):
+            continue
+        asked = requests.notify(server, name, recipient, done.transaction.n)
+        if not asked or not all("SUCCESS" in one for one in asked) or facts.promotions.get(name):
+            continue
+        if any(e.action == "wiped" and e.n > done.transaction.n for e in facts.node_events.get(server, ())):
+            continue
+        finding.occasions += 1
+        assert done.reply is not None
+        hop, sender = done.transaction.server, message.sender
+        if len(reported[key]) > len(asked) and not facts.was_interrupted(server, 0, facts.end_n):
+            sentence = f"{server} reported {len(reported[key])} times that it passed it on for {recipient}"
+            finding.add_message_violation(message, sentence, done.reply.n)
+        if reported[key] or was_refused_a_report(facts, server, message, done.transaction.n):
+            continue
+        sentence = f"{server} passed it on to {hop} for {recipient}, and reported that to {sender} not at all"
+        drained = facts.trace.events_of(Drained)
+        if not drained or (not drained[-1].quiet and may_be_under_way(facts, relaying, server, message, done.end_n)):
+            finding.add_undecided(f"{sentence} so far", done.reply.n, message=message)
+        else:
+            finding.add_message_violation(message, sentence, done.reply.n)
+    return finding
+
+
+@rule(_NAMED, timed=False)
+def reports_name_what_the_sender_named(facts: Facts) -> Finding:
+    """Check that a report has the envelope id and the original recipients that the sender gave (RFC 3461 6.3)."""
+    finding = Finding("a report names the sender's envelope id and original recipients")
+    requests = facts.derive(_Requests)
+    for report in facts.derive(_Reports).all:
+        sent, digest = report.transaction, report.transaction.digest
+        asked = requests.before(report.origin, report.message, sent.n)
+        if not asked or digest is None:
+            continue
+        message = facts.trace.messages[report.message]
+        ids = {one.mail.get("ENVID") for one in asked}
+        finding.occasions += ids != {None}
+        if None not in ids and digest.envelope_id not in {_decoded(one) for one in ids if one is not None}:
+            finding.add_message_violation(
+                message, f"{report.origin} reported it with {digest.envelope_id!r} for the ENVID {ids}", sent.n
+            )
+        for _, recipient in report.said:
+            given = {one.recipients[recipient].get("ORCPT") for one in asked if recipient in one.recipients}
+            finding.occasions += bool(given - {None})
+            if (
+                given
+                and None not in given
+                and not {_decoded(str(one)) for one in given} & set(map(_decoded, digest.originals))
+            ):
+                finding.add_message_violation(
+                    message, f"{report.origin} reported {recipient} without the ORCPT {given}", sent.n
+                )
+    return finding
+
+
+def _decoded(value: str) -> str:
+    """Return xtext (RFC 3461 4) as the text that it stands for, and the type of an address in lower case without blanks."""
+    text = _XTEXT.sub(lambda match: chr(int(match[1], 16)), value)
+    kind, semicolon, address = text.partition(";")
+    return f"{kind.strip().lower()};{address.strip()}" if semicolon else text

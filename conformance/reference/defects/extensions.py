@@ -1,0 +1,144 @@
+"""Defects of extensions: the parameters and reports of DSN (RFC 3461), and chunks (RFC 3030).
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.dsn import RecipientStatus, ReportAction
+from conformance.reference.message import Envelope, Fate, Message, Recipient
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
+from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.reports import Reports
+from conformance.reference.routing.next_hop import NextHop
+
+
+@defect("forgets-ret-and-envid", breaks="RL-DSN-03", slot="acceptance")
+class ForgetsRetAndEnvid(Acceptance):
+    """Keeps NOTIFY and ORCPT of each recipient, and forgets the parameters of MAIL."""
+
+    def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
+        """Store a message without RET and ENVID."""
+        return super().store(replace(envelope, ret="", envid=""), content, message_id, origin)
+
+
+@defect("folds-the-case-of-orcpt", breaks="RL-DSN-03", slot="acceptance")
+class FoldsTheCaseOfOrcpt(Acceptance):
+    """Takes the original recipient for an address whose letter case is of no account."""
+
+    def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
+        """Store a message with each ORCPT in lower case."""
+        folded = tuple(replace(one, orcpt=one.orcpt.lower()) for one in envelope.recipients)
+        return super().store(envelope.for_recipients(folded), content, message_id, origin)
+
+
+@defect("reports-failures-in-spite-of-notify", breaks="RL-DSN-04", slot="reports")
+class ReportsFailuresInSpiteOfNotify(Reports):
+    """Reports each failure, whatever NOTIFY says."""
+
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+        """Report recipients as if none of them had come with NOTIFY."""
+        super().report_failed(message, [(replace(one, notify=""), reply) for one, reply in failures], hop)
+
+
+@defect("reports-no-relay", breaks="RL-DSN-05", slot="reports")
+class ReportsNoRelay(Reports):
+    """Reports deliveries into mailboxes, and leaves those to the next hop that has no DSN."""
+
+    def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
+        """Report what was delivered here only."""
+        if fate == "delivered":
+            super().report_succeeded(message, recipients, fate, hop)
+
+
+@defect("reports-what-the-next-hop-reports", breaks="RL-DSN-06", slot="delivery")
+class ReportsWhatTheNextHopReports(Delivery):
+    """Takes no next hop for one that makes reports."""
+
+    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
+        """Record an outcome as if the next hop did not offer DSN."""
+        await super().record_outcome(attempt, replies, False)
+
+
+@defect("reports-without-the-senders-names", breaks="RL-DSN-07", slot="reports")
+class ReportsWithoutTheSendersNames(Reports):
+    """Leaves the envelope id and the original recipient out of its reports."""
+
+    def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
+        """Send a report as if the message had come without ENVID and ORCPT."""
+        bare = [replace(one, recipient=replace(one.recipient, orcpt="")) for one in statuses]
+        super().send_report(action, replace(message, envelope=replace(message.envelope, envid="")), bare)
+
+
+@defect("takes-dots-out-of-chunks", breaks="RL-BDA-01", slot="receiver")
+class TakesDotsOutOfChunks(Receiver):
+    """Removes the first dot of a line from chunks too, as after DATA."""
+
+    async def end_chunks(self) -> None:
+        """Remove dots from the content, and decide about it."""
+        self._chunks = (b"\r\n" + (self._chunks or b"")).replace(b"\r\n.", b"\r\n")[2:]
+        await super().end_chunks()
+
+
+@defect("answers-the-last-chunk-twice", breaks="RL-BDA-02", slot="receiver")
+class AnswersTheLastChunkTwice(Receiver):
+    """Answers the last chunk once it has come, and once more when the message is decided."""
+
+    async def end_chunks(self) -> None:
+        """Send a first reply before the message is decided."""
+        await self.push("250 2.0.0 the last chunk has come")
+        await super().end_chunks()
+
+
+@defect("refuses-an-empty-last-chunk", breaks="RL-BDA-02", slot="receiver")
+class RefusesAnEmptyLastChunk(Receiver):
+    """Takes `BDAT 0 LAST` for a mistake."""
+
+    async def smtp_BDAT(self, arg: str | None) -> None:
+        """Refuse an empty last chunk; handle any other."""
+        if (arg or "").upper() == "0 LAST":
+            await self.push("501 5.5.4 an empty chunk")
+        else:
+            await super().smtp_BDAT(arg)
+
+
+@defect("runs-what-is-in-a-refused-chunk", breaks="RL-BDA-03", slot="receiver")
+class RunsWhatIsInARefusedChunk(Receiver):
+    """Leaves the octets of a refused chunk where they are, so that they are taken for commands."""
+
+    async def skip_chunk(self, size: int) -> None:
+        """Read nothing."""
+
+
+@defect("keeps-chunks-over-rset", breaks="RL-BDA-04", slot="receiver")
+class KeepsChunksOverRset(Receiver):
+    """Puts chunks from before RSET in front of the next message in chunks."""
+
+    async def smtp_RSET(self, arg: str | None) -> None:
+        """Handle RSET, and keep the chunks."""
+        chunks = self._chunks
+        await super().smtp_RSET(arg)
+        self._kept = chunks
+
+    async def take_chunk(self, size: int) -> str | None:
+        """Read a chunk behind those that were kept."""
+        kept, self._kept = self._kept, None
+        self._chunks = kept if self._chunks is None else self._chunks
+        return await super().take_chunk(size)
+
+    _kept: bytes | None = None
+
+
+@defect("takes-data-amid-chunks", breaks="RL-BDA-04", slot="receiver")
+class TakesDataAmidChunks(Receiver):
+    """Forgets chunks when DATA comes, and takes the content after it."""
+
+    async def smtp_DATA(self, arg: str) -> None:
+        """Handle DATA as if no chunk had come."""
+        self.forget_chunks()
+        await super().smtp_DATA(arg)

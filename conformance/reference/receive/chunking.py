@@ -1,0 +1,79 @@
+"""CHUNKING (RFC 3030): a message that comes in counted chunks in place of DATA."""
+
+import asyncio
+import re
+
+from conformance.reference.receive.fast_smtp import FastSMTP
+
+_ARGUMENTS = re.compile(r"([0-9]{1,12})( LAST)?", re.IGNORECASE)
+_PART = 64 * 1024
+"""Octets of a refused chunk that are read at a time."""
+
+
+class Chunking(FastSMTP):
+    """The part of a session that takes BDAT. `_chunks` are those of the transaction so far, None before the first."""
+
+    _chunks: bytes | None = None
+
+    async def smtp_BDAT(self, arg: str | None) -> None:
+        """Read a chunk to its end and answer it; after the last one accept or refuse the message.
+
+        A chunk that is refused is read all the same (RFC 3030 2).
+        """
+        arguments = _ARGUMENTS.fullmatch(arg or "")
+        if arguments is None:
+            await self.push("501 5.5.4 Syntax: BDAT octets [LAST]")
+            return
+        size, last = int(arguments[1]), arguments[2] is not None
+        try:
+            refusal = await self.take_chunk(size)
+        except asyncio.IncompleteReadError:
+            self._close()
+            return
+        if refusal is not None:
+            self.forget_chunks()
+            await self.push(refusal)
+        elif not last:
+            await self.push(f"250 2.0.0 {size} octets")
+        else:
+            await self.end_chunks()
+
+    async def take_chunk(self, size: int) -> str | None:
+        """Read a chunk and keep it; return the reply that refuses it, if any. Raises IncompleteReadError at the end of the stream."""
+        assert self.envelope is not None
+        kept = len(self._chunks or b"")
+        refusal = None
+        if not self.envelope.rcpt_tos:
+            refusal = "503 5.5.1 need RCPT command"
+        elif self.data_size_limit and kept + size > self.data_size_limit:
+            refusal = "552 5.3.4 Error: Too much mail data"
+        if refusal is not None:
+            await self.skip_chunk(size)
+            return refusal
+        self._chunks = (self._chunks or b"") + await self._reader.readexactly(size)
+        return None
+
+    async def skip_chunk(self, size: int) -> None:
+        """Read the octets of a refused chunk and drop them."""
+        while size:
+            size -= len(await self._reader.readexactly(min(size, _PART)))
+
+    async def end_chunks(self) -> None:
+        """Decide about the message whose last chunk has come, and answer."""
+        assert self.envelope is not None
+        self.envelope.content = self.envelope.original_content = self._chunks or b""
+        self.forget_chunks()
+        status = await self._call_handler_hook("DATA")
+        self._set_post_data_state()  # type: ignore[no-untyped-call]
+        await self.push(status)
+
+    def forget_chunks(self) -> None:
+        """Drop the chunks of the transaction."""
+        self._chunks = None
+
+    async def smtp_DATA(self, arg: str) -> None:
+        """Refuse DATA amid chunks (RFC 3030 2), else handle it as aiosmtpd does."""
+        if self._chunks is not None:
+            await self.push("503 5.5.1 the content comes in chunks")
+            return
+        await super().smtp_DATA(arg)
