@@ -250,12 +250,15 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
 
 
 def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each recipient of a report's status parts the action and the addresses: final, and original if other."""
+    """Yield for each recipient of a report's status parts the action and the addresses: final, and original if other.
+
+    A comment behind the action (RFC 3464 2.1.1) is left out.
+    """
     for block in blocks:
         if action := _field(block, "Action"):
             named = [_field(block, name) for name in ("Final-Recipient", "Original-Recipient")]
             addresses = [value.partition(";")[2].strip() for value in named if value is not None]
-            yield action.lower(), list(dict.fromkeys(filter(None, addresses)))
+            yield action.partition("(")[0].strip().lower(), list(dict.fromkeys(filter(None, addresses)))
 
 
 def _reported_message_id(report: Message) -> str | None:

@@ -95,6 +95,12 @@ def test_all_failed_recipients_of_a_report_are_found() -> None:
     assert found.originals == ("rfc822;eve@corp.test", "rfc822;dan@corp.test")
 
 
+def test_a_comment_is_no_part_of_the_action() -> None:
+    report = (REPORT % b"").replace(b"Action: Failed", b"Action: relayed (to non-DSN-aware mailer)")
+    found = digest(report)
+    assert (found.action, found.reported) == ("relayed", ("relayed bob@corp.test",))
+
+
 def test_an_octet_above_127_is_seen_wherever_it_is() -> None:
     assert not digest(b"A: b\r\n\r\nc\r\n").eight_bit
     assert digest(b"A: \xe4\r\n\r\nc\r\n").eight_bit

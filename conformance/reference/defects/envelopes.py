@@ -78,7 +78,7 @@ class AltersEnvelopes(Outbound):
         return {right: replies[sent] for right, sent in pairs}
 
 
-@defect("forwards-without-the-original-recipient", breaks="RL-CNT-01", slot="outbound")
+@defect("forwards-without-the-original-recipient", breaks="RL-DSN-03", slot="outbound")
 class ForwardsWithoutOriginalRecipient(AltersEnvelopes):
     """Passes mail on without ORCPT."""
 
@@ -96,7 +96,7 @@ class ForwardsEightBitsAsSeven(AltersEnvelopes):
         return replace(envelope, body="")
 
 
-@defect("hub-asks-for-whole-reports", breaks="RL-CNT-01", slot="ex2010.outbound")
+@defect("hub-asks-for-whole-reports", breaks="RL-DSN-03", slot="ex2010.outbound")
 class HubAsksForWholeReports(HubOutbound):
     """Passes mail on with RET=FULL, whatever the sender asked for."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
+from conformance.reference.defects.envelopes import AltersEnvelopes
 from conformance.reference.dsn import RecipientStatus, ReportAction
 from conformance.reference.message import Envelope, Fate, Message, Recipient
 from conformance.reference.queue.delivery import Delivery
@@ -18,13 +19,13 @@ from conformance.reference.reports import Reports
 from conformance.reference.routing.next_hop import NextHop
 
 
-@defect("forgets-ret-and-envid", breaks="RL-DSN-03", slot="acceptance")
-class ForgetsRetAndEnvid(Acceptance):
-    """Keeps NOTIFY and ORCPT of each recipient, and forgets the parameters of MAIL."""
+@defect("forgets-ret-and-envid", breaks="RL-DSN-03", slot="outbound")
+class ForgetsRetAndEnvid(AltersEnvelopes):
+    """Passes NOTIFY and ORCPT of each recipient on, and forgets the parameters of MAIL."""
 
-    def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
-        """Store a message without RET and ENVID."""
-        return super().store(replace(envelope, ret="", envid=""), content, message_id, origin)
+    def altered_envelope(self, envelope: Envelope) -> Envelope:
+        """Return the envelope without RET and ENVID."""
+        return replace(envelope, ret="", envid="")
 
 
 @defect("folds-the-case-of-orcpt", breaks="RL-DSN-03", slot="acceptance")
