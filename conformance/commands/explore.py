@@ -172,6 +172,7 @@ def _summary(
     campaign: Campaign, enumeration: Enumeration, chosen: Sequence[Plan], findings: Sequence[tuple[Finding, Path]]
 ) -> dict[str, object]:
     """Return the campaign as `--json` prints it; equal seeds give equal summaries, whatever the number of processes."""
+    coverage = campaign.coverage
     return {
         "enumerated": enumeration.enumerated,
         "pruned": dict(sorted(enumeration.pruned.items())),
@@ -179,6 +180,16 @@ def _summary(
         "plans": len(campaign.results),
         "outcomes": dict(sorted(campaign.outcomes.items())),
         "fired": campaign.fired,
+        "faults": {
+            "drawn": sum(observed.faults for observed in campaign.observations),
+            "fired": sum(observed.fired for observed in campaign.observations),
+        },
+        "states": coverage.states,
+        "transitions": coverage.transitions,
+        "states_seen_once": coverage.once,
+        "new_states_per_100_plans": coverage.new_states_per_100_plans,
+        "sometimes": campaign.sometimes,
+        "never_seen": [sentence for sentence, count in campaign.sometimes.items() if not count],
         "findings": [
             {
                 "file": path.name,
@@ -214,3 +225,12 @@ def _lines(summary: dict[str, object]) -> Iterator[str]:
     yield ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "no plan was run"
     yield f"{summary['enumerated']} enumerated; {summary['not_drawn']} not drawn; left out:"
     yield from (f"  {count}: {reason}" for reason, count in pruned.items())
+    faults, never = summary["faults"], summary["never_seen"]
+    assert isinstance(faults, dict)
+    assert isinstance(never, list)
+    yield f"{faults['fired']} of {faults['drawn']} faults fired"
+    yield (
+        f"{summary['states']} states, {summary['transitions']} transitions; the next 100 plans should show "
+        f"{summary['new_states_per_100_plans']} new states"
+    )
+    yield from (f"never seen: {sentence}" for sentence in never)

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from conformance.candidates.assignment import Assignment
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.shrink import shrink
+from conformance.explore.sometimes import SOMETIMES
+from conformance.explore.states import Coverage, coverage
 from conformance.explore.sweep import Plan
-from conformance.explore.trial import PlanResult, Violation, run_plan
+from conformance.explore.trial import Observation, PlanResult, Violation, observe, run_plan
 from conformance.run.settings import Settings
 
 
@@ -52,6 +54,22 @@ class Campaign:
         """The number of plans all of whose faults occurred."""
         return sum(result.fired for result in self.results.values() if result.outcome != "inapplicable")
 
+    @property
+    def observations(self) -> list[Observation]:
+        """What each plan showed besides violations."""
+        return [result.observed for result in self.results.values() if result.observed is not None]
+
+    @property
+    def sometimes(self) -> dict[str, int]:
+        """How many plans showed each of the things that must be seen sometimes."""
+        counts = Counter(sentence for observed in self.observations for sentence in observed.seen)
+        return {sentence: counts[sentence] for sentence in SOMETIMES}
+
+    @property
+    def coverage(self) -> Coverage:
+        """The states that the plans visited."""
+        return coverage(observed.visited for observed in self.observations)
+
     def first_violations(self) -> dict[str, tuple[int, Violation, int]]:
         """Return for each violated check the first plan's number, its violation, and how many plans violate it."""
         found: dict[str, tuple[int, Violation, int]] = {}
@@ -85,7 +103,7 @@ def _run_number(number: int) -> tuple[int, PlanResult]:
     """Run one plan of `_WORK`; called in a forked process."""
     ((plans, assignment, settings),) = _WORK
     run = plans.run(number) if isinstance(plans, RandomPlans) else run_plan(plans[number], assignment, settings)
-    return number, run.result
+    return number, observe(run, assignment)
 
 
 def reduce_findings(

@@ -15,7 +15,7 @@ from conformance.explore.aiming import Aim, Disturbance, insert
 from conformance.explore.peace import drain_bound
 from conformance.explore.scenes import Scene, draw_scene, weighted
 from conformance.explore.sweep import Plan, numbered
-from conformance.explore.trial import PlanRun, run_plan
+from conformance.explore.trial import PlanRun, RecordedPlan, judge_plan, record_plan
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import ACTIONS, Action, Step
@@ -48,7 +48,8 @@ class RandomPlans(Sequence[Plan]):
         """Return the run of the plan with this number. Blocks. Raises IndexError."""
         if not 0 <= number < self._number:
             raise IndexError(number)
-        return _Drawing(self._seed, number, self._assignment, self._settings).run()
+        recorded = _Drawing(self._seed, number, self._assignment, self._settings).record()
+        return judge_plan(recorded, self._assignment, self._settings)
 
 
 class _Drawing:
@@ -60,14 +61,14 @@ class _Drawing:
         self._assignment, self._settings = assignment, settings
         self._scene = draw_scene(self._rng)
 
-    def run(self) -> PlanRun:
-        """Return the run of the plan: faults are drawn, and those that do not fire are drawn once more. Blocks."""
+    def record(self) -> RecordedPlan:
+        """Return the history of the plan: faults are drawn, and those that do not fire are drawn once more. Blocks."""
         names = [f"f{number}" for number in range(1, weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
         scene = _with_pauses(self._scene)
-        base = self._run(scene, [])
+        base = self._record(scene, [])
         faults = Aim(self._rng, self._scene, base.events).draw(names)
         actions = _with_faults(scene, faults)
-        run = self._run(actions, faults)
+        run = self._record(actions, faults)
         unfired = [fault for fault in faults if not fault.fires_in(run.events)]
         if not unfired:
             return run
@@ -76,14 +77,24 @@ class _Drawing:
         again = Aim(self._rng, self._scene, run.events).draw(
             [name for name in names if name not in taken][: len(unfired)]
         )
-        gone = {id(one.action) for fault in unfired for one in fault.insertions}
-        kept = [action for action in _with_faults(actions, again) if id(action) not in gone]
-        return self._run(_merged(kept), [*fired, *again])
+        faults, actions = [*fired, *again], _without(_with_faults(actions, again), unfired)
+        run = self._record(actions, faults)
+        missed = [fault for fault in faults if not fault.fires_in(run.events)]
+        if not (run.reason and missed):
+            return run
+        # a server that did not go down cannot come back: what belongs to a fault that did not fire is left out
+        return self._record(_without(actions, missed), faults)
 
-    def _run(self, actions: Sequence[Action], faults: Sequence[Disturbance]) -> PlanRun:
-        """Run the actions as a plan. Blocks."""
+    def _record(self, actions: Sequence[Action], faults: Sequence[Disturbance]) -> RecordedPlan:
+        """Run the actions as a plan; `faults` are those that it is meant to have. Blocks."""
         names = tuple(fault.name for fault in faults if fault.name)
-        return run_plan(Plan(self._name, _cell(self._scene, actions), names), self._assignment, self._settings)
+        return record_plan(Plan(self._name, _cell(self._scene, actions), names), self._assignment, self._settings)
+
+
+def _without(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:
+    """Return the actions of a plan without those that belong to some faults."""
+    gone = {id(one.action) for fault in faults for one in fault.insertions}
+    return _merged([action for action in actions if id(action) not in gone])
 
 
 def _with_faults(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:

@@ -1,19 +1,26 @@
 """Runs a plan and judges its history by the model alone, and by the harness's own checks of the nodes."""
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from conformance.candidates.assignment import Assignment
+from conformance.candidates.cell_needs import claimed_capabilities
 from conformance.execute import judge
+from conformance.explore.sometimes import seen_in
+from conformance.explore.states import Visited, visited_in
 from conformance.explore.sweep import Plan
 from conformance.history.events import AnyEvent, FaultFired
+from conformance.model.facts import Facts
 from conformance.run.applicability import inapplicable_reason
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+from conformance.trace.context import CheckContext
+from conformance.trace.trace import Trace
 from conformance.verdicts import Outcome
 
 PlanOutcome = Literal["sound", "violated", "unfinished", "inapplicable"]
@@ -29,6 +36,16 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Observation:
+    """What a plan showed besides violations: sentences of `sometimes`, states, and how many of its faults there are and fired."""
+
+    seen: tuple[str, ...]
+    visited: Visited
+    faults: int
+    fired: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanResult:
     """What came of a plan.
 
@@ -40,6 +57,7 @@ class PlanResult:
     violations: tuple[Violation, ...] = ()
     fired: bool = True
     reason: str = ""
+    observed: Observation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +69,54 @@ class PlanRun:
     events: tuple[AnyEvent, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedPlan:
+    """A plan that was run, and is not judged yet. `inapplicable` is why it could not be run, '' otherwise."""
+
+    plan: Plan
+    events: tuple[AnyEvent, ...] = ()
+    complete: bool = False
+    reason: str = ""
+    inapplicable: str = ""
+
+
 def run_plan(plan: Plan, assignment: Assignment, settings: Settings) -> PlanRun:
     """Run a plan's cell in this process and judge it. Blocks."""
+    return judge_plan(record_plan(plan, assignment, settings), assignment, settings)
+
+
+def record_plan(plan: Plan, assignment: Assignment, settings: Settings) -> RecordedPlan:
+    """Run a plan's cell in this process, and return its history. Blocks."""
     if reason := inapplicable_reason(plan.cell, assignment, settings):
-        return PlanRun(plan, PlanResult(plan.name, "inapplicable", reason=reason), ())
+        return RecordedPlan(plan, inapplicable=reason)
     with tempfile.TemporaryDirectory(prefix="conformance-explore-") as folder:
         ran = run_without_loop(CellRunner(plan.cell, assignment, settings, Path(folder), _holds_never).run(OWN_LOOP))
-    if ran.inapplicable:
-        return PlanRun(plan, PlanResult(plan.name, "inapplicable", reason=ran.inapplicable), ran.events)
-    violations = find_violations(plan.cell, assignment, settings, ran.events, complete=ran.complete)
-    fired = _have_fired(plan.faults, ran.events)
-    reason = ran.problem or ran.wrong_state
+    return RecordedPlan(
+        plan, ran.events, ran.complete, ran.problem or ran.wrong_state or ran.timed_out, ran.inapplicable
+    )
+
+
+def judge_plan(recorded: RecordedPlan, assignment: Assignment, settings: Settings) -> PlanRun:
+    """Return what came of a plan that was run."""
+    plan, events = recorded.plan, recorded.events
+    if recorded.inapplicable:
+        return PlanRun(plan, PlanResult(plan.name, "inapplicable", reason=recorded.inapplicable), events)
+    violations = find_violations(plan.cell, assignment, settings, events, complete=recorded.complete)
+    fired = set(plan.faults) <= fired_faults(events)
     if violations:
-        return PlanRun(plan, PlanResult(plan.name, "violated", violations, fired), ran.events)
-    if reason or not ran.complete:
-        return PlanRun(
-            plan, PlanResult(plan.name, "unfinished", fired=fired, reason=reason or ran.timed_out), ran.events
-        )
-    return PlanRun(plan, PlanResult(plan.name, "sound", fired=fired), ran.events)
+        return PlanRun(plan, PlanResult(plan.name, "violated", violations, fired), events)
+    if recorded.reason or not recorded.complete:
+        return PlanRun(plan, PlanResult(plan.name, "unfinished", fired=fired, reason=recorded.reason), events)
+    return PlanRun(plan, PlanResult(plan.name, "sound", fired=fired), events)
+
+
+def observe(run: PlanRun, assignment: Assignment) -> PlanResult:
+    """Return the result of a plan with what its history showed."""
+    claims = claimed_capabilities(run.plan.cell, assignment)
+    facts = Facts(CheckContext(run.plan.cell, Trace(run.events), claims=claims))
+    faults = set(run.plan.faults)
+    fired = len(faults & fired_faults(run.events))
+    return replace(run.result, observed=Observation(seen_in(facts), visited_in(facts), len(faults), fired))
 
 
 def find_violations(
@@ -83,9 +131,9 @@ def find_violations(
     )
 
 
-def _have_fired(faults: tuple[str, ...], events: tuple[AnyEvent, ...]) -> bool:
-    """Return whether each fault of a plan has acted."""
-    return set(faults) <= {event.fault for event in events if isinstance(event, FaultFired)}
+def fired_faults(events: Iterable[AnyEvent]) -> set[str]:
+    """Return the names of the faults and moments that acted in a history."""
+    return {event.fault for event in events if isinstance(event, FaultFired)}
 
 
 def _holds_never(*_: object) -> bool:

@@ -1,5 +1,6 @@
 """Random plans: each is a valid scenario, depends on its seed and number alone, and its faults fire."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ def test_nearly_all_drawn_faults_fire() -> None:
     assert sum(len(run.plan.faults) for run in runs) >= 12
     fired = [run.result.fired for run in runs]
     assert fired.count(False) <= 1
+
+
+def test_a_campaign_says_what_it_saw_whatever_the_number_of_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for jobs in (1, 2):
+        explore(
+            [],
+            at_random=True, candidate="reference", plans=10, duration=None, seed=3, jobs=jobs, out=tmp_path, as_json=True,
+        )  # fmt: skip
+        found.append(json.loads(capsys.readouterr().out))
+    one, two = found
+    assert one == two
+    assert one["plans"] == 10
+    assert one["faults"]["fired"] >= 0.9 * one["faults"]["drawn"] > 0
+    assert one["states"] > one["states_seen_once"] > 0
+    assert set(one["never_seen"]) == {sentence for sentence, count in one["sometimes"].items() if count == 0}
 
 
 def test_random_plans_are_not_made_of_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

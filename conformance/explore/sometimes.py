@@ -1,0 +1,250 @@
+"""What an exploration must have seen sometimes, for its silence about violations to mean something.
+
+Each property is a function of one history. The summary of a campaign counts the plans that showed it, and lists those that none
+did. Nothing here is right or wrong.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from conformance.history.events import Attempt, CommandRun, Configured, Delivered, NodeEvent, StepEvent
+from conformance.model.facts import STOPPING, Facts
+from conformance.trace.sessions import Transaction
+
+Property = Callable[[Facts], bool]
+
+SOMETIMES: dict[str, Property] = {}
+"""The properties by the sentences that say what was seen."""
+
+
+def sometimes(sentence: str) -> Callable[[Property], Property]:
+    """Return a decorator that registers a function as the property with this sentence."""
+
+    def register(check: Property) -> Property:
+        SOMETIMES[sentence] = check
+        return check
+
+    return register
+
+
+def seen_in(facts: Facts) -> tuple[str, ...]:
+    """Return the sentences of the properties that a history shows."""
+    return tuple(sentence for sentence, check in SOMETIMES.items() if check(facts))
+
+
+@sometimes("a shadow copy of 2013 or later was promoted")
+def _promoted(facts: Facts) -> bool:
+    return any(not facts.is_2010(promotion.holder) for found in facts.promotions.values() for promotion in found)
+
+
+@sometimes("a shadow copy of 2010 was sent again")
+def _promoted_2010(facts: Facts) -> bool:
+    return any(facts.is_2010(promotion.holder) for found in facts.promotions.values() for promotion in found)
+
+
+@sometimes("a promoted message got a new shadow copy")
+def _redundant_again(facts: Facts) -> bool:
+    return any(p.transmission.kind == "shadow" for found in facts.promotions.values() for p in found)
+
+
+@sometimes("a server delivered what its shadow server had taken over")
+def _returned(facts: Facts) -> bool:
+    return any(
+        sent.client == copy.primary and sent.kind != "shadow" and sent.n > promotion.transmission.n
+        for name, found in facts.promotions.items()
+        for promotion in found
+        for copy in promotion.held_copies
+        for sent in facts.trace.transactions_of(name)
+    )
+
+
+@sometimes("two servers were down at once")
+def _two_down(facts: Facts) -> bool:
+    return any(len(down) >= 2 for _, down in _down_servers(facts))
+
+
+@sometimes("the primary and the holder of a shadow copy were down at once")
+def _both_down(facts: Facts) -> bool:
+    return any(
+        held.covers(n) and {held.copy.primary, held.copy.holder} <= down
+        for n, down in _down_servers(facts)
+        for held in facts.held_intervals
+    )
+
+
+def _down_servers(facts: Facts) -> Iterator[tuple[int, frozenset[str]]]:
+    """Yield which servers are down after each event of a node, with the event's number."""
+    down: set[str] = set()
+    for event in facts.trace.events_of(NodeEvent):
+        if event.action in ("ready", "resumed"):
+            down.discard(event.node)
+        elif event.action in STOPPING:
+            down.add(event.node)
+        yield event.n, frozenset(down)
+
+
+@sometimes("a server came back with a new queue database")
+def _renewed(facts: Facts) -> bool:
+    return any(event.action == "wiped" for event in facts.trace.events_of(NodeEvent))
+
+
+@sometimes("a server died between a final dot and its reply")
+def _died_with_mail(facts: Facts) -> bool:
+    dead = {event.n: event.node for event in facts.trace.events_of(NodeEvent) if event.action == "killed"}
+    return any(
+        given.server == node and given.dot_n is not None and given.dot_n < n and not given.replies
+        and facts.end_of(given.session) > n
+        for n, node in dead.items()
+        for given in facts.trace.transactions
+    )  # fmt: skip
+
+
+@sometimes("a discard notification was lost and given again")
+def _notified_again(facts: Facts) -> bool:
+    return any(len({discard.session for discard in found}) > 1 for found in facts.discards_by_copy.values())
+
+
+@sometimes("two faults hit one message")
+def _two_faults(facts: Facts) -> bool:
+    return any(
+        len(
+            {
+                fault.fault
+                for sent in facts.trace.transactions_of(name)
+                for fault in facts.faults_in.get(sent.session, ())
+            }
+        )
+        > 1
+        for name in facts.trace.messages
+    )
+
+
+def _answers(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
+    """Yield each message that the harness gave to a server of 2013 or later, with the numbers of its dot and its final reply."""
+    for (server, _), receipts in facts.receipts.items():
+        for given in receipts:
+            if (
+                not facts.is_2010(server)
+                and not facts.is_tested(given.client)
+                and given.replies
+                and given.dot_n is not None
+            ):
+                yield given, given.n, given.replies[0].n
+
+
+@sometimes("a message was acknowledged after a second try at a shadow copy")
+def _tried_again(facts: Facts) -> bool:
+    return any(
+        given.acceptance is not None
+        and sum(since < a.n < until and a.message == given.message for a in facts.shadow_attempts.get(given.server, ()))
+        > 1
+        for given, since, until in _answers(facts)
+    )
+
+
+@sometimes("a message was acknowledged without a shadow copy, after tries in vain")
+def _without_copy(facts: Facts) -> bool:
+    return any(
+        given.acceptance is not None
+        and any(since < attempt.n < until for attempt in facts.shadow_attempts.get(given.server, ()))
+        and not any(since < copy.stored_reply.n < until for copy in facts.trace.copies_of(given.message or ""))
+        for given, since, until in _answers(facts)
+    )
+
+
+@sometimes("a message was refused because it could not be made redundant")
+def _not_redundant(facts: Facts) -> bool:
+    return any(given.replies[0].enhanced == "4.4.0" for given, _, _ in _answers(facts))
+
+
+@sometimes("a sender tried again and was acknowledged")
+def _sender_again(facts: Facts) -> bool:
+    return any(a.attempt > 1 and a.code is not None and a.code // 100 == 2 for a in facts.trace.events_of(Attempt))
+
+
+def _deliveries(facts: Facts) -> Counter[tuple[str, str]]:
+    """Return how often each message reached each recipient."""
+    normalize = facts.context.normalize_address
+    return Counter(
+        (name, normalize(event.recipient)) for name in facts.trace.messages for event in facts.trace.deliveries_of(name)
+    )
+
+
+@sometimes("a recipient outside got a message twice")
+def _twice(facts: Facts) -> bool:
+    return any(count > 1 and to not in facts.context.mailboxes for (_, to), count in _deliveries(facts).items())
+
+
+@sometimes("duplicate detection kept a second copy from a mailbox")
+def _suppressed(facts: Facts) -> bool:
+    delivered, normalize = _deliveries(facts), facts.context.normalize_address
+    given = Counter(
+        (name, normalize(recipient))
+        for (_, name), receipts in facts.receipts.items()
+        for transaction in receipts
+        if transaction.listener == "delivery"
+        for recipient in transaction.accepted_recipients
+    )
+    return any(0 < delivered[key] < count for key, count in given.items())
+
+
+@sometimes("a message was reported as failed")
+def _reported(facts: Facts) -> bool:
+    return any(event.digest.report == "delivery-status" for event in facts.trace.events_of(Delivered))
+
+
+@sometimes("one recipient of a message got it, and a failure was reported for another")
+def _different_fates(facts: Facts) -> bool:
+    failed = defaultdict[str | None, set[str]](set)
+    for event in facts.trace.events_of(Delivered):
+        if event.digest.report == "delivery-status":
+            failed[event.digest.about] |= facts.context.normalize_addresses(event.digest.failed)
+    arrived = _deliveries(facts)
+    return any(
+        any(not arrived[name, to] for to in failed[message.message_id]) and any(key[0] == name for key in arrived)
+        for name, message in facts.trace.messages.items()
+        if message.message_id in failed
+    )
+
+
+@sometimes("a message was deferred by its next hop, and delivered later")
+def _deferred(facts: Facts) -> bool:
+    return any(
+        any(reply.code // 100 == 4 for reply in sent.replies) and facts.trace.deliveries_of(sent.message or "")
+        for sent in facts.trace.transactions
+        if facts.is_tested(sent.client) and not facts.is_tested(sent.server)
+    )
+
+
+@sometimes("a parameter was changed while a shadow copy was held")
+def _changed_while_held(facts: Facts) -> bool:
+    changes = [event.n for event in facts.trace.events_of(Configured) if event.refused is None]
+    return any(held.covers(n) for n in changes for held in facts.held_intervals)
+
+
+@sometimes("a mailbox database was moved while mail was under way")
+def _moved(facts: Facts) -> bool:
+    moves = [event.n for event in facts.trace.events_of(StepEvent) if event.verb == "activate"]
+    last = max((event.n for event in facts.trace.events_of(Delivered)), default=0)
+    return any(event.n < n < last for n in moves for event in facts.trace.events_of(Attempt))
+
+
+@sometimes("an administrator had a server's queues moved to another")
+def _redirected(facts: Facts) -> bool:
+    return any(
+        event.command == "redirect-messages" and event.failed is None for event in facts.trace.events_of(CommandRun)
+    )
+
+
+@sometimes("Safety Net was asked to send again")
+def _resubmitted(facts: Facts) -> bool:
+    return any(event.command == "resubmit" and event.failed is None for event in facts.trace.events_of(CommandRun))
+
+
+@sometimes("a session was ended because its time was up")
+def _timed_out(facts: Facts) -> bool:
+    return any(
+        reply.code == 421 and reply.enhanced == "4.4.2"
+        for session in facts.trace.sessions.values()
+        for reply in session.replies
+    )

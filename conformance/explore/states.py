@@ -1,0 +1,111 @@
+"""Which states a history passes through, seen from afar: how many plans a campaign needs until it shows nothing new.
+
+A state is what has happened to each message so far (given, copied, acknowledged, delivered, notified, promoted, reported), and how
+many servers are down or have a new database. Names and times are left out, and numbers above two count as two. A transition
+is a pair of states that follow each other.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from conformance.history.events import Attempt, Delivered, NodeEvent
+from conformance.model.facts import STOPPING, Facts
+
+_MOST = 2
+"""Numbers above this count as this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """The states and transitions of one history, by hashes that do not depend on the process."""
+
+    states: frozenset[str] = frozenset()
+    transitions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the plans of a campaign visited. `once`: how many of the states one plan alone visited."""
+
+    states: int
+    transitions: int
+    once: int
+    plans: int
+
+    @property
+    def new_states_per_100_plans(self) -> float:
+        """How many new states the next 100 plans are expected to show (Good and Turing: those seen once, for each plan)."""
+        return round(100 * self.once / self.plans, 1) if self.plans else 0.0
+
+
+def coverage(visited: Iterable[Visited]) -> Coverage:
+    """Return the coverage of the histories of a campaign."""
+    plans, states, transitions = 0, Counter[str](), set[str]()
+    for one in visited:
+        plans += 1
+        states.update(one.states)
+        transitions |= one.transitions
+    return Coverage(len(states), len(transitions), sum(count == 1 for count in states.values()), plans)
+
+
+def visited_in(facts: Facts) -> Visited:
+    """Return the states and transitions of a history."""
+    messages: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    servers: defaultdict[str, set[str]] = defaultdict(set)
+    states, transitions, before = set[str](), set[str](), ""
+    for _, subject, change in sorted(_changes(facts)):
+        if change == "up":
+            servers[subject].discard("down")
+        elif change in ("down", "renewed"):
+            servers[subject].add(change)
+        else:
+            messages[subject][change] += 1
+        state = _hash(f"{_counted(map(_of_message, messages.values()))} {_counted(map(_of_server, servers.values()))}")
+        if state != before:
+            states.add(state)
+            transitions.add(_hash(before + state))
+        before = state
+    return Visited(frozenset(states), frozenset(transitions))
+
+
+def _changes(facts: Facts) -> Iterator[tuple[int, str, str]]:
+    """Yield what changes the state: the number of the event, the message or server, and the change."""
+    trace = facts.trace
+    for event in trace.events_of(NodeEvent):
+        if event.action == "ready":
+            yield event.n, event.node, "up"
+        elif event.action in STOPPING:
+            yield event.n, event.node, "renewed" if event.action == "wiped" else "down"
+    for attempt in trace.events_of(Attempt):
+        if attempt.dot_sent:
+            good = attempt.code is not None and attempt.code // 100 == 2
+            yield attempt.n, attempt.message, "acknowledged" if good else "unanswered"
+    abouts = {message.message_id: name for name, message in trace.messages.items() if message.message_id}
+    for delivery in trace.events_of(Delivered):
+        if delivery.digest.report and delivery.digest.about in abouts:
+            yield delivery.n, abouts[delivery.digest.about], "reported"
+    for name in trace.messages:
+        yield from ((given.dot_n, name, "given") for given in trace.transactions_of(name) if given.dot_n is not None)
+        yield from ((copy.stored_reply.n, name, "copied") for copy in trace.copies_of(name))
+        yield from ((discard.n, name, "notified") for discard in trace.discards_of(name))
+        yield from ((delivery.n, name, "delivered") for delivery in trace.deliveries_of(name))
+        yield from ((promotion.transmission.n, name, "promoted") for promotion in facts.promotions[name])
+
+
+def _of_message(happened: Counter[str]) -> str:
+    return ",".join(f"{what}{min(count, _MOST)}" for what, count in sorted(happened.items()))
+
+
+def _of_server(happened: set[str]) -> str:
+    return ",".join(sorted(happened))
+
+
+def _counted(words: Iterable[str]) -> str:
+    """Return how often each word occurs."""
+    return " ".join(f"{word}*{min(count, _MOST)}" for word, count in sorted(Counter(words).items()) if word)
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
