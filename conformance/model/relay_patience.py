@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from conformance.history.events import Command, Reply
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
+from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session, Transaction
 
@@ -71,7 +72,8 @@ def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
             until = impatient.t if impatient is not None else reply.t if reply is not None else _left_at(facts, session)
             if until is not None:
                 is_read = reply is not None and impatient is None and not _was_sent_again(facts, session, sent, reply)
-                _check_wait(facts, finding, session, "the final dot", sent.dot_t, until, is_read, _LEAST_AT_DOT_S)
+                since = _sent_at(facts, session, sent.dot_n, sent.dot_t)
+                _check_wait(facts, finding, session, "the final dot", since, until, is_read, _LEAST_AT_DOT_S)
     return finding
 
 
@@ -102,10 +104,17 @@ def what_is_taken_is_read(facts: Facts) -> Finding:
 
 
 def _own_sessions(facts: Facts) -> Iterator[Session]:
-    """Yield the sessions that servers under test opened, and that no fault altered."""
+    """Yield the sessions in which servers under test pass mail on, and that no fault altered.
+
+    A server that can make shadow copies may end an attempt to make one at any time, when it is not needed any more: of it,
+    sessions are left out that have a copy, and those that have no message yet.
+    """
+    relays_only = is_relay_only(facts.context.claims)
     for session in facts.trace.sessions.values():
         if facts.is_own(session.client, session.name) and session.name not in facts.trace.altered_sessions:
-            yield session
+            kinds = {sent.kind for sent in session.transactions}
+            if relays_only or (kinds and "shadow" not in kinds):
+                yield session
 
 
 def _waits(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, bool]]:
@@ -123,7 +132,18 @@ def _waits(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, 
         command, reply = exchange.command, exchange.reply
         until = reply.t if reply is not None else left
         if command.verb in _LEAST_S and until is not None:
-            yield command.verb, command.t, until, reply is not None and not _had_left(facts, session, reply)
+            yield (
+                command.verb,
+                _sent_at(facts, session, command.n, command.t),
+                until,
+                reply is not None and not _had_left(facts, session, reply),
+            )
+
+
+def _sent_at(facts: Facts, session: Session, n: int, t: float) -> float:
+    """Return when the client sent, at the earliest, what is recorded as event `n` at `t`: a fault may have held it back until then."""
+    replied = max((reply.n for reply in session.replies if reply.n < n), default=session.n)
+    return min((fault.t for fault in facts.faults_in.get(session.name, ()) if replied < fault.n < n), default=t)
 
 
 def _check_wait(
@@ -153,8 +173,11 @@ def _check_wait(
 def _had_left(facts: Facts, session: Session, reply: Reply) -> bool:
     """Return whether the client ended the session before it read a reply with which it could have gone on.
 
-    While a fault holds a reply back, the link sees the client's end only behind it.
+    While a fault holds a reply back, the link sees the client's end only behind it. Without such a fault a reply that was passed on
+    was read.
     """
+    if session.name not in facts.trace.held_sessions:
+        return False
     goes_on = any(x.command.n > reply.n for x in session.exchanges) or any(
         (t.dot_n or 0) > reply.n for t in session.transactions
     )
