@@ -158,18 +158,18 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
 
 
 def _plan(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
-    """Return the trial of a mutant: a cell of each scenario, then a second one of each, and so on.
+    """Return the trial of a mutant, in rounds: each has a cell of each scenario, or three where it is about the changed module.
 
-    In each round those come first that judge a row of the groups of the changed module, and of these the cheap ones.
+    A scenario is about the module if it judges a row of its groups. These cells come first in a round, the cheap ones before others.
     """
     groups = {row.id for row in catalogue().requirements if row.group in pins.groups_of(site.file)}
     rounds: Counter[str] = Counter()
     order = []
     for number in differences.cells[site.id]:
         cell = cells[number]
-        order.append(
-            (rounds[cell.scenario], groups.isdisjoint(cell.judged_requirements), differences.costs[number], number)
-        )
+        unrelated = groups.isdisjoint(cell.judged_requirements)
+        turn = rounds[cell.scenario] // (1 if unrelated else 3)
+        order.append((turn, unrelated, differences.costs[number], number))
         rounds[cell.scenario] += 1
     return MutantTrial(site, tuple(number for *_, number in sorted(order)))
 

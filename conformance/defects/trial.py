@@ -250,7 +250,7 @@ def run_trials(
     with (
         tempfile.TemporaryDirectory(prefix="conformance-defects-") as temporary,
         ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=_prepare_process, initargs=(os.getpid(), temporary)
+            jobs, mp_context=context, initializer=prepare_process, initargs=(os.getpid(), temporary)
         ) as pool,
     ):
         try:
@@ -268,7 +268,7 @@ _TRIALS: list[PlannedTrial] = []
 """All trials; forked processes get the number of one, since a cell is slow to pickle."""
 
 
-def _prepare_process(parent: int, temporary: str) -> None:
+def prepare_process(parent: int, temporary: str) -> None:
     """Put temporary files where the parent removes them, and have the kernel kill this process when the parent ends."""
     tempfile.tempdir = temporary
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

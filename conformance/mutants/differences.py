@@ -7,6 +7,8 @@ file, if one is named, with a hash of everything that it depends on.
 import hashlib
 import json
 import multiprocessing
+import os
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from conformance import paths
 from conformance.defects.plan import PlannedTrial
-from conformance.defects.trial import FinishedTrial, judge_finished, run_planned
+from conformance.defects.trial import FinishedTrial, judge_finished, prepare_process, run_planned
 from conformance.mutants.instrument import DIFFERS, instrument
 from conformance.mutants.loading import load_instead
 from conformance.mutants.operators import Site
@@ -38,7 +40,11 @@ def find_differences(
     A cell that the reference does not pass, or that is not applicable, is left out.
     """
     _SHARED[:] = [(sites, cells, root, seed)]
-    with multiprocessing.get_context("fork").Pool(jobs, _load_instrumented) as pool:
+    context = multiprocessing.get_context("fork")
+    with (
+        tempfile.TemporaryDirectory(prefix="conformance-mutants-") as temporary,
+        context.Pool(jobs, _load_instrumented, (os.getpid(), temporary)) as pool,
+    ):
         yield from pool.imap_unordered(_run_cell, range(len(cells)), chunksize=4)
 
 
@@ -90,8 +96,9 @@ _SHARED: list[tuple[Sequence[Site], Sequence[Cell], Path, int]] = []
 """Sites, cells, root and seed of the call in hand, for forked processes: a cell is slow to pickle."""
 
 
-def _load_instrumented() -> None:
-    """Make this forked process import the reference with recording code."""
+def _load_instrumented(parent: int, temporary: str) -> None:
+    """Make this forked process import the reference with recording code, and end with its parent."""
+    prepare_process(parent, temporary)
     ((sites, _, root, _),) = _SHARED
     numbers = {site: number for number, site in enumerate(sites)}
     files = sorted({site.file for site in sites})

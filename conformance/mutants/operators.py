@@ -5,7 +5,7 @@ Theory of operation
 A *site* is one place of the syntax tree to which one operator applies. Its id is stable while other functions change: the
 file, the function, the operator, and the number of the site among those of this operator in this function. The operators
 are the usual ones of mutation testing: conditions, comparisons, arithmetic, constants and statements. Assertions, docstrings,
-annotations and default values of function signatures are left alone.
+annotations, default values of function signatures and what is logged are left alone.
 
 An operator is a function from a node to the nodes that may take its place; a tree is mutated by walking it a second time in the same
 order.
@@ -130,7 +130,7 @@ def walk_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST,
 
 def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Iterator[tuple[ast.AST, str, bool]]:
     """Yield a statement and all nodes in it that may be mutated; annotations, assertions and nested functions' signatures not."""
-    if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom):
+    if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom) or _is_logging(statement):
         return
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         yield from walk_functions(ast.Module([statement], []), function)
@@ -140,6 +140,15 @@ def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Ite
     for child in ast.iter_child_nodes(statement):
         if id(child) not in skipped:
             yield from _walk_statement(child, function, in_class=in_class)
+
+
+def _is_logging(node: ast.AST) -> bool:
+    """Return whether a statement only writes to the log, such as `host.log.info(...)`, which nothing judges."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(attr="log")))):
+            return True
+        case _:
+            return False
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -6,8 +6,10 @@ ends a process that computes for ever, and one that waits for ever is killed aft
 
 import gc
 import multiprocessing
+import os
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from conformance.defects.plan import PlannedTrial
-from conformance.defects.trial import Blame, FinishedTrial, judge_finished, run_planned
+from conformance.defects.trial import Blame, FinishedTrial, judge_finished, prepare_process, run_planned
 from conformance.history.events import NodeEvent
 from conformance.mutants.loading import load_mutant
 from conformance.mutants.operators import Site
@@ -82,12 +84,14 @@ def run_mutants(
     waiting = list(reversed(trials))
     gc.freeze()  # children do not write to the pages of what is there already
     running: dict[Connection, tuple[MutantTrial, ForkProcess, float]] = {}
+    temporary = tempfile.TemporaryDirectory(prefix="conformance-mutants-")
+    shared = (cells, root, seed, os.getpid(), temporary.name)
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 trial = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_run_in_child, args=(sender, trial, cells, root, seed), daemon=True)
+                process = context.Process(target=_run_in_child, args=(sender, trial, *shared), daemon=True)
                 process.start()
                 sender.close()
                 running[receiver] = (trial, process, time.monotonic() + WALL_LIMIT_S)
@@ -107,6 +111,7 @@ def run_mutants(
         for _, process, _ in running.values():
             process.kill()
             process.join()
+        temporary.cleanup()  # a killed process leaves files
 
 
 def _received(receiver: Connection, trial: MutantTrial) -> MutantResult:
@@ -124,8 +129,11 @@ def _broken(trial: MutantTrial) -> MutantResult:
     return MutantResult(trial.site.id, trial.site.file, trial.site.line, "broken")
 
 
-def _run_in_child(sender: Connection, trial: MutantTrial, cells: Sequence[Cell], root: Path, seed: int) -> None:
-    """Load the mutant, run its cells until one fails, and send the result. The process ends afterwards."""
+def _run_in_child(
+    sender: Connection, trial: MutantTrial, cells: Sequence[Cell], root: Path, seed: int, parent: int, temporary: str
+) -> None:
+    """Load the mutant, run its cells until one fails, and send the result. The process ends afterwards, or with its parent."""
+    prepare_process(parent, temporary)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     load_mutant(trial.site, root)
     sender.send(run_mutant(trial, cells, seed))
@@ -159,5 +167,10 @@ def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantRe
 
 
 def _has_failed_node(finished: FinishedTrial) -> bool:
-    """Return whether a node could not be started, or ended by itself, in a cell that the sound reference passes."""
-    return any(isinstance(event, NodeEvent) and event.action in ("failed", "exited") for event in finished.ran.events)
+    """Return whether a node failed by itself in a cell that the sound reference passes.
+
+    It could not be started, waited for ever as it started, ended by itself, or failed at a command.
+    """
+    last = {event.node: event.action for event in finished.ran.events if isinstance(event, NodeEvent)}
+    failed = any(isinstance(event, NodeEvent) and event.action in ("failed", "exited") for event in finished.ran.events)
+    return failed or finished.ran.node_failed or (bool(finished.ran.problem) and "started" in last.values())

@@ -198,14 +198,18 @@ class PythonNode(NodeBase, kind="python"):
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run a command of the node and return its result.
 
-        Raises Unsupported when the node does not have it, NodeError with the reason when it refuses it.
+        Raises Unsupported when the node does not have it, and NodeError when the node refuses it (a ValueError, with the reason) or
+        fails with any other exception.
         """
+        node = self._running_node(name)
         try:
-            return await self._running_node(name).command(name, arguments)
+            return await node.command(name, arguments)
         except NotImplementedError as error:
             raise Unsupported(self.name, name, "the candidate has no such command") from error
         except ValueError as error:
             raise NodeError(self.name, name, str(error)) from error
+        except Exception as error:  # the node is foreign code: whatever it raises is its own failure
+            raise NodeError(self.name, name, f"{type(error).__name__}: {error}", "an exception of the node") from error
 
     def _write(self, configuration: NodeConfiguration) -> Path:
         """Write the configuration file and return its path."""

@@ -42,7 +42,7 @@ _HARNESS_ERRORS = (
 class RecordedRun:
     """The history of a cell, and why the run is not complete or not applicable; each reason is a sentence, or "".
 
-    `problem`: why the cell could not be run to its end. `wrong_state`: which step found a node in another state than it
+    `problem`: why the cell could not be run to its end; `node_failed`: whether that is a node's failure. `wrong_state`: which step found a node in another state than it
     needs; the cell was drained all the same. `timed_out`: what the cell was waiting for at its limit of real time.
     `inapplicable`: why the clock does not reach the candidate, or the layer under its disk does not see what it does.
     `simulated` is how long the cell took by its clock, documented seconds; `logs` has the log file of each node.
@@ -55,6 +55,7 @@ class RecordedRun:
     wrong_state: str = ""
     timed_out: str = ""
     inapplicable: str = ""
+    node_failed: bool = False
 
     @property
     def complete(self) -> bool:
@@ -120,6 +121,7 @@ class CellRunner:
         recorder.subscribe(lambda event: clock.note_progress())
         world = World(self.cell, self.assignment, self.settings, clock, recorder, self.directory)
         problem = wrong_state = timed_out = inapplicable = ""
+        node_failed = False
         limit = cell_timeout(self.cell, self.settings)
         try:
             async with real_deadline(limit), world:
@@ -132,7 +134,7 @@ class CellRunner:
         except* WrongNodeState as errors:  # of an action at a moment of the protocol: the steps and the drain went on
             wrong_state = "; ".join(filter(None, (wrong_state, describe_errors(errors))))
         except* NodeError as errors:
-            problem = describe_errors(errors)
+            problem, node_failed = describe_errors(errors), True
         except* _HARNESS_ERRORS as errors:  # a mistake of the harness spoils this cell, and the run goes on
             problem = describe_errors(errors)
             if shortage := shortage_of(errors):
@@ -142,7 +144,14 @@ class CellRunner:
         await asyncio.to_thread(redact_files, self.directory, recorder.secrets)
         problem = recorder.secrets.redact(problem)
         return RecordedRun(
-            tuple(recorder.events), problem, clock.elapsed(), self._find_logs(), wrong_state, timed_out, inapplicable
+            tuple(recorder.events),
+            problem,
+            clock.elapsed(),
+            self._find_logs(),
+            wrong_state,
+            timed_out,
+            inapplicable,
+            node_failed,
         )
 
 

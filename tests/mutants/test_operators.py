@@ -42,6 +42,10 @@ def test_assertions_docstrings_and_signatures_are_left_alone():
     assert find_sites(in_function("pass"), "f.py") == []
 
 
+def test_what_is_logged_is_left_alone():
+    assert find_sites(in_function("self.host.log.info('%d', 1 + 2)"), "f.py") == []
+
+
 def test_an_id_does_not_change_with_other_functions():
     function = in_function("return a < b")
     (site,) = [one for one in find_sites(function, "f.py") if one.operator == "change-comparison"]

@@ -63,6 +63,23 @@ def test_a_mutant_that_changes_no_behaviour_survives_all_cells(cells: list[Cell]
     assert (result.outcome, result.ran) == ("survived", len(cells))
 
 
+def test_a_mutant_whose_node_never_becomes_ready_is_killed_without_a_requirement(cells: list[Cell]):
+    file = "storage/database.py"
+    sites = find_sites((ROOT / file).read_text("utf-8"), file)
+    (mutant,) = [one for one in sites if one.id == f"{file}:Database._commit_transaction:change-comparison:2"]
+    result = result_of(mutant, cells)
+    assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+
+
+def test_a_mutant_that_fails_at_a_command_is_killed_without_a_requirement():
+    corpus = read_corpus([paths.corpus() / "boundary" / "crossing.scenario.yaml"], paths.fixtures())
+    cells = [cell for scenario in corpus for cell in scenario.cells("smoke")]
+    inspected = [cell for cell in cells if cell.scenario == "no-shadow-queue-holds-what-has-left"]
+    mutant = site("routing/bifurcation.py", "Routing.next_hop_name_in_boundary", "negate-condition")
+    result = result_of(mutant, inspected[:1])
+    assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+
+
 def test_a_mutant_whose_node_does_not_start_is_killed_without_a_requirement(cells: list[Cell]):
     result = result_of(site("shadow/discard.py", "DiscardStatus.__init__", "remove-call"), cells)
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
