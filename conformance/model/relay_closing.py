@@ -30,19 +30,22 @@ def client_leaves_after_421(facts: Facts) -> Finding:
             continue
         later = next((t for t in session.transactions if t.n > goodbye.n), None)
         until = session.closed.t if session.closed is not None else facts.end_t
-        lingers = until - goodbye.t > _LINGERS_S + facts.slack
+        lingered = max(
+            (min(until, span.until_t) - max(goodbye.t, span.since_t) for span in facts.working_spans[session.client]),
+            default=0.0,
+        )
         if later is not None:
             finding.add_violation(
                 f"session {session.name}: {session.client} began a transaction after {session.server} had said 421",
                 later.n,
             )
-        elif lingers and not facts.was_interrupted(session.client, goodbye.n):
+        elif lingered > _LINGERS_S + facts.slack:
             finding.add_violation(
-                f"session {session.name}: {session.client} left it open for {format_seconds(until - goodbye.t)} after "
+                f"session {session.name}: {session.client} left it open for {format_seconds(lingered)} after "
                 f"{session.server} had said 421",
                 goodbye.n,
             )
-        finding.occasions += later is not None or lingers or session.closed is not None
+        finding.occasions += later is not None or lingered > _LINGERS_S or session.closed is not None
     return finding
 
 
