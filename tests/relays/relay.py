@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_PATH = re.compile(r"<([^>]*)>")
+PATH = re.compile(r"<([^>]*)>")
 
 
 class Lost(Exception):
@@ -161,9 +161,9 @@ class Relay:
             verb = line[:4].upper()
             code = 503 if verb == "MAIL" and sender is not None else self.answer(line, recipients)
             if verb == "MAIL" and code < 400:
-                sender = _PATH.search(line)[1]  # type: ignore[index]
+                sender = PATH.search(line)[1]  # type: ignore[index]
             elif verb == "RCPT" and code < 400:
-                recipients.append(_PATH.search(line)[1])  # type: ignore[index]
+                recipients.append(PATH.search(line)[1])  # type: ignore[index]
             elif verb == "DATA" and sender is not None and recipients:
                 writer.write(b"354 go on\r\n")
                 content = await self.read_content(reader)

@@ -19,6 +19,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, Verdict
 from tests.docs.pages import ROOT
+from tests.relays import extension_threads
 from tests.run.spooling import LOSES
 
 CELLS = {
@@ -32,26 +33,32 @@ SPOOLING = "spooling: "
 SHOWN = sorted({(m, one.cell, one.row) for one in threads() if (m := one.miniature) and not m.startswith(SPOOLING)})
 
 
+def relays(miniature: str) -> tuple[str, str]:
+    """Return the factories of a miniature and of the correct relay from which it differs."""
+    extended = hasattr(extension_threads, miniature)
+    module = "tests.relays.extension_threads" if extended else "tests.relays.threads"
+    return f"{module}:{miniature}", "tests.relays.extended:ExtendedRelay" if extended else "tests.relays.relay:Relay"
+
+
 def verdicts(cell: Cell, factory: str, directory: Path) -> tuple[Verdict, ...]:
     """Run a cell in virtual time with a relay of this package; return its verdicts."""
-    candidate = Candidate(
-        name="mini", kind="python", factory=factory, claims=("relay", "lmtp-delivery"), listeners=("frontend",)
-    )
+    claims = ("relay", "lmtp-delivery", *(("dsn",) if "extended" in factory or "extension" in factory else ()))
+    candidate = Candidate(name="mini", kind="python", factory=factory, claims=claims, listeners=("frontend",))
     assignment, settings = Assignment(candidate), Settings(clock="virtual", should="fail")
     ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
     assert (ran.problem, ran.wrong_state) == ("", "")
     return judge(cell, assignment, settings, ran.events, complete=True)
 
 
-@pytest.mark.parametrize("cell", sorted({cell for _, cell, _ in SHOWN}))
-def test_the_correct_relay_passes(cell: str, tmp_path: Path) -> None:
-    wrong = [v for v in verdicts(CELLS[cell], "tests.relays.relay:Relay", tmp_path) if v.outcome is not Outcome.PASS]
+@pytest.mark.parametrize(("correct", "cell"), sorted({(relays(miniature)[1], cell) for miniature, cell, _ in SHOWN}))
+def test_the_correct_relay_passes(correct: str, cell: str, tmp_path: Path) -> None:
+    wrong = [v for v in verdicts(CELLS[cell], correct, tmp_path) if v.outcome is not Outcome.PASS]
     assert [v.sentence for v in wrong if v.outcome is not Outcome.NOT_APPLICABLE] == []
 
 
 @pytest.mark.parametrize(("miniature", "cell", "row"), SHOWN)
 def test_a_miniature_breaks_its_row(miniature: str, cell: str, row: str, tmp_path: Path) -> None:
-    found = verdicts(CELLS[cell], f"tests.relays.threads:{miniature}", tmp_path)
+    found = verdicts(CELLS[cell], relays(miniature)[0], tmp_path)
     assert row in {v.requirements[0] for v in found if v.outcome is Outcome.FAIL}
 
 

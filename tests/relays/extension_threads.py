@@ -1,0 +1,96 @@
+"""Relays that misbehave in an extension as threads of `threads.yaml` tell; each differs from `ExtendedRelay` in that alone."""
+
+import asyncio
+from typing import Any
+
+from tests.relays.extended import BDAT, ExtendedHop, ExtendedRelay
+
+
+class LeavesRefusedChunks(ExtendedRelay):
+    """A chunk without a recipient is refused, and its octets are taken for commands."""
+
+    async def take_chunk(self, line: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.recipients:
+            await super().take_chunk(line, reader, writer)
+        else:
+            writer.write(b"502 5.5.1 missing RCPT\r\n")
+
+
+class AnswersTheLastChunkAtOnce(ExtendedRelay):
+    """The last chunk is answered when it is there, and once more when the message was looked at."""
+
+    async def take_chunk(self, line: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.recipients and BDAT.fullmatch(line)[2]:  # type: ignore[index]
+            writer.write(b"250 last chunk\r\n")
+        await super().take_chunk(line, reader, writer)
+
+
+class TakesChunksAfterTheLast(ExtendedRelay):
+    """A chunk after the last one is taken too."""
+
+    async def take_chunk(self, line: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        kept = list(self.recipients)
+        await super().take_chunk(line, reader, writer)
+        self.recipients = self.recipients or kept
+
+
+class _StuffsChunks(ExtendedHop):
+    def chunk(self, content: bytes) -> bytes:
+        return (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
+
+
+class StuffsChunks(ExtendedRelay):
+    """Dots are added to lines in chunks."""
+
+    hop = _StuffsChunks
+
+
+class _DropsParameters(ExtendedHop):
+    def words(self, given: dict[str, str]) -> str:
+        return ""
+
+
+class DropsParameters(ExtendedRelay):
+    """Remote delivery does not carry the parameters of DSN over."""
+
+    hop = _DropsParameters
+
+
+class _NamesThePresentRecipient(ExtendedHop):
+    def words(self, given: dict[str, str]) -> str:
+        recipient = "rfc822;victor@outside.test"
+        return super().words({name: recipient if name == "ORCPT" else value for name, value in given.items()})
+
+
+class NamesThePresentRecipient(ExtendedRelay):
+    """ORCPT is the present address, and not what the sender gave."""
+
+    hop = _NamesThePresentRecipient
+
+
+class ReportsInSpiteOfNever(ExtendedRelay):
+    """Every failure bounces."""
+
+    def wants(self, given: dict[str, str], action: str, conforming: bool) -> bool:
+        return action == "failed" or super().wants(given, action, conforming)
+
+
+class ReportsFailuresOnly(ExtendedRelay):
+    """NOTIFY=SUCCESS is taken, and nobody reports a success."""
+
+    def wants(self, given: dict[str, str], action: str, conforming: bool) -> bool:
+        return action == "failed" and super().wants(given, action, conforming)
+
+
+class ReportsBesideTheNextHop(ExtendedRelay):
+    """A success is reported though the next hop offers DSN, and so reports it too."""
+
+    def wants(self, given: dict[str, str], action: str, conforming: bool) -> bool:
+        return super().wants(given, action, False)
+
+
+class ReportsWithoutNames(ExtendedRelay):
+    """ENVID and ORCPT are not returned in the bounce."""
+
+    def names(self, message: dict[str, Any], to: str) -> tuple[list[str], list[str]]:
+        return [], []
