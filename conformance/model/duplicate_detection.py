@@ -17,6 +17,7 @@ from conformance.history.events import CommandRun, Delivered, Drained, StepEvent
 from conformance.history.values import Digest
 from conformance.model.facts import Facts
 from conformance.model.processing import inspections
+from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -171,6 +172,8 @@ def _is_excused(facts: Facts, taken: Transaction, recipient: str) -> bool:
     if facts.trace.events_of(CommandRun) or any(
         e.verb == "activate" and e.n > n for e in facts.trace.events_of(StepEvent)
     ):
+        return True
+    if any(c.n > taken.n and c.is_unclear for c in facts.derive(Relaying).contacts.get(taken.server, ())):
         return True
     return any(
         t.n > taken.n and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from conformance.history.events import FaultArmed
 from conformance.model.facts import Facts
+from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -130,13 +131,18 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
 def _done(facts: Facts, sent: Transaction, before_n: int) -> dict[str, float]:
     """Return the recipients for whom a message was passed on or refused by an event, each with the time of the first such reply.
 
-    Refused is also a recipient about whom the server made a report. A mailbox that has the same message already needs no
+    A message may be refused as a whole, in reply to MAIL. Refused is also a recipient about whom the server made a report. A mailbox that has the same message already needs no
     other. Of a session behind STARTTLS nothing is seen, so all recipients may be done.
     """
     assert sent.message is not None
     assert sent.dot_t is not None
     normalize, normalize_all = facts.context.normalize_address, facts.context.normalize_addresses
     done: dict[str, float] = {}
+    relaying = facts.derive(Relaying)
+    for recipient in sent.recipients:
+        for one in relaying.tries.get((sent.server, sent.message, normalize(recipient)), ()):
+            if one.outcome == 5 and sent.n < one.transaction.n and one.end_n < before_n:
+                done.setdefault(normalize(recipient), one.end_t)
     message = facts.trace.messages[sent.message]
     for name in facts.trace.indistinguishable_messages(message):
         for delivery in facts.trace.deliveries_of(name):

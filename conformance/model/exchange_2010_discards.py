@@ -95,7 +95,9 @@ def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
         if not facts.is_tested(primary) or not facts.is_2010(primary):
             continue
         finding.occasions += 1
-        for first, second in pairwise(discards):
+        # what a fault held back was written earlier than it is recorded
+        prompt = [discard for discard in discards if discard.session not in facts.trace.held_sessions]
+        for first, second in pairwise(prompt):
             if _was_heard(facts, first) and not was_cut_short(facts, primary, first.n, first.t):
                 finding.add_violation(
                     f"{primary} named {shadow_id} to {holder} at {format_seconds(first.t)}, and again at "

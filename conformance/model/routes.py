@@ -223,7 +223,10 @@ def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bo
     good: list[int] = []
     for session in facts.sessions_between.get((client, server), ()):
         if session.n < sent.n:
-            (failed if _is_failed(facts, session, sent.n) else good).append(session.n)
+            if _is_failed(facts, session, sent.n):
+                failed.append(min(facts.end_of(session.name), sent.n))  # it may fail after a later session was opened
+            else:
+                good.append(session.n)
     return max(failed, default=-1) > max(good, default=-1)
 
 

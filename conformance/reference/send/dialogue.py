@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 from conformance.reference.config import Address
@@ -102,17 +103,22 @@ class Dialogue(ABC):
                 return {**dict.fromkeys(envelope.recipients, reply), **refused}
         accepted = [recipient for recipient, reply in replies.items() if reply.positive]
         if not accepted:
-            await self.command("RSET")
+            await self._reset_transaction()
             return replies
         data_reply = await self.command("DATA")
         if data_reply.code != 354:
             if data_reply.code != 421:
-                await self.command("RSET")
+                await self._reset_transaction()
             return {**replies, **dict.fromkeys(accepted, data_reply)}
         self.outcome_unknown = True
         finals = await self.send_content(dot_stuffed(content) + b".\r\n", len(accepted))
         self.outcome_unknown = False
         return {**replies, **dict(zip(accepted, finals, strict=True))}
+
+    async def _reset_transaction(self) -> None:
+        """Send RSET. What was refused stays refused when the session is lost then, which the next command finds out."""
+        with suppress(SessionLost):
+            await self.command("RSET")
 
     def _mail_command(self, envelope: Envelope, content: bytes) -> str:
         """Return MAIL with the parameters that the server offers."""
