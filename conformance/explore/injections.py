@@ -53,7 +53,13 @@ class Injection:
             return Fault.model_validate({**where, "at": point.place, **_session_kinds(point.place)[self.kind][0]})
         arrived = self.node == point.server
         moment = Moment.model_validate(
-            {"from": point.client, "to": point.server, "after": point.place, "nth": point.nth, "arrived": arrived}
+            {
+                "from": point.client,
+                "to": point.server,
+                "after": point.place,
+                "nth": point.nth_of_any,
+                "arrived": arrived,
+            }
         )
         steps: dict[str, type[NodeAction]] = {"frozen": Pause, "without power": PowerCut}
         return steps.get(self.kind, Kill)(node=(self.node,), at=moment)

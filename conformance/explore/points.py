@@ -23,7 +23,8 @@ PointClass = tuple[str, str, str, str, str]
 class ProtocolPoint:
     """The `nth` time that `place` passes from `client` to a listener of `server`; `t` is when, in documented seconds.
 
-    `place` is `connect`, `greeting`, a verb, `body` or `dot`; `n` is the number of the event that shows it.
+    `place` is `connect`, `greeting`, a verb, `body` or `dot`; `n` is the number of the event that shows it. A moment at which a
+    node dies knows no listener: `nth_of_any` counts those of all listeners of the server.
     """
 
     client: str
@@ -33,17 +34,19 @@ class ProtocolPoint:
     nth: int
     t: float
     n: int = 0
+    nth_of_any: int = 0
 
     @property
     def text(self) -> str:
-        """The point in words: `mbx1>mbx2 dot 2`."""
-        return f"{self.client}>{self.server} {self.place} {self.nth}"
+        """The point in words: `mbx1>mbx2 dot 2`, `mbx1>mbx2.delivery dot 2`."""
+        listener = ".delivery" if self.listener == "delivery" else ""
+        return f"{self.client}>{self.server}{listener} {self.place} {self.nth}"
 
 
 def find_points(events: Iterable[AnyEvent], topology: Topology) -> list[tuple[PointClass, ProtocolPoint]]:
     """Return every point of a history with its class, in the history's order; links to or from servers under test only."""
     trace = Trace(events)
-    counts: Counter[tuple[str, str, str, str]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     found = []
     for event in trace.events:
         if not isinstance(event, Connected | Command | Content):
@@ -53,8 +56,18 @@ def find_points(events: Iterable[AnyEvent], topology: Topology) -> list[tuple[Po
             continue
         for place in _places_of(event):
             counts[session.client, session.server, session.listener, place] += 1
+            counts[session.client, session.server, place] += 1
             nth = counts[session.client, session.server, session.listener, place]
-            point = ProtocolPoint(session.client, session.server, session.listener, place, nth, event.t, event.n)
+            point = ProtocolPoint(
+                session.client,
+                session.server,
+                session.listener,
+                place,
+                nth,
+                event.t,
+                event.n,
+                counts[session.client, session.server, place],
+            )
             found.append((_class_of(session, place, topology), point))
     return found
 

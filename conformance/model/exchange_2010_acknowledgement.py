@@ -143,6 +143,9 @@ def _done(facts: Facts, sent: Transaction, before_n: int) -> dict[str, float]:
         for one in relaying.tries.get((sent.server, sent.message, normalize(recipient)), ()):
             if one.outcome == 5 and sent.n < one.transaction.n and one.end_n < before_n:
                 done.setdefault(normalize(recipient), one.end_t)
+    for contact in relaying.contacts.get(sent.server, ()):  # of whichever message
+        if contact.refusal is not None and contact.refusal.code // 100 == 5 and sent.n < contact.n < before_n:
+            done = dict.fromkeys(normalize_all(sent.recipients), contact.end_t) | done
     message = facts.trace.messages[sent.message]
     for name in facts.trace.indistinguishable_messages(message):
         for delivery in facts.trace.deliveries_of(name):

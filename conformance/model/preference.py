@@ -27,6 +27,9 @@ from conformance.trace.trace import ShadowAttempt
 _LIMITS = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow")
 _PARAMETERS = (*_LIMITS, "ShadowMessagePreferenceSetting")
 
+_AT_ONCE = 1.0
+"""A server has its own report made redundant within this time of sending it. Seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
@@ -213,6 +216,11 @@ def _is_certain(facts: Facts, attempt: ShadowAttempt, given: Transaction) -> boo
     """
     if attempt.message is not None:
         return attempt.message == given.message
+    if any(
+        not own.sender and own.kind != "shadow" and abs(own.t - attempt.t) <= _AT_ONCE
+        for own in facts.transactions_from.get(attempt.client, ())
+    ):
+        return False  # it may be for a report that the server makes
     waiting = [
         g for g in facts.transactions_at.get(attempt.client, ())
         if g.kind != "shadow" and g.n < attempt.n < effort_end(facts, g)

@@ -218,14 +218,18 @@ def _was_unreachable(sites: SiteMap, client: str, site: str, sent: Transaction) 
 
 
 def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bool:
-    """Return whether the client's last attempt at a server before a transmission had failed, for whatever message."""
+    """Return whether the client's last attempt at a server before a transmission had failed, for whatever message.
+
+    A session that began after that of the transmission says nothing: the server had been chosen by then.
+    """
+    chosen_n = facts.trace.sessions[sent.session].n
     failed = [e.n for e in facts.failed_connections(client, -1) if e.server == server and e.n < sent.n]
     good: list[int] = []
     for session in facts.sessions_between.get((client, server), ()):
         if session.n < sent.n:
             if _is_failed(facts, session, sent.n):
                 failed.append(min(facts.end_of(session.name), sent.n))  # it may fail after a later session was opened
-            else:
+            elif session.n < chosen_n:
                 good.append(session.n)
     return max(failed, default=-1) > max(good, default=-1)
 

@@ -11,7 +11,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.commands.explore import explore
 from conformance.explore.documents import read_cell
-from conformance.explore.injections import injections_at
+from conformance.explore.injections import Injection, injections_at
 from conformance.explore.points import find_points, representatives
 from conformance.explore.shrink import shrink
 from conformance.explore.sweep import Plan, Scene, numbered, sweep, without_faults
@@ -132,3 +132,17 @@ def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
 
     reduced = shrink(plan, fails)
     assert [(step.path, step.action.name, step.action.count) for step in reduced.cell.steps] == [("1", "needed", 1)]
+
+
+def test_points_of_two_listeners_have_plans_of_their_own() -> None:
+    cell = without_faults(cell_of("resubmitted-to-the-new-active-copy"))
+    run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
+    scene = Scene.from_run(cell, run.events)
+    (first,) = [p for _, p in scene.points if p.text == "mbx1>mbx2.delivery dot 1"]
+    assert first.nth_of_any > 1  # a moment counts those of `transport` too
+    killed = Injection(first, "killed", "mbx2").arm("")
+    assert isinstance(killed, Kill)
+    assert killed.at is not None
+    assert killed.at.nth == first.nth_of_any
+    names = [plan.name for plan in sweep(scene).plans]
+    assert len(set(names)) == len(names)
