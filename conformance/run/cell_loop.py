@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar, cast
 from conformance.clocks import ClockName
 from conformance.run.clocks.interface import Clock, clock_classes
 from conformance.run.deadline import LoopBlocked
-from conformance.run.settings import Settings
+from conformance.run.settings import DEFAULT_SEED, Settings
 from conformance.run.virtual.asyncio_compat import open_sockets
 from conformance.run.virtual.errors import describe_tasks
 from conformance.run.virtual.loop import VirtualClockEventLoop
@@ -52,10 +52,13 @@ class Leftovers(RuntimeError):
 # a loop for each cell
 
 
-def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float = 1.0) -> T:
+def run_with_clock(
+    main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float = 1.0, *, ties: int | None = None
+) -> T:
     """Run `main(clock)` on a new loop with the clock of that name, block until it ends, and return its result.
 
-    `scale` is for the scaled clock only. An interrupt (Ctrl-C) cancels `main`, lets it clean up, and is raised as
+    `scale` is for the scaled clock only. `ties` is the seed of the order of what happens at the same virtual time (None: the order
+    in which it was begun); where time passes by itself it does nothing. An interrupt (Ctrl-C) cancels `main`, lets it clean up, and is raised as
     KeyboardInterrupt. Raises what `main` raises, ClockError when virtual time cannot go on, LoopBlocked when code on the
     loop did not return in time (after cancelling `main`), ValueError for a scale that is not above 0, and Leftovers when
     `main` returned and left tasks or connections behind (when it raised, they are added to its error as a note).
@@ -67,7 +70,13 @@ def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale
         mains.append(cast("asyncio.Task[None]", asyncio.current_task()))
         results.append(await _run_and_clean_up(main, name, scale, _clean_up_loop))
 
-    with asyncio.Runner(loop_factory=_CLOCK_CLASSES[name].make_loop) as runner:
+    def make_loop() -> asyncio.AbstractEventLoop:
+        loop = _CLOCK_CLASSES[name].make_loop()
+        if ties is not None and isinstance(loop, VirtualClockEventLoop) and not loop.time_passes:
+            loop.shuffle_ties(ties)
+        return loop
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
         try:
             runner.run(store_result())
         except LoopBlocked:
@@ -215,7 +224,8 @@ class CellLoop(Protocol):
 
 class _OwnLoop:
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
-        return run_with_clock(main, settings.clock, settings.scale)
+        ties = settings.seed if settings.seed != DEFAULT_SEED else None
+        return run_with_clock(main, settings.clock, settings.scale, ties=ties)
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
         return function(*arguments)

@@ -141,7 +141,13 @@ def declare_options(group: _Group) -> None:
         help="only cells that judge this row (SR-MNT-03) or a row of this group (MNT) of the catalogue; repeatable",
     )
     group.addoption("--shard", metavar="K/N", help="run only each N-th cell, from the K-th; the shards of a run merge")
-    group.addoption("--seed", type=int, default=1, metavar="N", help="seed of all random choices (default 1)")
+    group.addoption(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of all random choices, and but for 1, the default, of the order of what happens at one virtual time",
+    )
 
 
 @dataclass(frozen=True, slots=True)

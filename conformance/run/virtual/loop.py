@@ -9,7 +9,8 @@ cases:
 2. Something is under way that the loop cannot see, such as a child process (`hold_time`): the loop blocks in the selector.
 3. Else nothing can happen before the next timer: time jumps to it. Without a timer, the tasks would wait for ever (Deadlock).
 
-All that was sent is delivered before any of it is served, and sockets are served in the order of their registration. So
+All that was sent is delivered before any of it is served, and sockets are served in the order of their registration, or in one
+drawn from a seed (`shuffle_ties`). So
 the order of events does not depend on the kernel, and the same program does the same things in the same order.
 """
 

@@ -1,7 +1,8 @@
-"""A selector that reports events in the order in which sockets were registered."""
+"""A selector that reports events in the order in which sockets were registered, or in a shuffled one."""
 
 import select
 from collections.abc import Mapping
+from random import Random
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import Any
 
@@ -16,15 +17,24 @@ class OrderedSelector(BaseSelector):
     """epoll, whose events are sorted by the order of registration, which depends on the program alone.
 
     epoll itself reports descriptors in the order in which they became ready, which depends on when the kernel ran its
-    softirqs. `_deferred` are descriptors that the next poll gives to epoll.
+    softirqs. `_deferred` are descriptors that the next poll gives to epoll. `_order` is the place of each descriptor; with
+    `_shuffle` places are drawn at random.
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._registrations = 0
-        self._order: dict[int, int] = {}
+        self._order: dict[int, tuple[int, int]] = {}
+        self._shuffle: Random | None = None
         self._keys: dict[int, SelectorKey] = {}
         self._deferred: dict[int, None] = {}
+
+    def shuffle(self, seed: int) -> None:
+        """Draw the places of sockets that are registered from now on from a seed: those ready in one poll have any order.
+
+        A place belongs to the socket, not to the poll: how often the kernel is asked changes nothing.
+        """
+        self._shuffle = Random(seed)  # noqa: S311  # it draws an order and protects no secret
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
         """Register a socket (see selectors.BaseSelector). Raises KeyError when it is registered already."""
@@ -40,9 +50,10 @@ class OrderedSelector(BaseSelector):
         self._add(SelectorKey(descriptor, descriptor, events, data))
 
     def _add(self, key: SelectorKey) -> SelectorKey:
-        """Add a key, with the next place in the order of registration."""
+        """Add a key, with the next place in the order of registration, or one at random."""
         self._registrations += 1
-        self._order[key.fd] = self._registrations
+        drawn = self._shuffle.getrandbits(32) if self._shuffle is not None else 0
+        self._order[key.fd] = (drawn, self._registrations)
         self._keys[key.fd] = key
         return key
 

@@ -4,7 +4,7 @@ It differs from `asyncio.SelectorEventLoop` in these points, for which it overri
 
 - A turn polls the sockets only when there is nothing else to do, or after MAX_TURNS_WITHOUT_POLL turns. asyncio queues the
   callbacks of ready sockets for later in the turn; here they are called at once, by `_serve_sockets`.
-- Timers of equal times are called in the order in which they were made.
+- Timers of equal times are called in the order in which they were made, or after `shuffle_ties` in any.
 - Transports are `TrackedTransport`s, and connecting, accepting and listening are noted in `tracker`.
 - While a child process runs, time is held: what it does cannot be seen.
 
@@ -18,6 +18,7 @@ import re
 import socket
 from asyncio import sslproto
 from collections.abc import Callable, Coroutine
+from random import Random
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Self
 
@@ -41,7 +42,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     """The abstract base of the loops of the virtual and of the shifted clock.
 
     Of asyncio it uses `_ready`, the queue of handles to be called, `_stopping` and `_closed`. `_timers` is a heap of
-    (when, number of the timer, handle). `_holds_of_children` keep time from jumping while a child process runs, by its
+    (when, place among the timers of that time, handle); no two have the same place. `_holds_of_children` keep time from jumping while a child process runs, by its
     id; `_ended_children` are those that ended before they could be held.
     """
 
@@ -67,6 +68,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         """The number of callbacks called so far, without those of sockets."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
+        self._shuffle: Random | None = None
         # asyncio uses a WeakValueDictionary, whose every access costs as much as a call
         self._transports: dict[int, Any] = {}
         self._holds_of_children: dict[int, contextlib.ExitStack] = {}
@@ -74,6 +76,14 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         # Timers up to this much later are called together. asyncio takes the resolution of time.monotonic(), 1e-9, which is
         # less than the distance of neighbouring floats once the clock is past 8e6 s: a timer would never be due.
         self._clock_resolution = 1e-6
+
+    def shuffle_ties(self, seed: int) -> None:
+        """Draw from a seed the order of timers for equal times, and of sockets that become ready together.
+
+        asyncio promises neither. The order of `call_soon` is promised, and stays.
+        """
+        self._shuffle = Random(seed)  # noqa: S311  # it draws an order and protects no secret
+        self.sockets.shuffle(seed)
 
     def hold_time(self, reason: str) -> contextlib.AbstractContextManager[None]:
         """Do not jump while the context lasts: something is under way that the loop cannot see."""
@@ -164,13 +174,17 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """Call `callback` at `when` (see asyncio.loop.call_at), after the timers that were made before for that time."""
+        """Call `callback` at `when` (see asyncio.loop.call_at), after the timers that were made before for that time.
+
+        After `shuffle_ties` the order of timers for one time is drawn.
+        """
         if self._closed:
             self._check_closed()
         self._timers_made += 1
         self.timer_may_be_due = self.timer_may_be_due or when <= self.time() + self._clock_resolution
         timer = FastTimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, self._timers_made, timer))
+        drawn = self._shuffle.getrandbits(32) << 64 if self._shuffle is not None else 0
+        heapq.heappush(self._timers, (when, drawn + self._timers_made, timer))
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

@@ -147,3 +147,48 @@ def test_two_hundred_runs_of_two_hundred_are_the_same_beside_a_busy_core(
 ) -> None:
     runs = distinct_histories(program, 200)
     assert [len(history) for history in runs] == [entries]
+
+
+def order_of_ties(seed: int | None) -> tuple[list[int], list[int], list[int]]:
+    """Return the orders in which timers of one time, sockets that became ready together, and `call_soon` were served."""
+
+    async def main(clock: Clock) -> tuple[list[int], list[int], list[int]]:
+        loop = asyncio.get_running_loop()
+        timers: list[int] = []
+        served: list[int] = []
+        soon: list[int] = []
+        for number in range(20):
+            loop.call_at(loop.time() + 60, timers.append, number)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            served.append(int(await reader.readline()))
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        clients = [await asyncio.open_connection(*server.sockets[0].getsockname()) for _ in range(20)]
+        await asyncio.sleep(61)
+        for number, (_, writer) in enumerate(clients):
+            writer.write(b"%d\n" % number)
+            loop.call_soon(soon.append, number)
+        await asyncio.sleep(1)
+        for _, writer in clients:
+            writer.close()
+        server.close()
+        return timers, served, soon
+
+    return run_with_clock(main, "virtual", ties=seed)
+
+
+def test_ties_keep_their_order_without_a_seed() -> None:
+    assert order_of_ties(None) == (list(range(20)),) * 3
+
+
+def test_a_seed_draws_the_order_of_ties_and_not_of_call_soon() -> None:
+    orders = [order_of_ties(seed) for seed in (2, 3)]
+    for timers, served, soon in orders:
+        assert sorted(timers) == sorted(served) == soon == list(range(20))
+        assert timers != soon
+        assert served != soon
+    assert orders[0][0] != orders[1][0]
+    assert orders[0][1] != orders[1][1]
+    assert order_of_ties(2) == orders[0]
