@@ -46,11 +46,14 @@ def test_titles_of_miniatures_are_unique() -> None:
     assert max(Counter(map(identify, miniatures())).values()) == 1
 
 
-@pytest.mark.parametrize("check", ALL)
+@pytest.mark.parametrize("check", [check for check in ALL if not check.startswith("model.")])
 def test_removing_a_check_changes_the_verdicts_of_its_bad_miniatures_only(
     check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Take one check away: the bad miniatures of that check, and no others, are judged otherwise."""
+    """Take one check away: the bad miniatures of that check, and no others, are judged otherwise.
+
+    The other rules of the model are left out: each is a function of the history that no other check calls.
+    """
     if check.startswith("expect."):
         blind(check, monkeypatch)
     else:
