@@ -132,10 +132,9 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
         return False
     if any(exchange.command.n > reply.n for exchange in session.exchanges):
         return True
-    died = any(
-        event.node == session.client and event.action in _DEATHS and event.n > reply.n and event.t - reply.t < _PROMPT_S
-        for event in context.trace.events_of(NodeEvent)
-    )
+    own_events = [event for event in context.trace.events_of(NodeEvent) if event.node == session.client]
+    died = any(event.action in _DEATHS and event.n > reply.n and event.t - reply.t < _PROMPT_S for event in own_events)
+    died |= any(event.action in _DEATHS and session.n < event.n < reply.n for event in own_events)
     return not died and session.name not in context.trace.held_sessions
 
 

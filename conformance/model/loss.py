@@ -68,6 +68,8 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
             )
             if not drained:
                 finding.add_undecided(f"{sentence}; the history ends before the drain", attempt.n, message=message)
+            elif not drained[-1].quiet and (down := _down_at_end(context, attempt)):
+                finding.add_undecided(f"{sentence}; but {down} was ended during the drain", attempt.n, message=message)
             elif not drained[-1].quiet and (activity := _unfinished_activity(context, recipient, drained[-1])):
                 finding.add_undecided(f"{sentence}; but {activity}", attempt.n, message=message)
             else:
@@ -150,6 +152,16 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt) -> bool:
             last_accepted[t.server] = max(last_accepted.get(t.server, 0), t.acceptance.n)
     wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}
     return all(wiped.get(server, -1) > n for server, n in last_accepted.items())
+
+
+def _down_at_end(context: CheckContext, attempt: Attempt) -> str:
+    """Return a server that was given the message and that the scenario ended without starting it again, '' without one.
+
+    The drain starts all servers; an action at a moment of the protocol may end one after that.
+    """
+    last = {event.node: event.action for event in context.trace.events_of(NodeEvent)}
+    had = {attempt.server, *(t.server for t in context.trace.transactions_of(attempt.message) if t.dot_n is not None)}
+    return next((server for server in sorted(had) if last.get(server) in ("killed", "stopped")), "")
 
 
 def _unfinished_activity(context: CheckContext, recipient: str, drained: Drained) -> str:

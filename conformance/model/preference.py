@@ -238,13 +238,32 @@ def _is_granted(facts: Facts, attempt: ShadowAttempt) -> bool:
     )
 
 
+def _has_mail_to_pass_on(facts: Facts, server: str, n: int) -> bool:
+    """Return whether a server had acknowledged mail by an event that it had not passed on yet: it may go over any server."""
+    normalize_all = facts.context.normalize_addresses
+    for given in facts.transactions_at.get(server, ()):
+        if given.kind == "shadow" or given.acceptance is None or given.acceptance.n > n or given.message is None:
+            continue
+        done = [
+            recipient
+            for sent in facts.transactions_from.get(server, ())
+            if sent.message == given.message and sent.kind != "shadow" and sent.acceptance and sent.acceptance.n < n
+            for recipient in sent.accepted_recipients
+        ]
+        if normalize_all(given.recipients) - normalize_all(done):
+            return True
+    return False
+
+
 def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
-    """Return whether an attempt may have been a heartbeat, or was made for a message that the server has promoted or kept.
+    """Return whether an attempt may have been a heartbeat, or was made for a message that the server has promoted, kept or passed on.
 
     It asks the other server for its discard status if it holds a copy for it. It may promote a copy whose primary stopped or
     could not be reached. After a stop it may make copies again.
     """
     client, n = attempt.client, attempt.n
+    if _has_mail_to_pass_on(facts, client, n):
+        return True
     for copy in facts.copies_held_by.get(client, ()):
         since = copy.n if copy.dot_n is None else copy.dot_n
         if since > n:

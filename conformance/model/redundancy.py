@@ -116,7 +116,7 @@ def made_attempts(facts: Facts, transaction: Transaction, answer: Reply, holders
     """Return how many attempts failed between MAIL and the final reply: with servers of other sites (True) and of the own site.
 
     An attempt that ended before MAIL may have been for this message. A session in which the holder did not offer shadow
-    redundancy counts as a failed attempt too.
+    redundancy counts as a failed attempt too, and so does one that was lost before the primary could ask for a copy.
     """
     primary = transaction.server
     servers = [
@@ -126,10 +126,17 @@ def made_attempts(facts: Facts, transaction: Transaction, answer: Reply, holders
     ]  # fmt: skip
     servers += [
         session.server for session in _sessions_in_use(facts, transaction, answer, holders)
-        if session.n > transaction.n and is_turned_away(session)
+        if session.n > transaction.n and (is_turned_away(session) or _is_lost_before_request(session))
     ]  # fmt: skip
     far = sum(is_remote(facts, primary, server) for server in servers)
     return {True: far, False: len(servers) - far}
+
+
+def _is_lost_before_request(session: Session) -> bool:
+    """Return whether a session was lost once EHLO was answered, and the primary had sent nothing but set-up."""
+    verbs = {exchange.command.verb for exchange in session.exchanges}
+    is_lost = session.closed is not None and session.closed.by != "client"
+    return is_lost and session.keywords is not None and verbs <= {"EHLO", "STARTTLS", "AUTH"}
 
 
 def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> list[Session]:

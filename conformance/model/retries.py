@@ -10,9 +10,9 @@ nothing is given up before it expires binds every relay, where the harness sets 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from conformance.history.events import Reply
+from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import STOPPING, Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try
 from conformance.model.rules import rule
@@ -69,7 +69,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     spans = [(facts.trace.sessions[t.transaction.session].t, t.end_t, t) for t in tries]
     spans += [(contact.t, contact.end_t, None) for contact in contacts]  # type: ignore[misc]
     down, limit = _down_times(facts, server, acknowledged.n)
-    spans += [(begin, end, None) for begin, end in down]  # type: ignore[misc]
+    spans += [(begin, end, None) for begin, end in (*down, *_swallowed(facts, server, hops, acknowledged.n))]  # type: ignore[misc]
     since, last = acknowledged.t, None
     for begin, end, one in sorted(spans, key=lambda span: span[:2]):
         if begin >= min(until, limit):
@@ -122,6 +122,14 @@ def _possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
     if recipient in facts.context.mailboxes:
         hops |= {*facts.topology.by_name, *map(facts.topology.store_name, facts.topology.by_name)}
     return hops
+
+
+def _swallowed(facts: Facts, server: str, hops: set[str], after_n: int) -> Iterator[tuple[float, float]]:
+    """Yield the times for which the server may wait for a connection that a partition swallows: its limit for silent sessions."""
+    for fault in facts.trace.events_of(FaultFired):
+        if fault.action == "partition-blackhole" and fault.client == server and fault.server in hops:
+            silence = _longest(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n)
+            yield fault.t, fault.t + (silence or 0.0)
 
 
 def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[float, float]], float]:
