@@ -15,6 +15,7 @@ BOUNDARIES: dict[str, list[set[str]]] = {
     "relay": [{"mta1"}],
     "two-servers-one-dag": [{"mbx1", "mbx2"}],
     "three-servers-one-dag": [{"mbx1", "mbx2", "mbx3"}],
+    "names-that-begin-alike": [{"mbx1", "mbx10", "mbx2"}],
     "one-site-no-dag": [{"mbx1", "mbx2", "mbx3"}],
     "two-sites-no-dag": [{"mbx1", "mbx2"}, {"mbx3", "mbx4"}],
     "cross-site-dag": [{f"mbx{n}" for n in range(1, 9)}],

@@ -1,0 +1,43 @@
+"""Defects of Exchange 2010 servers that show only with several messages, recipients or peers, or after a restart.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+import asyncio
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.hub2010.completion import HubCompletion
+from conformance.reference.hub2010.manager import HubManager
+from conformance.reference.message import Message
+
+
+@defect("hub-acknowledges-after-the-first-next-hop", breaks="SR-E10-15", slot="ex2010.completion")
+class HubAcknowledgesAfterTheFirstNextHop(HubCompletion):
+    """Withholds a reply until the first of several next hops has the message."""
+
+    def release_if_processed(self, row_id: int) -> None:
+        """Wake the waiters after each attempt."""
+        pending = self.host.messages.pending
+        if (event := self._passed_on_events.get(row_id)) is not None and pending(row_id):
+            event.set()
+        super().release_if_processed(row_id)
+
+    async def wait_until_passed_on(self, message: Message) -> None:
+        """Wait until an attempt has ended."""
+        if self.host.messages.pending(message.id):
+            await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
+        self._passed_on_events.pop(message.id, None)
+
+
+@defect("hub-resubmits-one-to-a-new-database", breaks="SR-E10-21", slot="ex2010.manager")
+class HubResubmitsOneToANewDatabase(HubManager):
+    """Resubmits one shadow for each session in which it sees that a next hop has a new queue database."""
+
+    def promote_if_new_database(self, primary: str, database: str) -> None:
+        """Promote the first of the shadows with another database, and forget the others' database."""
+        if database and (orphans := self.host.shadows.rows_of_other_databases(primary, database)):
+            self.host.promotion.take_over(orphans[:1])
+            self.host.db.write(
+                "UPDATE message SET primary_database = ? WHERE place = 'shadow' AND primary_server = ?",
+                (database, primary),
+            )

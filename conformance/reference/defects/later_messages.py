@@ -1,0 +1,160 @@
+"""Defects that show from a certain message on, or with a certain number of recipients, next hops or messages.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.headers import internet_message_id
+from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.delivery import Completion, Delivery
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
+from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.reports import Reports
+from conformance.reference.routing.bifurcation import Routing
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.shadow.creation import Redundancy, ShadowCreation
+from conformance.reference.shadow.discard import DiscardStatus
+from conformance.reference.storage.discards import DiscardEvent
+
+
+@defect("shadows-first-message-of-a-session", breaks="SR-CRE-01", slot="receiver")
+class ShadowsFirstMessageOfASession(Receiver):
+    """Makes a shadow of the first message of a session, and none of those that follow in it."""
+
+    async def _accept(self, content: bytes) -> list[Reply]:
+        """Accept a message; from the second on without a shadow."""
+        first, self._accepted_one = not getattr(self, "_accepted_one", False), True
+        state = self.session_state
+        if first or state.listener == "delivery" or self._shadow_id is not None:
+            return await super()._accept(content)
+        acceptance = self.host.acceptance
+        assert self.session is not None
+        assert self.envelope is not None
+        origin = MessageOrigin(self.session.host_name or "", "127.0.0.1", state.peer is not None, self._deadline)
+        envelope = Envelope(str(self.envelope.mail_from).removeprefix("<>"), tuple(self._recipients))
+        message_id, traced = acceptance.add_trace_field(content, origin, "ESMTP")
+        return [await acceptance.acknowledge(acceptance.store(envelope, traced, message_id, origin))]
+
+
+@defect("rejects-the-first-only", breaks="SR-ENA-04", slot="redundancy")
+class RejectsTheFirstOnly(Redundancy):
+    """Rejects one message for want of a shadow, and accepts the next one without."""
+
+    rejected = False
+
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Return a refusal once."""
+        refusal = await super().ensure_redundant(message, content, deadline)
+        if refusal is not None and self.rejected:
+            self.rejected = False
+            return None
+        self.rejected = refusal is not None
+        return refusal
+
+
+@defect("second-try-has-no-shadow", breaks="SR-ENA-05", slot="redundancy")
+class SecondTryHasNoShadow(Redundancy):
+    """Accepts a message that it rejected before without making a shadow of it."""
+
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Make no shadow of a message whose Message-ID was rejected before."""
+        rejected: set[str | None] = self.__dict__.setdefault("_rejected", set())
+        if message.internet_id in rejected:
+            return None
+        refusal = await super().ensure_redundant(message, content, deadline)
+        if refusal is not None:
+            rejected.add(message.internet_id)
+        return refusal
+
+
+@defect("shadow-has-twenty-recipients", breaks="SR-CRE-06", slot="creation")
+class ShadowHasTwentyRecipients(ShadowCreation):
+    """Sends the first twenty recipients of a message with its shadow."""
+
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Make a shadow with twenty recipients at most."""
+        envelope = message.envelope.for_recipients(message.envelope.recipients[:20])
+        return await super().make_shadow(replace(message, envelope=envelope), content, deadline)
+
+
+@defect("no-shadow-for-null-sender", breaks="SR-CRE-01", slot="creation")
+class NoShadowForNullSender(ShadowCreation):
+    """Makes no shadow of a message with a null reverse-path."""
+
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Make a shadow of a message with a sender."""
+        return bool(message.envelope.reverse_path) and await super().make_shadow(message, content, deadline)
+
+
+@defect("names-twenty-notifications", breaks="SR-WIR-04", slot="discard_status")
+class NamesTwentyNotifications(DiscardStatus):
+    """Names twenty notifications in a reply, and says that none is left."""
+
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Answer with a page of twenty, the last one."""
+        lines, events = await super().answer_query(server, min(limit, 20))
+        return [*lines[:-1], "250 2.0.0 end 0"], events
+
+
+@defect("releases-after-the-second-fork", breaks="SR-MNT-07", slot="completion")
+class ReleasesAfterTheSecondFork(Completion):
+    """Offers the discard notification when two of several next hops have the message."""
+
+    def release_if_processed(self, row_id: int) -> None:
+        """Queue the notifications at the second of the calls that follow each attempt."""
+        calls: Counter[int] = self.__dict__.setdefault("_calls", Counter())
+        calls[row_id] += 1
+        message = self.host.messages.get(row_id)
+        if calls[row_id] == 2 and message is not None and message.place == "primary":
+            self.host.discard_status.queue_notifications(message)
+        super().release_if_processed(row_id)
+
+
+@defect("reports-one-of-several-failures", breaks="RL-ACK-01", slot="reports")
+class ReportsOneOfSeveralFailures(Reports):
+    """Reports the first of the recipients that a next hop has refused."""
+
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+        """Report one failure."""
+        super().report_failed(message, failures[:1], hop)
+
+
+@defect("tries-all-again", breaks="RL-RCP-01", slot="delivery")
+class TriesAllAgain(Delivery):
+    """When a next hop defers some recipients, tries those again that it has accepted, too."""
+
+    def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
+        """Defer all recipients of the message that have this next hop."""
+        groups = self.host.routing.group_by_next_hop(message.envelope.recipients)
+        super()._defer(message, tuple(groups.get(hop, recipients)), hop)
+
+
+@defect("fans-out-the-third-recipient", breaks="SR-BIF-03", slot="routing")
+class FansOutTheThirdRecipient(Routing):
+    """Lets two recipients share a transmission, and sends every further one directly."""
+
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+        """Group the first two recipients, and each of the others alone."""
+        listed = list(recipients)
+        groups = {hop: list(group) for hop, group in super().group_by_next_hop(listed[:2]).items()}
+        for recipient in listed[2:]:
+            for hop, group in super().group_by_next_hop([recipient]).items():
+                groups.setdefault(hop, []).extend(group)
+        return groups
+
+
+@defect("second-transmission-is-not-stored", breaks="SR-CRE-01", slot="acceptance")
+class SecondTransmissionIsNotStored(Acceptance):
+    """Answers 250 to a Message-ID that it has in its queue already, and stores nothing, also for other recipients."""
+
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
+        """Accept a message unless one with its Message-ID is queued."""
+        name = internet_message_id(content)
+        if name and any(message.internet_id == name for message in self.host.messages.in_place("primary")):
+            return Reply(250, "2.6.0", f"<{name}> Queued mail for delivery")
+        return await super().accept(envelope, content, origin)

@@ -1,0 +1,55 @@
+"""Defects towards servers of Exchange 2010, and of switches, that show only for some messages.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from conformance.reference.boundary import shadows_by_receiver
+from conformance.reference.defects.defect import defect
+from conformance.reference.host import Host
+from conformance.reference.message import Message
+from conformance.reference.queue.delivery import Completion
+from conformance.reference.shadow.creation import ShadowCreation
+
+
+def goes_to_a_hub(host: Host, address: str) -> bool:
+    """Return whether the next hop of a recipient is a server of Exchange 2010."""
+    peer = host.config.peers_by_name.get(host.routing.next_hop(address).name.casefold())
+    return peer is not None and not shadows_by_receiver(peer.generation)
+
+
+@defect("keeps-shadows-of-hub-mail", breaks="SR-IOP-02", slot="completion")
+class KeepsShadowsOfHubMail(Completion):
+    """Offers no discard notification for a message that a 2010 hub has acknowledged."""
+
+    def release(self, message: Message) -> None:
+        """Move a message for a hub to Safety Net, without a notification."""
+        if any(goes_to_a_hub(self.host, one.address) for one in message.envelope.recipients):
+            self.host.safety_net.hold(message.id, "safety-net")
+        else:
+            super().release(message)
+
+
+@defect("hub-mail-is-not-held", breaks="SR-IOP-02", slot="completion")
+class HubMailIsNotHeld(Completion):
+    """Deletes a message that a 2010 hub has acknowledged, in place of moving it to Safety Net."""
+
+    def release(self, message: Message) -> None:
+        """Release a message, and delete it if it went to a hub."""
+        super().release(message)
+        if any(goes_to_a_hub(self.host, one.address) for one in message.envelope.recipients):
+            self.host.messages.drop(message.id)
+
+
+@defect("redundant-again-once", breaks="SR-BND-03", slot="creation")
+class RedundantAgainOnce(ShadowCreation):
+    """Makes the first message redundant for which no sender waits, and none of the later ones."""
+
+    made_one = False
+
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Make a shadow of every message for which a sender waits, and of the first other one."""
+        if deadline is None:
+            if self.made_one:
+                return False
+            self.made_one = True
+        return await super().make_shadow(message, content, deadline)

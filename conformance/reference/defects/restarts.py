@@ -1,0 +1,102 @@
+"""Defects that show only after a restart: what counts from the start, what is kept in memory only, what is not taken up again.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Place
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.safety_net import SafetyNet
+from conformance.reference.shadow.manager import ShadowRedundancyManager
+
+
+class HoldsAnewFromTheStart(SafetyNet):
+    """Base class of defects that count a hold time from the start of the server."""
+
+    counted_anew: Place
+
+    def start(self) -> None:
+        """Set the time since which messages are in the place `counted_anew` to now, and start."""
+        self.host.db.write("UPDATE message SET since = ? WHERE place = ?", (self.host.now(), self.counted_anew))
+        super().start()
+
+
+@defect("restart-renews-shadows", breaks="SR-SFN-03", slot="safety_net")
+class RestartRenewsShadows(HoldsAnewFromTheStart):
+    """Counts the hold time of shadows that are never acknowledged from its last start."""
+
+    counted_anew = "shadow"
+
+
+@defect("restart-watches-one-primary", breaks="SR-MNT-03", slot="manager")
+class RestartWatchesOnePrimary(ShadowRedundancyManager):
+    """After a restart sends heartbeats to one of the primaries for which it holds shadows."""
+
+    def start(self) -> None:
+        """Watch the first primary by name."""
+        for primary in self.host.shadows.primaries()[:1]:
+            self.watch(primary, since=self.host.shadows.last_contact(primary))
+
+
+@defect("restart-watches-at-the-next-copy", breaks="SR-MNT-03", slot="manager")
+class RestartWatchesAtTheNextCopy(ShadowRedundancyManager):
+    """After a restart sends no heartbeat to a primary before a new copy comes from it."""
+
+    def start(self) -> None:
+        """Watch no primary."""
+
+
+@defect("restart-forgets-who-holds-shadows", breaks="SR-MNT-01", slot="delivery")
+class RestartForgetsWhoHoldsShadows(Delivery):
+    """Keeps in memory only which server has the shadow of a queued message: delivered after a restart, it is not reported."""
+
+    def start(self) -> None:
+        """Delete what is known of the holders of shadows, and start."""
+        self.host.db.write("DELETE FROM holder")
+        super().start()
+
+
+@defect("restart-resumes-twenty-messages", breaks="RL-ACK-01", slot="delivery")
+class RestartResumesTwentyMessages(Delivery):
+    """After a restart takes up the first twenty queued messages, and leaves the others in the database."""
+
+    def start(self) -> None:
+        """Start processing the first twenty primary messages."""
+        for message in [*self.host.messages.in_place("primary")][:20]:
+            self.start_processing(message)
+
+
+@defect("restart-sends-to-all-again", breaks="RL-ACK-04", slot="delivery")
+class RestartSendsToAllAgain(Delivery):
+    """After a restart tries all recipients of a queued message, also those that were reached before."""
+
+    def start(self) -> None:
+        """Mark all recipients of queued messages as pending, and start."""
+        self.host.db.write(
+            "UPDATE recipient SET fate = 'pending', crossed = 0"
+            " WHERE message IN (SELECT id FROM message WHERE place = 'primary')"
+        )
+        super().start()
+
+
+@defect("restart-drops-old-mail", breaks="SR-OUT-03", slot="delivery")
+class RestartDropsOldMail(Delivery):
+    """At a start drops queued messages that are older than ShadowResubmitTimeSpan, as their shadow servers will have sent them."""
+
+    def start(self) -> None:
+        """Delete queued messages older than ShadowResubmitTimeSpan, and start."""
+        latest = self.host.now() - self.host.transport.ShadowResubmitTimeSpan
+        for message in [*self.host.messages.in_place("primary")]:
+            if message.since < latest:
+                self.host.messages.drop(message.id)
+        super().start()
+
+
+@defect("new-database-known-by-queries-only", breaks="SR-MNT-11", slot="manager")
+class NewDatabaseKnownByQueriesOnly(ShadowRedundancyManager):
+    """Compares a primary's queue database in replies to XQDISCARD only, not in the primary's own requests."""
+
+    def record_session(self, primary: str, database: str) -> None:
+        """Record a contact, and compare the database if a heartbeat is under way."""
+        watch = self.watched.get(primary)
+        super().record_session(primary, database if watch is not None and watch.heartbeat_running else "")

@@ -1,0 +1,78 @@
+"""Defects of time limits in one phase of a session only, and of an orderly stop.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.receive.session import Receiver
+
+YEAR = 365 * 86400.0
+
+
+@defect("waits-for-ever-for-the-first-command", breaks="SR-TMO-06", slot="receiver")
+class WaitsForEverForTheFirstCommand(Receiver):
+    """Lets a client be silent for as long as it likes before its first command."""
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        """Set the idle timer to a year before EHLO."""
+        super()._reset_timeout(duration if self.session_state.greeted else YEAR)
+
+
+@defect("noop-does-not-count", breaks="SR-TMO-06", slot="receiver")
+class NoopDoesNotCount(Receiver):
+    """Takes a session for idle though the client sends NOOP."""
+
+    def data_received(self, data: bytes) -> None:
+        """Pass NOOP on without restarting the idle timer."""
+        if data.upper().startswith(b"NOOP"):
+            self._reset_timeout_off = True
+        super().data_received(data)
+        self._reset_timeout_off = False
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        """Restart the idle timer unless NOOP came."""
+        if not getattr(self, "_reset_timeout_off", False):
+            super()._reset_timeout(duration)
+
+
+@defect("stop-forgets-what-is-deferred", breaks="RL-ACK-01", slot="delivery")
+class StopForgetsWhatIsDeferred(Delivery):
+    """Stopped in an orderly way, drops messages that wait for a retry."""
+
+    async def stop(self, grace: float) -> None:
+        """Stop, and delete the deferred messages."""
+        await super().stop(grace)
+        for _, _, message, _ in self._deferred:
+            self.host.messages.drop(message.id)
+
+
+@defect("stop-forgets-discards", breaks="SR-MNT-05", slot="delivery")
+class StopForgetsDiscards(Delivery):
+    """Stopped in an orderly way, drops its discard notifications."""
+
+    async def stop(self, grace: float) -> None:
+        """Stop, and delete all notifications."""
+        await super().stop(grace)
+        self.host.db.write("DELETE FROM discard")
+
+
+@defect("stop-releases-what-is-queued", breaks="SR-MNT-01", slot="delivery")
+class StopReleasesWhatIsQueued(Delivery):
+    """Stopped in an orderly way, queues discard notifications for messages that are still in its queue."""
+
+    async def stop(self, grace: float) -> None:
+        """Stop, and queue the notifications of all primary messages."""
+        await super().stop(grace)
+        for message in [*self.host.messages.in_place("primary")]:
+            self.host.discard_status.queue_notifications(message)
+
+
+@defect("stop-forgets-shadows", breaks="SR-SFN-03", slot="delivery")
+class StopForgetsShadows(Delivery):
+    """Stopped in an orderly way, drops the shadows that it holds: their primaries live."""
+
+    async def stop(self, grace: float) -> None:
+        """Stop, and delete all shadows."""
+        await super().stop(grace)
+        self.host.db.write("DELETE FROM message WHERE place = 'shadow'")

@@ -1,0 +1,90 @@
+"""Defects that show only with several peers at a time, or with peers that are silent.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message, Recipient
+from conformance.reference.queue.delivery import Completion, Delivery
+from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.queue.outbound import Outbound
+from conformance.reference.replies import Reply
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.shadow.manager import ShadowRedundancyManager
+
+
+@defect("a-new-database-counts-for-all", breaks="SR-MNT-13", slot="manager")
+class ANewDatabaseCountsForAll(ShadowRedundancyManager):
+    """Takes over the shadows of all primaries when one of them has a new queue database."""
+
+    def promote_if_new_database(self, primary: str, database: str) -> None:
+        """Promote all shadows if those of the primary are to be."""
+        if database and self.host.shadows.rows_of_other_databases(primary, database):
+            self.host.promotion.take_over([message.id for message in self.host.messages.in_place("shadow")])
+
+
+@defect("promotes-a-second-early", breaks="SR-MNT-10", slot="manager")
+class PromotesASecondEarly(ShadowRedundancyManager):
+    """Promotes itself one second before ShadowResubmitTimeSpan is over."""
+
+    def promotion_at(self, primary: str) -> float:
+        """Return the correct time minus one second."""
+        return super().promotion_at(primary) - 1
+
+
+@defect("waits-for-ever-after-the-content", breaks="SR-TMO-08", slot="outbound")
+class WaitsForEverAfterTheContent(Outbound):
+    """Limits the time of each command to a next hop, and not that of the reply to the content."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+        """Transmit a message, whose last reply may take a year."""
+        send = dialogue.send_content
+
+        async def send_content(content: bytes, recipients: int) -> list[Reply]:
+            before, dialogue.idle_timeout = dialogue.idle_timeout, 365 * 86400.0
+            try:
+                return await send(content, recipients)
+            finally:
+                dialogue.idle_timeout = before
+
+        dialogue.send_content = send_content  # type: ignore[method-assign]
+        return await super().transmit(attempt, server, dialogue)
+
+
+@defect("second-lost-session-is-final", breaks="RL-RTY-01", slot="delivery")
+class SecondLostSessionIsFinal(Delivery):
+    """Reports a message as undeliverable when no server of its next hop would open a session, at the second time."""
+
+    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
+        """Record an outcome; the second one without any reply is a permanent failure."""
+        silent: set[int] = self.__dict__.setdefault("_silent", set())
+        if not replies and attempt.hop.kind == "outside":
+            if attempt.message.id in silent:
+                replies = dict.fromkeys(attempt.recipients, Reply(550, "5.4.1", "no session"))
+            silent.add(attempt.message.id)
+        await super().record_outcome(attempt, replies, reports)
+
+
+@defect("redirects-what-is-not-deferred", breaks="SR-CRE-10", slot="delivery")
+class RedirectsWhatIsNotDeferred(Delivery):
+    """Redirects messages that wait for a session, and leaves those that wait for a retry."""
+
+    async def redirect_all(self, target: NextHop) -> None:
+        """Redirect without the deferred messages."""
+        deferred, self._deferred = self._deferred, []
+        await super().redirect_all(target)
+        self._deferred += deferred
+        self._retry()
+
+
+@defect("redirection-leaves-shadows", breaks="SR-MNT-01", slot="completion")
+class RedirectionLeavesShadows(Completion):
+    """Queues no discard notification for a message that it has redirected: its first shadow stays."""
+
+    def release(self, message: Message) -> None:
+        """Move a redirected message to Safety Net without a notification."""
+        if self.host.messages.with_fate(message.id, ("redirected",)):
+            self.host.safety_net.hold(message.id, "safety-net")
+        else:
+            super().release(message)

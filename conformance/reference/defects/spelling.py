@@ -1,0 +1,94 @@
+"""Defects in how names are compared: letter case, names of which one begins with the other, numbers of several digits, dates and folded fields.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
+from conformance.reference.headers import header_field
+from conformance.reference.shadow.discard import DiscardStatus
+from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.storage.discards import DiscardEvent
+
+
+@defect("duplicate-by-spelling-of-the-mailbox", breaks="SR-DUP-01", slot="duplicates")
+class DuplicateBySpelling(DuplicateDetection):
+    """Takes a mailbox that is written in another letter case for another mailbox."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return a key with the mailbox as it is written."""
+        key = super().key_of(mailbox, content)
+        return None if key is None else key._replace(mailbox=mailbox)
+
+
+@defect("duplicate-by-id-in-any-case", breaks="SR-DUP-02", slot="duplicates")
+class DuplicateByIdInAnyCase(DuplicateDetection):
+    """Takes messages whose Message-IDs differ in letter case for duplicates."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return a key with the Message-ID in lower case."""
+        key = super().key_of(mailbox, content)
+        return None if key is None else key._replace(internet_id=key.internet_id.lower())
+
+
+@defect("duplicate-within-a-minute", breaks="SR-DUP-02", slot="duplicates")
+class DuplicateWithinAMinute(DuplicateDetection):
+    """Compares client submit times by the minute."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return a key with the submit time cut to the minute."""
+        key = super().key_of(mailbox, content)
+        return None if key is None else key._replace(submitted=key.submitted // 60)
+
+
+@defect("duplicate-by-text-of-the-date", breaks="SR-DUP-01", slot="duplicates")
+class DuplicateByTextOfTheDate(DuplicateDetection):
+    """Compares the text of the Date field: the same instant in another time zone is another time."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return a key with a number made of the text."""
+        key = super().key_of(mailbox, content)
+        text = header_field(content, b"Date") or b""
+        return None if key is None else key._replace(submitted=float(int.from_bytes(text[:40]) % 2**52))
+
+
+@defect("discards-ids-that-begin-alike", breaks="RL-ACK-01", slot="manager")
+class DiscardsIdsThatBeginAlike(ShadowRedundancyManager):
+    """Discards every shadow whose id begins with the one that a notification names: with 1 also 10 and 11."""
+
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
+        """Discard the shadows whose ids begin with `shadow_id`."""
+        for row in self.host.shadows.rows_held_for(primary):
+            held = self.host.messages.get(row)
+            if held is not None and held.shadow_id.startswith(shadow_id):
+                super().discard_shadow(primary, held.database, held.shadow_id)
+
+
+@defect("notifies-names-that-begin-alike", breaks="SR-MNT-04", slot="discard_status")
+class NotifiesNamesThatBeginAlike(DiscardStatus):
+    """Includes the notifications for servers whose names begin with the name of the one that asks."""
+
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Answer also with what is queued for longer names."""
+        lines, events = await super().answer_query(server, limit)
+        more = [
+            event
+            for event in self.host.discards.all_events()
+            if event.server != server and event.server.startswith(server)
+        ]
+        return [lines[0], *lines[1:-1], *(f"250-2.0.0 discard {event.shadow_id}" for event in more), lines[-1]], events
+
+
+@defect("forgets-what-is-beyond-a-page", breaks="SR-WIR-04", slot="discard_status")
+class ForgetsBeyondAPage(DiscardStatus):
+    """Forgets the notifications that a reply has no room for, and says that none is left."""
+
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Return a page, and delete what is beyond it."""
+        lines, events = await super().answer_query(server, limit)
+        named = {event.id for event in events}
+        if not lines[-1].endswith("end 0"):
+            for event in [*self.host.discards.all_events()]:
+                if event.server == server and event.id not in named:
+                    self.host.discards.remove(event.id)
+        return [*lines[:-1], "250 2.0.0 end 0"], events
