@@ -1,10 +1,12 @@
 """Stored cells to export: a relay whose sessions break, a conversation, and a server with a defect."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from conformance.results.reader import StoredCell, read_run
+from tests.report.conftest import unavailable
 from tests.suite.helpers import ROOT, conformance_command
 
 SCENARIOS = [
@@ -31,3 +33,13 @@ def cells(run_dir: Path) -> list[StoredCell]:
     stored = list(read_run(run_dir).cells())
     assert stored
     return stored
+
+
+@pytest.fixture(scope="session")
+def tshark() -> str:
+    """Return the path of tshark; skip the test where it is not installed."""
+    found = shutil.which("tshark")
+    if found is None:
+        unavailable("tshark: .ci/programs installs it")
+    assert found is not None
+    return found

@@ -1,49 +1,22 @@
 """Traces of stored cells: valid trace events, and the slices and moments in them."""
 
-import json
+from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from conformance.export.perfetto import as_perfetto
 from conformance.history.events import Connected, Delivered
-from conformance.results.reader import StoredCell
+from conformance.results.reader import StoredCell, read_run
+from tests.export.readers import MAX_TRACE_OCTETS, read_trace
+from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
-
-_TIMED = {
-    "ts": {"type": "integer", "minimum": 0},
-    "pid": {"type": "integer"},
-    "tid": {"type": "integer"},
-    "name": {"type": "string", "minLength": 1},
-}
-SCHEMA = {
-    "type": "object",
-    "required": ["traceEvents"],
-    "properties": {
-        "traceEvents": {
-            "type": "array",
-            "items": {
-                "oneOf": [
-                    {"properties": {"ph": {"const": "X"}, "dur": {"type": "integer", "minimum": 0}, **_TIMED}, "required": ["ph", "dur", "ts", "pid", "tid", "name"]},
-                    {"properties": {"ph": {"const": "i"}, "s": {"enum": ["t"]}, **_TIMED}, "required": ["ph", "s", "ts", "pid", "tid", "name"]},
-                    {"properties": {"ph": {"enum": ["b", "e"]}, "cat": {"type": "string"}, "id": {"type": "string"}, **_TIMED}, "required": ["ph", "cat", "id", "ts", "pid", "name"]},
-                    {"properties": {"ph": {"const": "M"}, "name": {"enum": ["process_name", "thread_name"]}, "args": {"required": ["name"]}}, "required": ["ph", "pid", "name", "args"]},
-                ]
-            },
-        }
-    },
-}  # fmt: skip
-"""The rules of the Trace Event Format for complete, instant, asynchronous and metadata events."""
 
 
 def trace(cell: StoredCell) -> list[dict[str, Any]]:
     """Return the events of a cell's trace, which is valid by the schema."""
-    document = json.loads(as_perfetto(cell))
-    jsonschema.validate(document, SCHEMA)
-    events: list[dict[str, Any]] = document["traceEvents"]
-    return events
+    return read_trace(as_perfetto(cell))
 
 
 def test_every_trace_is_valid_and_every_slice_ends(cells: list[StoredCell]):
@@ -87,3 +60,32 @@ def test_uneventful_sessions_are_merged_into_one_slice(cells: list[StoredCell]):
     )
     assert merged > 0
     assert slices + merged == sessions
+
+
+WEEKS = """\
+id: held-for-49-days
+title: A shadow copy is held for 49 days, because its primary waits for a next hop that is away
+requirements: [SR-CRE-11]
+needs: [shadow-2013]
+topology: two-servers-one-dag
+configure: {MessageExpirationTimeout: 60d, MessageRetryInterval: 1d, ShadowHeartbeatFrequency: 30m, ShadowMessageAutoDiscardInterval: 90d}
+steps:
+  - answer: {sink: outside, at: dot, reply: 451 4.3.0 try later}
+  - send: {as: m, to: victor@outside.test, via: mbx1}
+  - advance: 49d
+  - expect: {not-promoted: {of: m}}
+  - answer: {sink: outside, at: dot, reply: accept}
+  - expect: {delivered: {of: m, at: outside, by: mbx1, copies: 1, within: 2d}}
+"""
+
+
+def test_the_trace_of_49_days_of_heartbeats_is_small(tmp_path: Path):
+    (tmp_path / "weeks.scenario.yaml").write_text(WEEKS, "utf-8")
+    words = ("run", "weeks.scenario.yaml", "--candidate", "reference", "--run-dir", "run")
+    ran = conformance_command(*words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (cell,) = read_run(tmp_path / "run").cells()
+    assert sum(isinstance(event, Connected) for event in cell.events) > 1000
+    assert max(event.t for event in cell.events) > 49 * 86400
+    trace(cell)
+    assert len(as_perfetto(cell)) < MAX_TRACE_OCTETS
