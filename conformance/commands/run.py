@@ -17,6 +17,7 @@ from conformance.suite.collect import explain_empty
 from conformance.suite.item import outcome_of
 from conformance.suite.options import options_help
 from conformance.suite.run_directory import ALLURE_BY_DEFAULT
+from conformance.suite.workflow_commands import stop_workflow_commands
 from conformance.verdicts import Outcome
 
 USAGE, UNJUDGED, VIOLATED = 2, 3, 1
@@ -80,6 +81,11 @@ class _ExitCodePlugin:
         config.option.continue_on_collection_errors = True
         if config.args_source is not config.ArgsSource.ARGS:
             config.args[:] = [str(paths.corpus())]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Stop workflow commands in what the run prints; pytest's reporter exists by now."""
+        stop_workflow_commands(config, os.environ)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Remember the message for the case that no cell was collected."""

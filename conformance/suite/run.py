@@ -10,6 +10,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ from conformance.suite.baseline import (
 from conformance.suite.job_pool import JobPool
 from conformance.suite.options import Options
 from conformance.suite.run_directory import DIRECTORY, allure_results, is_worker
+from conformance.suite.workflow_commands import STOPPED
 from conformance.verdicts import Outcome, Reason, Verdict
 
 
@@ -264,8 +266,10 @@ def print_summary(
     terminal.write_sep("=", "conformance")
     run_summary = read_run_summary(directory, corpus=paths.corpus())
     terminal.write(terminal_summary(run_summary, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
-    for line in report_to_github(run_summary, os.environ):
-        terminal.write_line(line)
+    stopped = terminal.config.stash.get(STOPPED, None)
+    with stopped.resumed() if stopped else nullcontext():
+        for line in report_to_github(run_summary, os.environ):
+            terminal.write_line(line)
     terminal.write_line(f"run        {directory}")
     for line in _new_failures(run_summary):
         terminal.write_line(line)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.ci.runner import executed_commands
 from tests.suite.helpers import ROOT, environment
 
 pytestmark = pytest.mark.integration
@@ -75,8 +76,8 @@ class Job:
         assert all(pairs), condition
         return (always or self.code == 0) and all(self.value(pair[1]) != self.value(pair[2]) for pair in pairs if pair)
 
-    def run_step(self, step: dict[str, Any]) -> None:
-        """Run one step in a shell with the options of GitHub's `bash`."""
+    def run_step(self, step: dict[str, Any], **variables: str) -> None:
+        """Run one step in a shell with the options of GitHub's `bash`, and with more environment variables."""
         known = {
             name: re.sub(r"\$\{\{(.*?)\}\}", lambda found: self.value(found[1]), text)
             for name, text in step.get("env", {}).items()
@@ -85,7 +86,7 @@ class Job:
         plain = {name: text for name, text in environment().items() if name not in ("PYTHONPATH", "GITHUB_ACTIONS")}
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=self.place, env={**plain, **known, "GITHUB_OUTPUT": str(self.place / "output")},
+            cwd=self.place, env={**plain, **known, **variables, "GITHUB_OUTPUT": str(self.place / "output")},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
         self.printed[step["name"]] = done.stdout
@@ -143,6 +144,25 @@ def test_a_job_with_a_violation_fails_and_is_compared_with_the_earlier_run(place
     assert "unchanged" in job.printed["Compare with the earlier run"]
     missing = run_action(place, candidate=WRONG, scenarios=RUNS, out="bad", before="nowhere/run")
     assert "There is no run in" in missing.printed["Compare with the earlier run"]
+
+
+def test_github_executes_no_command_of_a_server(place: Path):
+    """The server dies with a last line that is a workflow command; each step that prints it stops commands first."""
+    (place / "evil.py").write_text(
+        "print('::set-env name=PATH::/evil ##[add-mask]x', flush=True)\nraise SystemExit(7)\n", "utf-8"
+    )
+    described = "name: evil\nkind: exec\nclaims: [relay]\nlisteners: [frontend]\nargv: ['{python}', evil.py]\n"
+    (place / "evil.yaml").write_text(described, "utf-8")
+    cell = "content-passes-unchanged[message=plain]"
+    job = Job(place, inputs(candidate="evil.yaml", scenarios=f"--only {cell}", out="evil", before="evil/run"))
+    for step in document("action.yml")["runs"]["steps"][1:]:
+        if "run" in step:
+            job.run_step(step, GITHUB_ACTIONS="true")
+    with_text = [name for name, text in job.printed.items() if "##[add-mask]" in text]
+    assert {"Check the description", "Run"} <= set(with_text), job.printed
+    executed = {name: set(executed_commands(text)) for name, text in job.printed.items()}
+    assert [name for name, names in executed.items() if names and name != "Run"] == []
+    assert executed["Run"] <= {"error", "warning", "notice"}
 
 
 def test_a_job_whose_failures_are_in_the_baseline_succeeds(place: Path):

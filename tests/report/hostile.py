@@ -9,14 +9,14 @@ EVIL = (
     + " \u202eevil\u2066\u2069\u200b\ufeff\u2028".encode()  # bidi, zero width, line separator
     + b" \xff\xfe\xc0\xaf\xed\xa0\x80"  # no UTF-8
     b" `*_[x](javascript:alert(1))|~#"  # Markdown
-    b" ::error::x %0A ${jndi:x} =1+1 {{7*7}} {% x %}"  # GitHub, spreadsheets, templates
+    b" ##[add-mask]mta1 ::error::x %0A ${jndi:x} =1+1 {{7*7}} {% x %}"  # GitHub, spreadsheets, templates
 )
 
 SERVER = f"""
 import asyncio, json, signal, sys
 EVIL = {MARK.encode()!r} + {EVIL!r}
 async def main():
-    doors = json.load(open(sys.argv[1]))["listeners"]
+    listeners = json.load(open(sys.argv[1]))["listeners"]
     async def serve(reader, writer):
         def say(code, last=b" "):
             writer.write(code + last + EVIL + b"\\r\\n")
@@ -35,8 +35,8 @@ async def main():
             else:
                 say(b"250")
         writer.close()
-    for door in doors.values():
-        await asyncio.start_server(serve, door["host"], door["port"])
+    for listener in listeners.values():
+        await asyncio.start_server(serve, listener["host"], listener["port"])
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 0)
     sys.stdout.buffer.write(EVIL + b"\\n"); sys.stdout.buffer.flush()
     await asyncio.Event().wait()
