@@ -171,7 +171,7 @@ def one_attempt() -> None:
 def offers_on_frontend() -> None:
     def greeted(former: Any, self: Session, hello: str, name: str) -> list[str]:
         lines = former(self, hello, name)
-        return [lines[0], "250-XSHADOWREQUEST", *lines[1:]] if self._door == "frontend" and lines[1:] else lines
+        return [lines[0], "250-XSHADOWREQUEST", *lines[1:]] if self._listener == "frontend" and lines[1:] else lines
 
     _wrap(Session, "_greeted", greeted)
 

@@ -42,8 +42,8 @@ class Node:
         loop.add_signal_handler(signal.SIGTERM, self.leaving.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         servers = []
-        for door, at in self.config.listeners.items():
-            serve = partial(self._serve, door)
+        for listener, at in self.config.listeners.items():
+            serve = partial(self._serve, listener)
             servers.append(await asyncio.start_server(serve, at["host"], at["port"], limit=2**20, backlog=1024))
         self._answer({"revision": self.config.revision, "applied": True})
         for one in self.store.messages("true"):
@@ -61,8 +61,8 @@ class Node:
         if self._in_hand:
             await asyncio.wait(self._in_hand, timeout=5)
 
-    async def _serve(self, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Session(self, door, reader, writer).run()
+    async def _serve(self, listener: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Session(self, listener, reader, writer).run()
 
     def start(self, work: Coroutine[Any, Any, Any], in_hand: bool = False) -> asyncio.Task[Any]:
         """Start a task; an orderly stop waits for its end if `in_hand` is true."""

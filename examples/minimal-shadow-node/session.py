@@ -30,9 +30,9 @@ def refuse_if(condition: object, reply: str) -> None:
 class Session:
     """The session of one client; it ends at the listener's limits, or when the node stops."""
 
-    def __init__(self, node: Any, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._node, self._door, self._reader, self._writer = node, door, reader, writer
-        self._limits = node.config.listeners[door]
+    def __init__(self, node: Any, listener: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._node, self._listener, self._reader, self._writer = node, listener, reader, writer
+        self._limits = node.config.listeners[listener]
         self._ends = asyncio.get_running_loop().time() + self._limits["connection_timeout"]
         self.busy = False  # it has a message whose final dot is not answered
         self._hello = self._user = ""
@@ -79,7 +79,7 @@ class Session:
 
     async def _command(self, line: str) -> list[str]:
         verb, _, words = line.partition(" ")
-        match verb.upper(), self._door:
+        match verb.upper(), self._listener:
             case ("EHLO" | "HELO" as hello, "frontend" | "transport") | ("LHLO" as hello, "delivery"):
                 return self._greeted(hello, words.strip())
             case "MAIL", _:
@@ -108,13 +108,13 @@ class Session:
         if hello != "HELO":
             lines += ["PIPELINING", "8BITMIME", f"SIZE {self._most}", "ENHANCEDSTATUSCODES", "DSN"]
             lines += ["XSHADOWREQUEST"] if self._may_shadow else []
-            secrets = self._door == "transport" and any(peer["secret"] for peer in config.peers.values())
+            secrets = self._listener == "transport" and any(peer["secret"] for peer in config.peers.values())
             lines += ["AUTH PLAIN"] if secrets else []
         return [*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"]
 
     @property
     def _most(self) -> int:
-        return self._node.config["MaxMessageSize"] + (0 if self._door == "frontend" else _ROOM)
+        return self._node.config["MaxMessageSize"] + (0 if self._listener == "frontend" else _ROOM)
 
     def _authenticated(self, words: str) -> str:
         mechanism, _, response = words.partition(" ")
@@ -131,8 +131,8 @@ class Session:
     def _peer(self) -> dict[str, Any]:
         """Return the name of the peer that the client is, on the transport listener; "" for any other client."""
         config = self._node.config
-        known = self._user or (self._hello if config.listeners[self._door]["externally_secured"] else "")
-        return config.peers.get(known.lower(), {}) if self._door == "transport" else {}
+        known = self._user or (self._hello if config.listeners[self._listener]["externally_secured"] else "")
+        return config.peers.get(known.lower(), {}) if self._listener == "transport" else {}
 
     @property
     def _may_shadow(self) -> bool:
@@ -141,7 +141,7 @@ class Session:
 
     def _shadow_verb(self, verb: str, words: list[str]) -> list[str]:
         node = self._node
-        refuse_if(self._door == "transport" and not self._hello, "503 5.5.1 EHLO first")
+        refuse_if(self._listener == "transport" and not self._hello, "503 5.5.1 EHLO first")
         refuse_if(not self._may_shadow, "502 5.5.1 not offered here")
         form = _ID if verb == "XSHADOWREQUEST" else _MAX
         refuse_if(len(words) != 2 or not form.fullmatch(words[1]), "501 5.5.4 two arguments are needed")
@@ -181,10 +181,10 @@ class Session:
         refuse_if(self._mail is None, "503 5.5.1 MAIL first")
         config, domain = self._node.config, address.rpartition("@")[2].lower()
         box = config.mailboxes.get(address.lower())
-        ours = self._door == "delivery" or (domain in config.domains and domain not in config.routes)
+        ours = self._listener == "delivery" or (domain in config.domains and domain not in config.routes)
         keep = self._mail.primary_name  # a copy is kept for unknown recipients too
         refuse_if(not address or (ours and box is None and not keep), "550 5.1.1 no such mailbox")
-        refuse_if(self._door == "delivery" and not (box and box["sink"]), "451 4.2.1 the mailbox is elsewhere")
+        refuse_if(self._listener == "delivery" and not (box and box["sink"]), "451 4.2.1 the mailbox is elsewhere")
         self._mail.recipients[address] = found
         return "250 2.1.5 ok"
 
@@ -201,7 +201,7 @@ class Session:
         except (Refusal, sqlite3.Error) as error:
             logging.info(f"{mail.shadow_id}: {error}")
             reply = str(error) if isinstance(error, Refusal) else "452 4.3.1 this cannot be kept now"
-            return [reply] * (len(mail.recipients) if self._door == "delivery" else 1)
+            return [reply] * (len(mail.recipients) if self._listener == "delivery" else 1)
         finally:
             self.busy = False
 
@@ -211,7 +211,7 @@ class Session:
         refuse_if(len(mail.content) > self._most, "552 5.3.4 too large")
         refuse_if(mail.content.lower().count(b"\r\nreceived:") > 50, "554 5.4.6 too many hops")
         mail.internet_id, mail.arrived = name.removeprefix("<").removesuffix(">") if name else None, time.time()
-        if self._door == "delivery":
+        if self._listener == "delivery":
             return [str(reply) for reply in (await node.delivery.into_mailboxes(mail, list(mail.recipients))).values()]
         if mail.primary_name:
             node.shadow.keep(mail)

@@ -113,7 +113,7 @@ class Hostile:
     failure: str | None = None
 
     def __init__(self, configuration: dict[str, Any], misdeed: str) -> None:
-        self._door = configuration["listeners"]["frontend"]
+        self._listener = configuration["listeners"]["frontend"]
         self._hop = next(r["next_hops"][0]["dial"] for r in configuration["routes"] if r["domain"] == "*")
         self._misdeed = misdeed
         self._server: asyncio.Server | None = None
@@ -122,9 +122,9 @@ class Hostile:
 
     async def start(self) -> None:
         if self._misdeed == "hangs-at-connect":
-            self._silent_socket = socket.create_server((self._door["host"], self._door["port"]))
+            self._silent_socket = socket.create_server((self._listener["host"], self._listener["port"]))
             return
-        self._server = await asyncio.start_server(self._accept, self._door["host"], self._door["port"])
+        self._server = await asyncio.start_server(self._accept, self._listener["host"], self._listener["port"])
 
     async def stop(self) -> None:
         await self.kill()

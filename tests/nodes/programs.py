@@ -3,14 +3,14 @@
 GREETS = """
 import asyncio, json, signal, sys
 async def main():
-    doors = json.load(open(sys.argv[1]))["listeners"]
+    listeners = json.load(open(sys.argv[1]))["listeners"]
     async def serve(reader, writer):
         writer.write(b"220 here\\r\\n")
         await reader.readline()
         writer.write(b"221 bye\\r\\n")
         writer.close()
-    for door in doors.values():
-        await asyncio.start_server(serve, door["host"], door["port"])
+    for listener in listeners.values():
+        await asyncio.start_server(serve, listener["host"], listener["port"])
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 0)
     await asyncio.Event().wait()
 asyncio.run(main())
@@ -25,8 +25,8 @@ NEVER_LISTENS = "import time; time.sleep(3600)"
 SAYS_NOTHING = """
 import json, socket, sys, time
 held = []
-for door in json.load(open(sys.argv[1]))["listeners"].values():
-    s = socket.create_server((door["host"], door["port"])); held.append(s)
+for listener in json.load(open(sys.argv[1]))["listeners"].values():
+    s = socket.create_server((listener["host"], listener["port"])); held.append(s)
 time.sleep(3600)
 """
 

@@ -34,10 +34,10 @@ files:
     new = {"scale", "revision", "status_file"} & set(given) or any("hub" in site for site in given["sites"])
     if given["contract"] != 1 or new:
         sys.exit("this is not contract 1")
-    door, (hop,) = given["listeners"]["frontend"], [one for one in given["routes"] if one["domain"] == "*"]
+    listener, (hop,) = given["listeners"]["frontend"], [one for one in given["routes"] if one["domain"] == "*"]
     loop = asyncio.new_event_loop()
     proxy = Proxy(*hop["next_hops"][0]["dial"])
-    UnthreadedController(proxy, door["host"], door["port"], loop=loop).begin()
+    UnthreadedController(proxy, listener["host"], listener["port"], loop=loop).begin()
     loop.run_forever()
 argv: ["{python}", "{directory}/serve.py", "{config}"]
 """

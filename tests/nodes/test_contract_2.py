@@ -42,7 +42,7 @@ REFUSED = WRITES.replace(
 
 
 def rendered(topology: Topology, contract_2: Contract2 | None, **more: Any) -> dict[str, Any]:
-    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
+    wiring = Wiring(listen=lambda server, listener: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
     return render(
         topology, topology.servers[0], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2, **more
     )
@@ -190,8 +190,8 @@ def test_a_status_file_that_is_a_link_too_large_or_invalid_is_refused(tmp_path: 
 def test_the_reference_as_a_program_answers_in_its_status_file(tmp_path: Path):
     topology = load_topology(ROOT / "fixtures/topologies/single-server.yaml")
     leases = PortLeases()
-    ports = {door: leases.lease() for door in ("frontend", "transport", "delivery")}
-    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", ports[door]), dial=lambda *pair: ("127.0.0.1", 9))
+    ports = {listener: leases.lease() for listener in ("frontend", "transport", "delivery")}
+    wiring = Wiring(listen=lambda server, listener: ("127.0.0.1", ports[listener]), dial=lambda *pair: ("127.0.0.1", 9))
 
     def document(revision: int, **changes: object) -> dict[str, Any]:
         contract_2 = Contract2(1.0, revision, tmp_path / "status" / "status.json")

@@ -23,7 +23,7 @@ argv: ["{python}", "{directory}/serve.py"]
 files:
   serve.py: |
     import asyncio, socket
-    {% set door = node.listeners.frontend %}
+    {% set listener = node.listeners.frontend %}
     {% set hop = (node.routes | selectattr("domain", "equalto", "*") | first).next_hops[0] %}
     LOOSE, NEXT = LOOSENESS, ({{ hop.dial[0] | tojson }}, {{ hop.dial[1] }})
     ENDS = (b"\\r\\n.\\r\\n", b"\\n.\\n") if LOOSE else (b"\\r\\n.\\r\\n",)
@@ -63,7 +63,7 @@ files:
             writer.write(reply + b"\\r\\n")
 
     async def main():
-        async with await asyncio.start_server(serve, {{ door.host | tojson }}, {{ door.port }}) as server:
+        async with await asyncio.start_server(serve, {{ listener.host | tojson }}, {{ listener.port }}) as server:
             await server.serve_forever()
     asyncio.run(main())
 """
