@@ -43,7 +43,9 @@ def optional_programs() -> Iterator[OptionalProgram]:
         "candidates of the kind docker",
         "apt-get install docker.io and start it, or set DOCKER_HOST",
     )
-    yield OptionalProgram("C compiler", shutil.which("cc"), "--clock shifted", "apt-get install gcc libc6-dev")
+    yield OptionalProgram(
+        "C compiler", shutil.which("cc"), "--clock shifted, --disk layer", "apt-get install gcc libc6-dev"
+    )
     for candidate in installable_candidates(paths.fixtures() / "candidates"):
         present = candidate.check_availability()
         found = None if present.missing else str(present.installed or "on the system")
