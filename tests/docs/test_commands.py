@@ -17,11 +17,18 @@ from tests.docs.pages import PAGES, ROOT, Command, commands, commands_outside_of
 from tests.suite.helpers import environment
 
 ELSEWHERE = {
-    "python3 -m pip install tox && python3 -m tox -e scenarios": (".ci/run", "python3 -m tox run -e scenarios"),
-    "python3 -m pip install tox && python3 -m tox -e tests": (".ci/run", "python3 -m tox run -e tests"),
+    "python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox -e scenarios": (
+        ".ci/run",
+        "python3 -m tox run -e scenarios",
+    ),
+    ".venv/bin/tox -e tests": (".ci/run", "python3 -m tox run -e tests"),
     "python3 -m tox -e mutants -- --sample 60 --seed 7": (".ci/run", "python3 -m tox run -e mutants -- --sample 60"),
+    "python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox -e tests": (
+        ".ci/run",
+        "python3 -m tox run -e tests",
+    ),
     ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
-    "python3 -m pip wheel --no-deps --wheel-dir dist .": ("tests/docs/test_install.py", '"wheel", "--no-deps"'),
+    ".venv/bin/pip wheel --no-deps --wheel-dir dist .": ("tests/docs/test_install.py", '"wheel", "--no-deps"'),
     "pipx install dist/smtp_conformance-0.2.0-py3-none-any.whl": ("tests/docs/test_install.py", '"install"'),
     "docker build -f Containerfile -t smtp-conformance .": ("tests/nodes/containers/test_image.py", '"README.md"'),
     'docker run --rm --network none --user "$(id -u):$(id -g)" -v "$PWD:/work" smtp-conformance run -k inbound-acknowledged --candidate reference': (
@@ -32,6 +39,7 @@ ELSEWHERE = {
 """Commands that cannot run inside of a test, with the file that runs them, and how that says it."""
 
 BY_THEMSELVES = {
+    "docs/first-ten-minutes.md",
     "docs/listening.md",
     "docs/probing.md",
     "docs/reading-reports.md",

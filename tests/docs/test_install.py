@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance import __version__
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, commands
 
 WHEEL = f"dist/smtp_conformance-{__version__}-py3-none-any.whl"
 
@@ -37,8 +37,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_readme_names_the_wheel_of_this_version():
-    named = set(re.findall(r"dist/\S+\.whl", (ROOT / "README.md").read_text("utf-8")))
+def test_readme_and_first_ten_minutes_name_the_wheel_of_this_version():
+    pages = (ROOT / "README.md", ROOT / "docs" / "first-ten-minutes.md")
+    named = {name for page in pages for name in re.findall(r"dist/\S+\.whl", page.read_text("utf-8"))}
     assert named == {WHEEL}
 
 
@@ -49,6 +50,14 @@ def test_pipx_installs_the_command(built: Path, tmp_path: Path):
         PIPX_BIN_DIR=str(tmp_path / "bin"), PIPX_MAN_DIR=str(tmp_path / "man"),
     )  # fmt: skip
     assert run(tmp_path / "bin" / "conformance", "--version", cwd=tmp_path) == f"conformance {__version__}\n"
+
+
+@pytest.mark.slow
+def test_the_first_ten_minutes_begin_with_an_environment(built: Path, tmp_path: Path):
+    first, *installs = [
+        command.text for command in commands(ROOT / "docs" / "first-ten-minutes.md") if "~/conformance" in command.text
+    ]
+    run("bash", "-ec", "\n".join([first, *installs, "conformance --version"]), cwd=built, HOME=str(tmp_path))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 
-from conformance.history.events import Command, Content
+from conformance.history.events import Command, Connected, ConnectFailed, Content
 from conformance.results.reader import StoredCell
 
 MAX_TRACE_OCTETS = 5_000_000
@@ -51,7 +51,8 @@ def check_commands_and_replies(tshark: str, file: Path, cell: StoredCell) -> Non
     fields = ("_ws.malformed", "tcp.analysis.lost_segment", "tcp.len", "frame.protocols", "smtp.req.command")
     words = [word for field in fields for word in ("-e", field)]
     frames = [line.split("\t") for line in run_tshark(tshark, file, "-T", "fields", *words)]
-    assert frames, cell.slug
+    connects = sum(isinstance(event, Connected | ConnectFailed) for event in cell.events)
+    assert bool(frames) == bool(connects), cell.slug
     bad = [f for f in frames if f[0] or f[1] or (f[2] != "0" and "smtp" not in f[3].split(":"))]
     assert bad == [], cell.slug
     seen = [command for frame in frames for command in frame[4].split(",") if command]
