@@ -100,7 +100,18 @@ def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str
 def test_every_template_is_named_in_this_module() -> None:
     ends = ("lf-dot-lf", "lf-dot-crlf", "cr-dot-cr", "cr-dot-crlf", "cr-dot-lf", "crlf-dot-lf", "crlf-dot-cr")
     smuggling = {f"smuggling-{name}" for name in ends}
-    others = {"plain", "multipart", "dots", "eight-bit", "long-lines", "empty-body", "no-message-id", "no-date"}
+    others = {
+        "plain",
+        "multipart",
+        "dots",
+        "eight-bit",
+        "long-lines",
+        "empty-body",
+        "no-message-id",
+        "no-date",
+        "hops-95",
+        "hops-400",
+    }
     assert set(NAMES) == smuggling | others
 
 
