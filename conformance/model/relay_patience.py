@@ -20,6 +20,9 @@ _LEAST_S = {"GREETING": 300.0, "MAIL": 300.0, "RCPT": 300.0, "DATA": 120.0}
 _LEAST_AT_DOT_S = 600.0
 """How long a client should wait for the reply to the final dot (RFC 5321 4.5.3.2.6)."""
 
+_HOLDS_A_REPLY = frozenset({"stall", "delay"})
+"""Faults behind which the link sees the end of a session only when they let go."""
+
 _LATE_S = 10.0
 """A reply that comes sooner than this gave no occasion to lose patience."""
 
@@ -78,7 +81,7 @@ def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
 
 
 @rule("RL-DOT-03")
-def what_is_taken_is_read(facts: Facts) -> Finding:
+def what_is_taken_is_answered(facts: Facts) -> Finding:
     """Check that a server passes on no message in whose session it ended the connection after the final dot without a reply."""
     finding = Finding("a server that takes a message answers its final dot")
     passed_on = {(sent.client, sent.message) for sent in facts.trace.transactions if sent.dot_n is not None}
@@ -176,7 +179,7 @@ def _had_left(facts: Facts, session: Session, reply: Reply) -> bool:
     While a fault holds a reply back, the link sees the client's end only behind it. Without such a fault a reply that was passed on
     was read.
     """
-    if session.name not in facts.trace.held_sessions:
+    if not any(f.action in _HOLDS_A_REPLY for f in facts.faults_in.get(session.name, ())):
         return False
     goes_on = any(x.command.n > reply.n for x in session.exchanges) or any(
         (t.dot_n or 0) > reply.n for t in session.transactions
@@ -189,7 +192,12 @@ def _was_sent_again(facts: Facts, session: Session, sent: Transaction, reply: Re
     return (
         _had_left(facts, session, reply)
         and sent.message is not None
-        and any(t.client == sent.client and t.n > reply.n for t in facts.trace.transactions_of(sent.message))
+        and any(
+            t.n > reply.n
+            and (t.client, t.server) == (sent.client, sent.server)
+            and not set(t.recipients).isdisjoint(sent.recipients)
+            for t in facts.trace.transactions_of(sent.message)
+        )
     )
 
 
