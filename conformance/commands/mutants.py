@@ -157,20 +157,25 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
     return JudgedMutant(result, outcome, result.id in pins.survivors, well)
 
 
-def _plan(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
-    """Return the trial of a mutant, in rounds: each has a cell of each scenario, or three where it is about the changed module.
+_CELLS_A_ROUND = (6, 3, 1)
+"""How many cells of a scenario are in a round: of one that judges a row of the module's first group, of another group of it, of none."""
 
-    A scenario is about the module if it judges a row of its groups. These cells come first in a round, the cheap ones before others.
+
+def _plan(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
+    """Return the trial of a mutant, in rounds of a few cells of each scenario; the more it is about the module, the more cells.
+
+    In a round, cells of scenarios that are about the module come first, and the cheap ones before others.
     """
-    groups = {row.id for row in catalogue().requirements if row.group in pins.groups_of(site.file)}
-    rounds: Counter[str] = Counter()
+    groups = pins.groups_of(site.file)
+    group_of = {row.id: row.group for row in catalogue().requirements}
+    counts: Counter[str] = Counter()
     order = []
     for number in differences.cells[site.id]:
         cell = cells[number]
-        unrelated = groups.isdisjoint(cell.judged_requirements)
-        turn = rounds[cell.scenario] // (1 if unrelated else 3)
-        order.append((turn, unrelated, differences.costs[number], number))
-        rounds[cell.scenario] += 1
+        judged = {group_of[row] for row in cell.judged_requirements}
+        distance = 0 if judged & {*groups[:1]} else 1 if judged & {*groups} else 2
+        order.append((counts[cell.scenario] // _CELLS_A_ROUND[distance], distance, differences.costs[number], number))
+        counts[cell.scenario] += 1
     return MutantTrial(site, tuple(number for *_, number in sorted(order)))
 
 
