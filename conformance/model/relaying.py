@@ -15,7 +15,7 @@ behind STARTTLS: the server may have seen any end. `n` is an event's number, `t`
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.faults import ALTERING_FAULTS
@@ -203,3 +203,10 @@ class Relaying:
         sender = self.facts.context.normalize_address(sent.sender)
         names = {name for n, name in self._handed.get((sent.client, sender, recipient), ()) if n < sent.n}
         return names.pop() if len(names) == 1 else None
+
+
+def sessions_from(facts: Facts, server: str) -> Iterator[Session]:
+    """Yield the sessions that a server opened itself and in which the next hop answered EHLO or LHLO."""
+    for (client, _), sessions in facts.sessions_between.items():
+        if client == server:
+            yield from (s for s in sessions if s.keywords is not None and facts.is_own(client, s.name))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from conformance.history.events import Drained, MessageMade
 from conformance.history.values import Digest
 from conformance.model.facts import Facts
-from conformance.model.relaying import Relaying
+from conformance.model.relaying import Relaying, sessions_from
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
@@ -166,6 +166,10 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
         return  # it may be returned as one in a loop (RFC 5321 6.3); `relay_loops` judges whether that was too soon
     if _may_have_failed_unseen(facts, relaying, origin, recipient, report.n):
         return
+    if message.digest.eight_bit and any(
+        "8BITMIME" not in (session.keywords or ()) for session in sessions_from(facts, origin) if session.n < report.n
+    ):
+        return  # a server that does not convert the content returns the message (RFC 6152 3)
     lifetimes = facts.values_between(origin, "MessageExpirationTimeout", 0, report.n)
     lifetime = min((float(v) for v in lifetimes if isinstance(v, int | float)), default=0.0)
     waited = (report.transaction.dot_t or report.transaction.t) - min(h.t for h in handings)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import STOPPING, Facts
-from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try
+from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, sessions_from
 from conformance.model.rules import rule
 from conformance.scenarios.steps.nodes import Redirect
 from conformance.trace.context import is_relay_only
@@ -53,6 +53,9 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     hops = _possible_hops(facts, server, recipient)
     contacts = [contact for contact in relaying.contacts.get(server, ()) if contact.server in hops]
     done_n, done_t = _done(facts, tries, contacts, name, recipient)
+    if facts.trace.messages[name].digest.eight_bit:  # a next hop without 8BITMIME may not be sent it (RFC 6152 3)
+        lacking = [s for s in sessions_from(facts, server) if s.server in hops and "8BITMIME" not in (s.keywords or ())]
+        done_n, done_t = min([(done_n, done_t), *((s.n, s.t) for s in lacking)])
     if done_n < acknowledged.n:
         return
     if facts.is_2010(server):  # a server whose shadows were taken over need not deliver the message (ruling 19)

@@ -33,9 +33,11 @@ class Mail:
     sender: str = "alice@outside.test"
     message_id: str | None = ""
     date: str | None = "Tue, 1 Jan 2030 00:00:00 +0000"
+    eight_bit: bool = False
 
     def digest(self, *, altered: bool = False) -> Digest:
         return Digest(
+            eight_bit=self.eight_bit and not altered,
             size=300, sha256=sha(self.name), body_sha256=sha(self.name, altered), stable_sha256=sha(self.name, altered),
             message_id=f"{self.name}@x" if self.message_id == "" else self.message_id, date=self.date,
         )  # fmt: skip

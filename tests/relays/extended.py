@@ -42,7 +42,7 @@ class ExtendedHop(Hop):
         elif verb == "RCPT" and self.message is not None:
             line += self.words(self.message["rcpt"][PATH.search(line)[1]])  # type: ignore[index]
         code = await super().say(line)
-        if verb == "EHLO":
+        if verb in ("EHLO", "LHLO"):
             self.offered = frozenset(text[4:].split(" ")[0] for text in self.lines)
         return code
 
@@ -53,6 +53,8 @@ class ExtendedHop(Hop):
 
     async def send(self, message: dict[str, Any], recipients: Any) -> dict[str, int]:
         self.message = message
+        if not message["content"].isascii() and not self.takes_eight_bits():
+            return dict.fromkeys(recipients, 554)
         if "CHUNKING" not in self.offered:
             return await super().send(message, recipients)
         if (code := await self.say(f"MAIL FROM:<{message['sender']}>")) != 250:
@@ -62,6 +64,10 @@ class ExtendedHop(Hop):
         assert self.writer is not None
         self.writer.write(b"BDAT %d LAST\r\n" % len(content) + content)
         return {**codes, **await self.finals([to for to in recipients if codes[to] == 250])}
+
+    def takes_eight_bits(self) -> bool:
+        """Return whether the next hop may be sent 8-bit content."""
+        return "8BITMIME" in self.offered
 
     def chunk(self, content: bytes) -> bytes:
         """Return the content as it is put into a chunk: as it is."""

@@ -94,3 +94,14 @@ class ReportsWithoutNames(ExtendedRelay):
 
     def names(self, message: dict[str, Any], to: str) -> tuple[list[str], list[str]]:
         return [], []
+
+
+class _TakesAnyForEightBit(ExtendedHop):
+    def takes_eight_bits(self) -> bool:
+        return True
+
+
+class SendsEightBitsToAny(ExtendedRelay):
+    """Nothing looks whether the next hop offers 8BITMIME."""
+
+    hop = _TakesAnyForEightBit

@@ -1,4 +1,4 @@
-"""Defects of extensions: the parameters and reports of DSN (RFC 3461), and chunks (RFC 3030).
+"""Defects of extensions: the parameters and reports of DSN (RFC 3461), chunks (RFC 3030), 8-bit content (RFC 6152).
 
 Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
 """
@@ -6,17 +6,20 @@ Each class makes one mistake on purpose; "correct" is what the class that it inh
 from collections.abc import Sequence
 from dataclasses import replace
 
+from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
 from conformance.reference.defects.envelopes import AltersEnvelopes
 from conformance.reference.dsn import RecipientStatus, ReportAction
 from conformance.reference.message import Envelope, Fate, Message, Recipient
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.queue.outbound import Outbound
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
 from conformance.reference.reports import Reports
 from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.send.dialogue import Dialogue
 
 
 @defect("forgets-ret-and-envid", breaks="RL-DSN-03", slot="outbound")
@@ -143,3 +146,14 @@ class TakesDataAmidChunks(Receiver):
         """Handle DATA as if no chunk had come."""
         self.forget_chunks()
         await super().smtp_DATA(arg)
+
+
+@defect("sends-eight-bits-to-any-next-hop", breaks="RL-8BM-01", slot="outbound")
+class SendsEightBitsToAnyNextHop(Outbound):
+    """Sends content as it is, whether or not the next hop offers 8BITMIME."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session in which eight-bit content is sent in any case."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        dialogue.takes_eight_bits = True
+        return dialogue

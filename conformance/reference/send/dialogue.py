@@ -9,6 +9,8 @@ from conformance.reference.config import Address
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.replies import Reply
 
+_NO_EIGHT_BITS = Reply(554, "5.6.3", "the content is 8-bit, and the next hop does not offer 8BITMIME (RFC 6152 3)")
+
 
 class SessionLost(Exception):
     """The server could not be reached, was silent for too long, or ended the session."""
@@ -29,6 +31,8 @@ class Dialogue(ABC):
         self.keywords: Mapping[str, str] = {}
         self.outcome_unknown = False
         self.is_leaving = False
+        self.takes_eight_bits = False
+        """Whether the server is sent eight-bit content even if it does not offer 8BITMIME."""
 
     # different in each protocol
 
@@ -83,9 +87,11 @@ class Dialogue(ABC):
         """Transmit a message; return the final reply for each recipient, which may be that to MAIL, RCPT or DATA.
 
         `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then
-        says whether the server may have the message.
+        says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME.
         """
         self.outcome_unknown = False
+        if not (content.isascii() or "8BITMIME" in self.keywords or self.takes_eight_bits):
+            return dict.fromkeys(envelope.recipients, _NO_EIGHT_BITS)
         replies = await self._transmit(envelope, content, extra)
         self.is_leaving = any(reply.code == 421 for reply in replies.values())
         return replies
