@@ -48,7 +48,7 @@ LEFT JOIN destroyed y ON y.cell_id = a.cell_id AND y.key = a.key
 LEFT JOIN (SELECT DISTINCT cell_id, key, recipient, date FROM deliveries) d
   ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient AND (d.date = a.date OR NOT s.several_dates)
 LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHERE report = 'delivery-status') r
-  ON r.cell_id = a.cell_id AND r.about = a.message_id AND r.recipient = a.sender
+  ON r.cell_id = a.cell_id AND r.about <=> a.message_id AND r.recipient = a.sender
 LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions) rf
   ON rf.cell_id = a.cell_id AND rf.key = a.key AND rf.recipient = a.recipient
 GROUP BY a.cell_id, a.message, a.recipient
@@ -176,7 +176,7 @@ WITH answers AS (
   LEFT JOIN transfers p ON p.cell_id = o.cell_id AND p.giver = o.primary AND p.key = o.key
        AND p.recipient = o.recipient
   LEFT JOIN deliveries d ON d.cell_id = o.cell_id AND d.key = o.key AND d.recipient = o.recipient AND d.in_mailbox
-  LEFT JOIN mail_transactions r ON r.cell_id = o.cell_id AND r.about = o.message_id AND r.report = 'delivery-status'
+  LEFT JOIN mail_transactions r ON r.cell_id = o.cell_id AND r.about <=> o.message_id AND r.report = 'delivery-status'
        AND r.code BETWEEN 200 AND 299
   GROUP BY o.cell_id, o.answer_n, o.primary, o.shadow_id, o.key, o.recipient
 ), notified_copies AS (
@@ -257,7 +257,7 @@ WITH originals AS (
          flatten(collect_list(recipients)) AS recipients
   FROM harness_messages GROUP BY cell_id, key
 ), received AS (
-  SELECT cell_id, key, server, n, dot_n, reply_n, stable_sha256, recipients FROM mail_transactions WHERE to_server AND dot_n IS NOT NULL
+  SELECT cell_id, key, server, n, dot_n, reply_n, mode, stable_sha256, recipients FROM mail_transactions WHERE to_server AND dot_n IS NOT NULL
 ), transfers AS (
   SELECT cell_id, key, client AS giver, dot_n AS n, n AS begun_n, mode = 'shadow' AS shadow, stable_sha256, sender,
          recipients
@@ -274,21 +274,22 @@ WITH originals AS (
            any_value(p.stable_sha256))) AS same_content,
          array_contains(any_value(o.senders), any_value(p.sender)) AS same_sender,
          size(array_except(any_value(p.recipients), any_value(o.recipients))) = 0 AS known_recipients,
-         max_by(g.recipients, g.n) FILTER (WHERE g.n < p.begun_n AND (g.reply_n IS NULL OR g.reply_n > p.begun_n))
-           AS awaited_recipients
+         collect_list(g.recipients)
+           FILTER (WHERE g.mode <> 'shadow' AND g.n < p.begun_n AND (g.reply_n IS NULL OR g.reply_n > p.begun_n)) AS awaited
   FROM transfers p JOIN originals o ON o.cell_id = p.cell_id AND o.key = p.key
   LEFT JOIN received g ON g.cell_id = p.cell_id AND g.key = p.key AND g.server = p.giver AND g.dot_n < p.n
   GROUP BY p.cell_id, p.giver, p.key, p.n, p.begun_n, p.shadow
 )
 SELECT cell_id, n,
        NOT same_content OR NOT same_sender OR NOT known_recipients
-         OR shadow AND coalesce(size(array_except(awaited_recipients, recipients)) > 0, false) AS bad
+         OR shadow AND coalesce(size(awaited) > 0
+                                  AND size(filter(awaited, a -> size(array_except(a, recipients)) = 0)) = 0, false) AS bad
 FROM compared
 """
 """SR-CRE-06, RL-CNT-01: what a server passes on or a sink accepts equals what that server received.
 
 Compared are the content without trace fields, the reverse-path, and that no recipients were added; a shadow copy also has all
-recipients of the transaction whose sender is still waiting.
+recipients of a transaction whose sender is still waiting.
 """
 
 FINAL_REPLIES = """

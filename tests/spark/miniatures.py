@@ -7,8 +7,13 @@ from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.verdicts import worst_in_cell
 from tests.judge.miniature import Miniature, miniatures
 
-UNSEEN = "invariant.two-copies-at-acknowledgement::vacuous: the only other server offers it no shadow"
-"""The history that the second oracle has no eyes for: its layer holds no replies to EHLO."""
+UNSEEN = {
+    "invariant.two-copies-at-acknowledgement::vacuous: the only other server offers it no shadow": "not-applicable",
+    "invariant.nothing-acknowledged-is-lost::good: its time was up, and then that of its report": "pass",
+}
+"""The histories that the second oracle judges otherwise, with the recorded outcome: its layers hold neither the replies to EHLO nor
+the lifetime of messages.
+"""
 
 STARTED = "2026-01-01T00:00:00Z"
 

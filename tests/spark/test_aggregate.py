@@ -101,11 +101,11 @@ def test_the_oracles_disagree_only_where_the_recorded_verdict_is_wrong(made: tup
     }
 
 
-def test_spark_and_the_judge_agree_on_all_miniatures_but_one(spark: None, tmp_path: Path) -> None:
+def test_spark_and_the_judge_agree_on_all_miniatures_but_two(spark: None, tmp_path: Path) -> None:
     out = tmp_path / "out"
     summary = aggregate([make_miniatures(tmp_path / "miniatures")], out)
     rows = table((out, summary), "disagreements")
-    assert [row["nodeid"].partition("::")[2] for row in rows] == [UNSEEN]
+    assert {row["nodeid"].partition("::")[2] for row in rows} == set(UNSEEN)
 
 
 def test_an_excused_or_waived_defect_is_no_violation(made: tuple[Path, AggregationResult]) -> None:
