@@ -87,7 +87,7 @@ def print_mutants(
     reached = [site for site in sites if differences.cells.get(site.id)]
     chosen = draw(reached, sample, seed)
     stored = {result.id: result for result in _read_store(store, key)}
-    trials = [_plan(site, cells, differences, pins) for site in chosen if site.id not in stored]
+    trials = [plan_trial(site, cells, differences, pins) for site in chosen if site.id not in stored]
     results = {site.id: stored[site.id] for site in chosen if site.id in stored}
     with _progress(console) as bar:
         task = bar.add_task("mutants", total=len(trials))
@@ -161,10 +161,11 @@ _CELLS_A_ROUND = (6, 3, 1)
 """How many cells of a scenario are in a round: of one that judges a row of the module's first group, of another group of it, of none."""
 
 
-def _plan(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
+def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
     """Return the trial of a mutant, in rounds of a few cells of each scenario; the more it is about the module, the more cells.
 
-    In a round, cells of scenarios that are about the module come first, and the cheap ones before others.
+    In a round, cells of scenarios that are about the module come first, and the cheap ones before others. A default is tried
+    in the cells that leave parameters out before all others.
     """
     groups = pins.groups_of(site.file)
     group_of = {row.id: row.group for row in catalogue().requirements}
@@ -173,6 +174,11 @@ def _plan(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pin
     for number in differences.cells[site.id]:
         cell = cells[number]
         judged = {group_of[row] for row in cell.judged_requirements}
+        if (
+            site.in_class and cell.parameters == "default"
+        ):  # most class bodies of the reference have defaults of parameters
+            order.append((0, -1, differences.costs[number], number))
+            continue
         distance = 0 if judged & {*groups[:1]} else 1 if judged & {*groups} else 2
         order.append((counts[cell.scenario] // _CELLS_A_ROUND[distance], distance, differences.costs[number], number))
         counts[cell.scenario] += 1

@@ -1,0 +1,44 @@
+"""In which cells a mutant is tried first."""
+
+from dataclasses import replace
+
+from conformance import paths
+from conformance.candidates.description import REFERENCE
+from conformance.commands.mutants import plan_trial
+from conformance.mutants.differences import Differences
+from conformance.mutants.operators import Site
+from conformance.mutants.pins import Pins
+from conformance.scenarios.loader import read_corpus
+
+CORPUS = read_corpus(
+    [paths.corpus() / "timeouts" / "sessions.scenario.yaml", paths.corpus() / "duplicates" / "tracking.scenario.yaml"],
+    paths.fixtures(),
+)
+CELLS = [cell for scenario in CORPUS for cell in scenario.cells("smoke", REFERENCE.own_timers)]
+SITE = Site("duplicates.py", "f", "remove-call", 1, 1)
+PINS = Pins({}, frozenset(), {"duplicates.py": ("DUP",)})
+
+
+def planned(site: Site) -> list[int]:
+    every = Differences({site.id: list(range(len(CELLS)))}, dict.fromkeys(range(len(CELLS)), 0.1))
+    return list(plan_trial(site, CELLS, every, PINS).cells)
+
+
+def test_every_cell_is_tried_once():
+    assert sorted(planned(SITE)) == list(range(len(CELLS)))
+
+
+def test_scenarios_about_the_changed_module_come_first_and_then_one_cell_of_each_other():
+    order = [CELLS[number] for number in planned(SITE)]
+    related = [any(row.startswith("SR-DUP") for row in cell.judged_requirements) for cell in order]
+    first_other = related.index(False)
+    others = [cell.scenario for cell in order[first_other:] if cell.scenario.startswith(("idle-", "old-"))]
+    assert first_other > 10
+    assert len(set(others[: len(set(others))])) == len(set(others))
+
+
+def test_a_default_is_tried_where_parameters_are_left_out():
+    left_out = [cell.parameters == "default" for cell in CELLS]
+    assert any(left_out)
+    first = planned(replace(SITE, in_class=True))[: sum(left_out)]
+    assert all(left_out[number] for number in first)
