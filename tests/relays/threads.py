@@ -201,3 +201,11 @@ class DeliversWithTwoWorkers(Relay):
         code = await super().take(sender, recipients, content)
         self.later(self.deliver(self.queue / f"{self.count}.json"))
         return code
+
+
+class TakesEightyRecipients(Relay):
+    """The eighty-first recipient is one too many."""
+
+    def answer(self, line: str, recipients: Sequence[str]) -> int:
+        too_many = line.upper().startswith("RCPT") and len(recipients) >= 80
+        return 452 if too_many else super().answer(line, recipients)

@@ -127,3 +127,14 @@ class RefusesTheNullReversePath(Receiver):
             await self.push("501 5.1.7 an address is missing")
         else:
             await super().smtp_MAIL(arg)
+
+
+@defect("takes-eighty-recipients", breaks="RL-LIM-01", slot="receiver")
+class TakesEightyRecipients(Receiver):
+    """Takes no more than eighty recipients in one transaction."""
+
+    def recipient_reply(self, address: str) -> str:
+        """Refuse the eighty-first recipient and those after it."""
+        if len(self._recipients) >= 80:
+            return "452 4.5.3 too many recipients"
+        return super().recipient_reply(address)
