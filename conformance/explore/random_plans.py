@@ -42,14 +42,17 @@ class RandomPlans(Sequence[Plan]):
     def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._number))]
-        return self.run(index).plan
+        return self.record(index).plan
 
     def run(self, number: int) -> PlanRun:
-        """Return the run of the plan with this number. Blocks. Raises IndexError."""
+        """Return the run of the plan with this number, judged. Blocks. Raises IndexError."""
+        return judge_plan(self.record(number), self._assignment, self._settings)
+
+    def record(self, number: int) -> RecordedPlan:
+        """Return the history of the plan with this number. Blocks. Raises IndexError."""
         if not 0 <= number < self._number:
             raise IndexError(number)
-        recorded = _Drawing(self._seed, number, self._assignment, self._settings).record()
-        return judge_plan(recorded, self._assignment, self._settings)
+        return _Drawing(self._seed, number, self._assignment, self._settings).record()
 
 
 class _Drawing:
