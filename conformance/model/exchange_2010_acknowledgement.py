@@ -106,7 +106,7 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
             )
         if reply is None or reply.code // 100 != 2 or withheld >= least - facts.slack:
             continue
-        done = _done(facts, sent, end_n)
+        done = _done(facts, sent, end_n, end_t)
         missing = sorted(r for r in sent.recipients if facts.context.normalize_address(r) not in done)
         if missing:
             finding.add_violation(
@@ -128,11 +128,12 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
     return finding
 
 
-def _done(facts: Facts, sent: Transaction, before_n: int) -> dict[str, float]:
+def _done(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
     """Return the recipients for whom a message was passed on or refused by an event, each with the time of the first such reply.
 
-    A message may be refused as a whole, in reply to MAIL. Refused is also a recipient about whom the server made a report. A mailbox that has the same message already needs no
-    other. Of a session behind STARTTLS nothing is seen, so all recipients may be done.
+    A message may be refused as a whole, in reply to MAIL. Refused is also a recipient about whom the server made a report. A
+    mailbox that has the same message already needs no other. Of a session behind STARTTLS nothing is seen, so all recipients
+    may be done. In a session with a fault the reply may have come late: then the time is `end_t`, that of the event.
     """
     assert sent.message is not None
     assert sent.dot_t is not None
@@ -150,18 +151,22 @@ def _done(facts: Facts, sent: Transaction, before_n: int) -> dict[str, float]:
     for name in facts.trace.indistinguishable_messages(message):
         for delivery in facts.trace.deliveries_of(name):
             if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
-                done.setdefault(normalize(delivery.recipient), max(delivery.t, sent.dot_t))
+                slowed = (
+                    delivery.session in facts.faults_in
+                )  # a slowed reply may reach the server at any time up to the end
+                done.setdefault(normalize(delivery.recipient), end_t if slowed else max(delivery.t, sent.dot_t))
     for session in facts.secured_sessions:
         if session.client == sent.server and sent.n < session.n < before_n:
             done = dict.fromkeys(normalize_all(sent.recipients), session.t) | done
     for onward in facts.transactions_from.get(sent.server, ()):
         if not sent.n < onward.n < before_n:
             continue
+        slowed = onward.session in facts.faults_in
         done = dict.fromkeys(normalize_all(onward.refused), onward.t) | done
         if onward.digest is not None and onward.digest.report and onward.digest.about == message.message_id:
             done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
         for reply in onward.replies if onward.message == sent.message else ():
             if reply.n < before_n and reply.code // 100 != 4:
                 for recipient in (reply.recipient,) if reply.recipient else onward.recipients:
-                    done.setdefault(normalize(recipient), reply.t)
+                    done.setdefault(normalize(recipient), end_t if slowed else reply.t)
     return done

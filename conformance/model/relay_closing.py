@@ -22,11 +22,14 @@ _OTHER_REASONS = ("5.1.", "5.2.", "5.5.", "5.6.", "5.7.", "5.3.4")
 
 @rule("RL-421-02")
 def client_leaves_after_421(facts: Facts) -> Finding:
-    """Check that a client begins no transaction in a session in which it got 421, and ends it where the server does not."""
+    """Check that a client begins no transaction in a session in which it got 421, and ends it where the server does not.
+
+    Sessions with a fault are left out: what the client had when it went on is not known.
+    """
     finding = Finding("after 421 a client begins no further transaction in the session, and leaves")
     for session in facts.trace.sessions.values():
         goodbye = next((r for r in session.replies if r.code == 421), None)
-        if goodbye is None or not facts.is_own(session.client, session.name) or facts.is_disturbed(session.name):
+        if goodbye is None or not facts.is_own(session.client, session.name) or session.name in facts.faults_in:
             continue
         later = next((t for t in session.transactions if t.n > goodbye.n), None)
         until = session.closed.t if session.closed is not None else facts.end_t
