@@ -60,13 +60,16 @@ def check_commands_and_replies(tshark: str, file: Path, cell: StoredCell) -> Non
 
 
 def _commands_seen(cell: StoredCell) -> Iterator[str]:
-    """Yield the verbs of four letters that Wireshark recognizes: after DATA it takes everything for content, even if DATA was refused."""
+    """Yield the verbs that Wireshark recognizes: those of four letters, and STARTTLS by its first four.
+
+    After DATA it takes everything for content until a content ends, even if DATA was refused.
+    """
     in_content: set[str] = set()
     for event in cell.events:
         match event:
             case Command(session=session, verb=verb) if session not in in_content:
-                if len(verb) == 4:
-                    yield verb
+                if len(verb) == 4 or verb == "STARTTLS":
+                    yield verb[:4]
                 if verb == "DATA":
                     in_content.add(session)
             case Content(session=session):

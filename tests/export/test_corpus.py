@@ -1,6 +1,6 @@
 """Exports of all cells of a run of the corpus: captures as Wireshark reads them, and traces.
 
-The tox environment `scenarios` runs this on its own run, whose directory CONFORMANCE_RUN_DIR names.
+CONFORMANCE_RUN_DIR names the run's directory; CI runs this after the tox environment `scenarios`.
 """
 
 import os

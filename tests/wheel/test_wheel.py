@@ -19,6 +19,19 @@ from conformance import paths
 CHECKOUT = Path(__file__).parents[2]
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None
 
+SERVER = """
+import socket
+from time import sleep
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Sink
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+Controller(Sink(), "127.0.0.1", port).start()
+print(port, flush=True)
+sleep(300)
+"""
+"""A server that accepts all mail; prints its port."""
+
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
@@ -112,6 +125,63 @@ def test_runs_are_aggregated_or_the_missing_part_is_named(ran: Path):
     else:
         assert done.returncode == 2
         assert "pip install 'smtp-conformance[spark]'" in done.stderr
+
+
+def test_cells_are_exported_or_the_missing_part_is_named(ran: Path):
+    name = min((ran / "run" / "cells").glob("*.gz")).name.partition(".")[0]
+    for out_format in ("perfetto", "scenario"):
+        done = command("export", "run", "--cell", name, "--format", out_format, "--out", f"cell.{out_format}", cwd=ran)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (ran / f"cell.{out_format}").stat().st_size > 100
+    missing = command("export", "run", "--cell", name, "--format", "pcapng", "--out", "cell.pcapng", cwd=ran)
+    assert missing.returncode == 2
+    assert "pip install 'smtp-conformance[traces]'" in missing.stderr
+
+
+def test_shards_are_merged(tmp_path: Path):
+    for shard in ("1/2", "2/2"):
+        words = ("-k", "inbound-acknowledged", "--candidate", "reference", "--shard", shard)
+        done = command("run", *words, "--run-dir", f"shard{shard[0]}", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    merged = command("merge", "shard1", "shard2", "--out", "whole", cwd=tmp_path)
+    assert merged.returncode == 0, merged.stdout + merged.stderr
+    assert (tmp_path / "whole" / "footer.json").is_file()
+
+
+def test_a_results_site_is_built_or_the_missing_part_is_named(ran: Path):
+    done = command("site", "run", "--out", "results", cwd=ran)
+    if HAS_SPARK:
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (ran / "results" / "index.html").is_file()
+    else:
+        assert done.returncode == 2
+        assert "pip install 'smtp-conformance[spark]'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["test_client.py", "test_proxy.py"])
+def test_the_fixtures_work_in_a_users_own_tests(name: str, tmp_path: Path):
+    page = (CHECKOUT / "docs" / "your-own-tests.md").read_text("utf-8")
+    files = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    for file in ("conftest.py", name):
+        (tmp_path / file).write_text(files[file], "utf-8")
+    plain = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
+    done = subprocess.run(words, cwd=tmp_path, env=plain, text=True, capture_output=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+
+
+def test_a_server_that_runs_is_probed(tmp_path: Path):
+    server = subprocess.Popen([sys.executable, "-c", SERVER], cwd=tmp_path, text=True, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        done = command("probe", f"127.0.0.1:{port}", "--json", cwd=tmp_path)
+    finally:
+        server.kill()
+        server.wait()
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert {row["outcome"] for row in json.loads(done.stdout)} >= {"pass"}
 
 
 def test_the_reference_runs_as_a_program(tmp_path: Path):
