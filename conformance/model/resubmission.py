@@ -77,7 +77,7 @@ def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: 
                 and last[0] < began_n
                 and not is_sent
                 and processing.finished(facts, began_n) is not None
-                and _must_send_again(facts, server, recipient, request, last)
+                and _must_send_again(facts, server, name, recipient, request, last)
             ):
                 finding.add_message_violation(
                     message,
@@ -114,11 +114,12 @@ def _requests_for(facts: Facts, asked: list[CommandRun], database: str | None, b
 
 
 def _must_send_again(
-    facts: Facts, server: str, recipient: str, request: CommandRun, last: tuple[int, float, str]
+    facts: Facts, server: str, name: str, recipient: str, request: CommandRun, last: tuple[int, float, str]
 ) -> bool:
     """Return whether a server surely held a message when it was asked, and had the time and the way to send it again.
 
-    A duplicate for a mailbox of its own it need not deliver again. Of a next hop that refuses or is away nothing is known.
+    A duplicate for a mailbox of its own it need not deliver again. Of a next hop that refuses or is away nothing is known; one
+    that took another message for the recipient is there.
     """
     due = request.t + _RESUBMISSION_TIME + facts.slack
     hold = facts.possible_numbers(server, "SafetyNetHoldTime", last[0], request.n)[0]
@@ -134,7 +135,9 @@ def _must_send_again(
     tried = [
         t
         for t in facts.transactions_from.get(server, ())
-        if t.n > request.n and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))
+        if t.n > request.n
+        and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))
+        and (t.message in (None, name) or t.acceptance is None)
     ]
     return not any(t.kind != "shadow" for t in tried) and not any(
         session.client == server and session.n > request.n and session.server in hosts and session.keywords is None

@@ -23,6 +23,63 @@ class ResubmitsADatabaseOnce(SafetyNet):
         return super().resubmit(database)
 
 
+@defect("resubmits-twenty-messages", breaks="SR-SFN-05", slot="safety_net")
+class ResubmitsTwentyMessages(SafetyNet):
+    """Sends at most twenty of the held messages again."""
+
+    def resubmit(self, database: str) -> int:
+        """Count anew for each request, and resubmit."""
+        self._left = 20
+        return super().resubmit(database)
+
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return the recipients of the first twenty messages with any, and none for later ones."""
+        recipients = super().recipients_to_resubmit(message, addresses)
+        self._left -= bool(recipients)
+        return recipients if self._left >= 0 else ()
+
+
+@defect("resubmits-no-null-sender", breaks="SR-SFN-05", slot="safety_net")
+class ResubmitsNoNullSender(SafetyNet):
+    """Leaves messages with a null reverse-path out of a resubmission."""
+
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return no recipients for a message with a null reverse-path."""
+        return super().recipients_to_resubmit(message, addresses) if message.envelope.reverse_path else ()
+
+
+@defect("resubmits-to-one-recipient", breaks="SR-SFN-05", slot="safety_net")
+class ResubmitsToOneRecipient(SafetyNet):
+    """Sends a held message again to the first of its recipients in the mailbox database."""
+
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return the first of the correct recipients."""
+        return super().recipients_to_resubmit(message, addresses)[:1]
+
+
+@defect("resubmits-by-exact-address", breaks="SR-SFN-05", slot="safety_net")
+class ResubmitsByExactAddress(SafetyNet):
+    """Overlooks held messages whose recipient is written in another letter case than the mailbox."""
+
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return those of the correct recipients that are spelled as a configured mailbox."""
+        spelled = {box.address for box in self.host.config.mailboxes}
+        return tuple(one for one in super().recipients_to_resubmit(message, addresses) if one.address in spelled)
+
+
+@defect("resubmission-empties-safety-net", breaks="SR-SFN-05", slot="safety_net")
+class ResubmissionEmptiesSafetyNet(SafetyNet):
+    """Drops a message from Safety Net when it sends it again, before SafetyNetHoldTime is over."""
+
+    def resubmit(self, database: str) -> int:
+        """Resubmit a database, and delete what Safety Net holds for its mailboxes."""
+        number = super().resubmit(database)
+        addresses = [box.address.casefold() for box in self.host.config.mailboxes if box.database == database]
+        for row in self.host.messages.rows_for_mailboxes("safety-net", addresses):
+            self.host.messages.drop(row)
+        return number
+
+
 @defect("resubmits-to-a-hub-after-a-move", breaks="SR-IOP-03", slot="safety_net")
 class ResubmitsToAHubAfterAMove(SafetyNet):
     """Sends again what was delivered in the boundary, also when the mailbox is now on a server of Exchange 2010."""
@@ -33,3 +90,16 @@ class ResubmitsToAHubAfterAMove(SafetyNet):
             return ()
         reached = self.host.messages.with_fate(message.id, ("delivered", "pending"), crossed=False)
         return tuple(recipient for recipient in reached if recipient.address.casefold() in addresses)
+
+
+@defect("restart-ends-resubmission", breaks="SR-SFN-05", slot="safety_net")
+class RestartEndsResubmission(SafetyNet):
+    """Forgets, as it restarts, which mailboxes the messages in Safety Net were delivered to, and resubmits none of them."""
+
+    def start(self) -> None:
+        """Forget the fate of the recipients of held messages, and start."""
+        self.host.db.write(
+            "UPDATE recipient SET fate = 'redirected'"
+            " WHERE message IN (SELECT id FROM message WHERE place = 'safety-net')"
+        )
+        super().start()

@@ -76,3 +76,13 @@ class StopForgetsShadows(Delivery):
         """Stop, and delete all shadows."""
         await super().stop(grace)
         self.host.db.write("DELETE FROM message WHERE place = 'shadow'")
+
+
+@defect("stop-empties-safety-net", breaks="SR-SFN-01", slot="delivery")
+class StopEmptiesSafetyNet(Delivery):
+    """Stopped in an orderly way, drops what Safety Net holds."""
+
+    async def stop(self, grace: float) -> None:
+        """Stop, and delete the messages in Safety Net."""
+        await super().stop(grace)
+        self.host.db.write("DELETE FROM message WHERE place = 'safety-net'")
