@@ -77,6 +77,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
             if (
                 not settled
                 or held.until_n != settled[0].n
+                or not facts.is_own(holder, settled[0].session)  # the harness asked under its name
                 or facts.is_disturbed(settled[0].session)
                 or was_cut_short(facts, holder, settled[0].n, settled[0].t)
                 or lost_queue(facts, holder, held.since_n, n)

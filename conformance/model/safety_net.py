@@ -73,12 +73,16 @@ def _check_message(
     processing = process(facts, server, name)
     replies = [one for taken in processing.passed_on.values() for one in taken if one[0] < n]
     done = processing.finished(facts, n)
-    if done is not None and not lost_queue(facts, server, done[0], n) and not _had_command(facts, server, done[0], n):
+    # the reply of the next hop may be recorded after the end of the server that no longer read it
+    since = max((given.n for given in processing.handed), default=n)
+    if done is not None and not lost_queue(facts, server, since, n) and not _had_command(facts, server, done[0], n):
         hold = facts.possible_numbers(server, "SafetyNetHoldTime", done[0], n)[0]
         if t - done[1] > COMMIT_TIME:
             finding.occasions += 1
             sentence = f"{server} had processed it by {format_seconds(done[1])}, and at {format_seconds(t)}"
-            if t - done[1] < hold - facts.slack and not held:
+            # what came over `delivery` stays with the server that sent it, whose Safety Net holds it
+            is_kept_here = any(given.listener != "delivery" for given in processing.handed)
+            if t - done[1] < hold - facts.slack and not held and is_kept_here:
                 finding.add_message_violation(
                     message,
                     f"{sentence} its Safety Net does not hold it; the hold time is {format_seconds(hold)}",

@@ -23,6 +23,7 @@ PARAMETERS: list[tuple[str, Any, str]] = [
     ("MaxRetriesForRemoteSiteShadow", 5, "SR-PRF-04"),
     ("MaxRetriesForLocalSiteShadow", 1, "SR-PRF-05"),
     ("MaxRetriesForLocalSiteShadow", 3, "SR-PRF-05"),
+    ("ShadowHeartbeatFrequency", 60, "SR-MNT-03"),
     ("ShadowHeartbeatFrequency", 180, "SR-MNT-03"),
     ("ShadowResubmitTimeSpan", 9000, "SR-MNT-10"),
     ("ShadowResubmitTimeSpan", 12600, "SR-MNT-09"),
@@ -32,6 +33,7 @@ PARAMETERS: list[tuple[str, Any, str]] = [
     ("SafetyNetHoldTime", 3 * 86400, "SR-SFN-02"),
     ("MessageExpirationTimeout", 86400, "SR-MNT-14"),
     ("MessageExpirationTimeout", 3 * 86400, "SR-MNT-14"),
+    ("ShadowHeartbeatTimeoutInterval", 200, "SR-E10-06"),
     ("ShadowHeartbeatTimeoutInterval", 400, "SR-E10-06"),
     ("ShadowHeartbeatRetryCount", 2, "SR-E10-08"),
     ("ShadowHeartbeatRetryCount", 4, "SR-E10-08"),
@@ -46,7 +48,10 @@ PARAMETERS: list[tuple[str, Any, str]] = [
     ("MaxMessageSize", 10485760, "RL-CNT-02"),
     ("MaxMessageSize", 73400320, "RL-CNT-02"),
 ]
-"""(parameter, another value than its default, the row to blame)."""
+"""(parameter, another value than its default, the row to blame): both sides of each, where a row binds both.
+
+No row forbids a clean-up, or a try after a failure, that comes sooner.
+"""
 
 LIMITS = [
     ("", "connection_inactivity_timeout", 240, "SR-TMO-06"),
