@@ -18,7 +18,7 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    Then wait a few heartbeats more. Records `Drained`, with the messages that are missing after `world.cell.drain`
+    Then wait a few heartbeats more, and inspect each node that can be: nobody may hold a finished message. Records `Drained`, with the messages that are missing after `world.cell.drain`
     documented seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started.
     """
     world.heal_all()
@@ -42,6 +42,8 @@ async def drain(world: World) -> None:
         unsubscribe()
     for supervisor in world.supervisors.values():
         supervisor.record_failure()
+    if quiet:
+        await _inspect(world)
     # whether the kernel's kills for lack of memory, which it counts for the whole machine, may concern a node
     kills = any(supervisor.may_be_short_of_memory for supervisor in world.supervisors.values())
     world.record_shortage(world.resources.shortage(kills=kills))
@@ -51,6 +53,14 @@ async def drain(world: World) -> None:
         Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else ""
     )
     world.lag.record(always=True)
+
+
+async def _inspect(world: World) -> None:
+    """Record what each running node holds whose candidate claims `inspect`."""
+    for name, supervisor in world.supervisors.items():
+        async with supervisor.lock:
+            if supervisor.is_running and world.can_inspect(name):
+                await supervisor.inspect()
 
 
 async def _wait(world: World, undelivered: "Undelivered", until: float) -> bool:

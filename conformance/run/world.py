@@ -145,6 +145,10 @@ class World:
         for sink in self.sinks.values():
             sink.clear_answers()
 
+    def can_inspect(self, server: str) -> bool:
+        """Return whether the candidate of a server claims `inspect`."""
+        return "inspect" in self._assignment.candidate_for(server).claims
+
     def record_shortage(self, description: str) -> None:
         """Record for all servers that the machine ran out of a resource; nothing when the description is empty."""
         for server in self.topology.servers if description else ():

@@ -2,9 +2,15 @@
 
 from typing import Any
 
+import pytest
+
+from conformance import paths
+from conformance.defects import trial
+from conformance.defects.plan import PlannedTrial
 from conformance.history.events import Attempt, Delivered, MessageMade
 from conformance.history.values import Digest
 from conformance.run.drain import Undelivered
+from conformance.scenarios.loader import read_scenarios
 
 RECIPIENT = "victor@outside.test"
 
@@ -51,3 +57,21 @@ def test_a_report_about_one_recipient_leaves_the_others_undelivered():
     both = (RECIPIENT, "wendy@outside.test")
     report = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", failed=("wendy@outside.test",))
     assert undelivered(report, "a@x", both) == [f"m#1 to {RECIPIENT}"]
+
+
+@pytest.mark.parametrize(("defect", "blamed"), [(None, set()), ("keeps-every-third-discarded-shadow", {"SR-MNT-06"})])
+def test_what_a_server_holds_in_the_end_is_judged(defect: str | None, blamed: set[str]):
+    scenarios = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    cell = next(
+        cell
+        for one in scenarios
+        if one.id == "inbound-acknowledged-after-shadow"
+        for cell in one.cells("smoke")
+        if cell.axes.get("messages") == "20"
+    )
+    assert not any(step.verb == "inspect" for step in cell.all_steps)
+    found = trial.run_trial(PlannedTrial(defect, cell), seed=1)
+    assert blamed <= {blame.requirement for blame in found.blames}
+    assert bool(found.blames) is bool(blamed)
+    if defect is not None:
+        assert "model.SR-MNT-06" in {blame.check for blame in found.blames}
