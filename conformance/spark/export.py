@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from conformance.results.atomic_write import write_atomically
 
-_FORMULA_START = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet would begin to read a formula: at the start of a field, or after `;` or `|`, which some settings take as
-separators."""
+_FORMULA_START = re.compile(r"(^|[;|\t\r\n])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin to read a formula: at the start of a field, or after `;`, `|` or a tab, which some settings take as
+separators, or at the start of a line: with another separator the quotes around a text do not hold its lines together."""
 
 
 def export_table(

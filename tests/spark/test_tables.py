@@ -49,6 +49,8 @@ EVIL = [
     "\uff20x",
     "a;=1+1",
     "a|@x",
+    "a\t=1",
+    "a\n=1",
 ]
 
 
@@ -61,6 +63,7 @@ def test_no_field_is_a_formula_with_any_delimiter(tmp_path: Path):
     assert read[len(EVIL) :] == texts[len(EVIL) :]
     start = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
     assert not [text for text in read if text.startswith(start)]
-    for delimiter in ";|":  # a spreadsheet of another country, or one that was set so
+    assert not [line for line in content.splitlines() if line.startswith(start)], "another delimiter hides the quotes"
+    for delimiter in ";|\t":  # a spreadsheet of another country, or one that was set so
         fields = [one for row in csv.reader(io.StringIO(content, newline=""), delimiter=delimiter) for one in row]
         assert not [field for field in fields if field.startswith(start)]
