@@ -139,10 +139,9 @@ def _reason_against(plan: Plan, injection: Injection, assignment: Assignment, se
 
 
 def _drawn(plans: ScenePlans, number: int | None, seed: int) -> ScenePlans:
-    """Return `number` of the plans, drawn by `seed`, in their order; all for None."""
-    if number is None or number >= len(plans):
-        return plans
-    return plans.subset(sorted(random.Random(seed).sample(range(len(plans)), number)))  # noqa: S311
+    """Return `number` of the plans, all for None, in an order drawn by `seed`: what a time limit leaves out is random too."""
+    size = len(plans) if number is None else min(number, len(plans))
+    return plans.subset(random.Random(seed).sample(range(len(plans)), size))  # noqa: S311
 
 
 def _write(finding: Finding, out: Path, candidate: str, seed: int) -> Path:
@@ -176,7 +175,7 @@ def _summary(
     return {
         "enumerated": enumeration.enumerated,
         "pruned": dict(sorted(enumeration.pruned.items())),
-        "not_drawn": max(0, len(enumeration.plans) - len(chosen)),
+        "not_run": max(0, len(enumeration.plans) - len(campaign.results)),
         "plans": len(campaign.results),
         "outcomes": dict(sorted(campaign.outcomes.items())),
         "fired": campaign.fired,
@@ -223,7 +222,7 @@ def _lines(summary: dict[str, object]) -> Iterator[str]:
         yield f"{finding['file']}  ({finding['plans']} plans)"
         yield f"  {finding['sentence']}"
     yield ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "no plan was run"
-    yield f"{summary['enumerated']} enumerated; {summary['not_drawn']} not drawn; left out:"
+    yield f"{summary['enumerated']} enumerated; {summary['not_run']} not run; left out:"
     yield from (f"  {count}: {reason}" for reason, count in pruned.items())
     faults, never = summary["faults"], summary["never_seen"]
     assert isinstance(faults, dict)

@@ -41,12 +41,12 @@ def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contac
     for session in trace.sessions.values():
         if session.listener == "transport" and context.is_opened_by_tested_server(session.client, session.name):
             found[session.client, session.server].append(_contact(session, *end))
-    swallowed = [e for e in trace.events_of(FaultFired) if e.session is None and e.action == "partition-blackhole"]
+    swallowed = [e for e in trace.events_of(FaultFired) if e.session is None]
     for event in trace.events_of(ConnectFailed):
         if event.listener == "transport" and context.is_tested_server(event.client):
             pair = (event.client, event.server)
             since = max((c.end_n for c in found[pair] if c.end_n < event.n), default=-1)
-            # a partition that swallows a connection is recorded when the client dials, the failure when it gives up
+            # a fault that keeps a connection from being made fires when the client dials, and the client may give up later
             dialled = next((e for e in swallowed if (e.client, e.server) == pair and since < e.n < event.n), event)
             found[pair].append(Contact(dialled.n, dialled.t, event.n, event.t, "failed"))
     for attempts in found.values():

@@ -103,12 +103,17 @@ def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], 
 
 
 def _may_be_unknown(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
-    """Return whether the server may not know of the first delivery: its queue was wiped since, or it did not surely see the reply."""
+    """Return whether the server may not know of the first delivery when it makes the second.
+
+    Its queue was wiped since, it did not surely see the reply, or a fault held the second back, so that it was sent before.
+    """
     wiped = any(
         event.node == server and event.action == "wiped" and first.n < event.n < second.n
         for event in context.trace.events_of(NodeEvent)
     )
-    return wiped or not _is_reply_seen(context, first)
+    held = second.session is not None and second.session in context.trace.held_sessions
+    begun = context.trace.sessions[second.session].n if held and second.session is not None else second.n
+    return wiped or begun < first.n or not _is_reply_seen(context, first)
 
 
 def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:

@@ -151,13 +151,15 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 def _answer_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
     """Yield the time of each positive reply of the primary in sessions of the holder in which it answered more than EHLO.
 
+    That it closes the session (421) is no answer.
+
     A session that broke before that may count as opened (SR-MNT-09) or as not successful (SR-MNT-10): the holder may count from
     before it.
     """
     for session in context.trace.sessions.values():
         if (session.client, session.server) == (copy.holder, copy.primary) and session.keywords is not None:
             times = [reply.t for reply in session.replies if reply.code // 100 == 2]
-            if any(reply.to not in _GREETINGS for reply in session.replies):
+            if any(reply.to not in _GREETINGS and reply.code != 421 for reply in session.replies):
                 yield from times
 
 

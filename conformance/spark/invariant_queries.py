@@ -201,7 +201,7 @@ WITH mailbox_deliveries AS (
   SELECT d.cell_id, d.sink, d.recipient, d.giver, d.key, d.message_id, d.date, d.n, d.t,
          element_at(tp.servers, replace(d.sink, '-store', '')).tracked AS tracked,
          lag(d.n) OVER duplicates AS before_n, lag(d.t) OVER duplicates AS before_t, lag(d.giver) OVER duplicates AS before_giver,
-         lag(d.session) OVER duplicates AS before_session
+         lag(d.session) OVER duplicates AS before_session, d.session
   FROM deliveries d
   JOIN conditions c ON c.cell_id = d.cell_id AND array_contains(c.claims, 'duplicate-detection')
   JOIN topologies tp ON tp.topology_id = c.topology_id
@@ -209,15 +209,17 @@ WITH mailbox_deliveries AS (
   WINDOW duplicates AS (PARTITION BY d.cell_id, d.sink, d.recipient, d.message_id, d.date ORDER BY d.n)
 ), with_window AS (
   SELECT /*+ SHUFFLE_HASH(h) */ d.cell_id, d.sink, d.recipient, d.giver, d.key, d.message_id, d.date, d.n, d.t,
-         d.before_n, d.before_t, d.before_giver, d.before_session,
+         d.before_n, d.before_t, d.before_giver, d.before_session, d.session,
          CAST(coalesce(max_by(h.tracked, h.n) FILTER (WHERE h.tracked IS NOT NULL), any_value(d.tracked)) AS DOUBLE)
            AS window_s
   FROM mailbox_deliveries d
   LEFT JOIN parameter_changes h ON h.cell_id = d.cell_id AND concat(h.server, '-store') = d.sink AND h.n < d.n
   GROUP BY d.cell_id, d.sink, d.recipient, d.giver, d.key, d.message_id, d.date, d.n, d.t, d.before_n, d.before_t,
-           d.before_giver, d.before_session
+           d.before_giver, d.before_session, d.session
 ), excuses AS (
-  SELECT cell_id, n, t, session, client AS party, mode = 'node' AND action <> 'wiped' AS died FROM single_events
+  SELECT cell_id, n, t, session, mode = 'fault-fired' AND action = 'stall' AS held, client AS party,
+         mode = 'node' AND action <> 'wiped' AS died
+  FROM single_events
   WHERE kind = 'incident'
     AND (mode = 'fault-fired' OR mode = 'node' AND action IN ('killed', 'wiped', 'exited', 'failed'))
 ), acknowledged AS (
@@ -232,12 +234,14 @@ LEFT JOIN acknowledged a ON a.cell_id = w.cell_id AND a.session = w.before_sessi
      AND a.recipient = w.recipient AND a.reply_n > w.before_n
 LEFT JOIN excuses x ON x.cell_id = w.cell_id AND x.n < w.n
      AND (x.session = w.before_session
+       OR x.session = w.session AND x.held AND x.n < w.before_n
        OR x.party = w.before_giver AND x.n > w.before_n AND (NOT x.died OR x.t - w.before_t < 60))
 GROUP BY w.cell_id, w.sink, w.recipient, w.message_id, w.date, w.n
 """
 """SR-DUP-01, SR-DUP-03, SR-DUP-04: no second delivery to a mailbox within the duplicate tracking window.
 
-Not judged: an earlier delivery whose giver could not learn of it, or lost its database since, or died within a minute of it.
+Not judged: an earlier delivery whose giver could not learn of it, or lost its database since, or died within a minute of it; nor a
+later one that a fault held back since before the earlier.
 """
 
 CAUSELESS_DUPLICATES = """

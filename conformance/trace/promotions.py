@@ -21,6 +21,9 @@ from conformance.trace.context import CheckContext
 from conformance.trace.sessions import Transaction
 from conformance.trace.trace import ShadowCopy
 
+_AT_ONCE = 1.0
+"""Within this time of a lost session, a mailbox server may begin to pass on what it was given in it. Seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromotedTransmission:
@@ -95,7 +98,7 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
     """Return whether the client of a transmission was handed the message in `given` before.
 
     A refused message was not handed over. One without a reply was; on the `delivery` listener only while the session is
-    open, where a mailbox server passes on what it is given before it replies.
+    open, or at once when it was lost: there a mailbox server passes on what it is given before it replies.
     """
     if given.server != transmission.client or given.kind == "shadow":
         return False
@@ -105,4 +108,9 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
     if replies:
         return any(reply.code // 100 == 2 for reply in replies)
     closed = context.trace.sessions[given.session].closed
-    return closed is None or closed.n > transmission.n or given.listener != "delivery"
+    return (
+        closed is None
+        or closed.n > transmission.n
+        or given.listener != "delivery"
+        or transmission.t - closed.t <= _AT_ONCE
+    )
