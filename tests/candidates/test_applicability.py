@@ -332,10 +332,11 @@ def test_a_link_is_parsed_in_the_server_s_dialect_and_then_in_the_client_s():
 def test_defaults_are_asked_for_only_where_the_node_itself_reads_the_file(
     changes: dict[str, object], scale: float, reason: str
 ):
-    scenarios = read_scenarios(paths.corpus() / "timeouts" / "sessions.scenario.yaml", paths.fixtures())
-    explicit, default = next(one for one in scenarios if one.id == "idle-session-is-closed").cells("smoke")
+    scenarios = read_scenarios(paths.corpus() / "exchange-2010" / "sessions.scenario.yaml", paths.fixtures())
+    cells = next(one for one in scenarios if one.id == "idle-session-at-a-hub-is-closed").cells("smoke")
+    explicit, default = (cell for cell in cells if cell.axes["listener"] == "frontend")
     settings = Settings(clock="scaled" if scale != 1 else "real", scale=scale)
-    assignment = Assignment(candidate("relay", "shadow-2013", **changes))
-    expected = f"its defaults cannot be asked for: mbx1 (mine) {reason}" if reason else ""
+    assignment = Assignment(REFERENCE, {"hub1": candidate("relay", "shadow-2010", **changes)})
+    expected = f"its defaults cannot be asked for: hub1 (mine) {reason}" if reason else ""
     assert inapplicable_reason(default, assignment, settings) == expected
     assert inapplicable_reason(explicit, assignment, settings) == ""
