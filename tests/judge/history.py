@@ -38,7 +38,7 @@ class Mail:
     def digest(self, *, altered: bool = False) -> Digest:
         return Digest(
             eight_bit=self.eight_bit and not altered,
-            size=300, sha256=sha(self.name), body_sha256=sha(self.name, altered), stable_sha256=sha(self.name, altered),
+            size=300, sha256=sha(self.name), body_sha256=sha(self.name, altered and self.eight_bit), stable_sha256=sha(self.name, altered),
             message_id=f"{self.name}@x" if self.message_id == "" else self.message_id, date=self.date,
         )  # fmt: skip
 

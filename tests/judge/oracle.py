@@ -217,8 +217,10 @@ def alters_content(world: World) -> bool:
                 return True
             if not set(p.accepted) <= set(made.recipients):
                 return True
-            waiting = [q for q in given if q.mail < p.mail and not any(r.n < p.mail for r in q.finals)]
-            if p.shadow is not None and waiting and not set(waiting[-1].accepted) <= set(p.accepted):
+            waiting = [
+                q for q in given if q.shadow is None and q.mail < p.mail and not any(r.n < p.mail for r in q.finals)
+            ]
+            if p.shadow is not None and waiting and not any(set(q.accepted) <= set(p.accepted) for q in waiting):
                 return True
     return False
 

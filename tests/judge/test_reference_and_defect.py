@@ -54,7 +54,7 @@ def test_an_acknowledgement_before_the_shadow_is_blamed_on_its_requirement(tmp_p
     assert "mbx1 acknowledged it to outside with 250" in verdict.sentence
 
 
-_RANDOM = {"digest", "detail", "lines", "line", "operation"}
+_RANDOM = {"digest", "detail", "lines", "line", "operation", "state"}
 """Fields in which ids stand that are new each time."""
 
 
