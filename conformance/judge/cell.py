@@ -62,7 +62,7 @@ class JudgeSettings:
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) -> tuple[Verdict, ...]:
     """Return the verdicts of all checks: expectations in their order, then the harness's own, then the model's rules.
 
-    Failures that may follow from another one are moved behind all other verdicts.
+    Failures that may follow from another one are moved after all other verdicts.
     """
     steps = cell.all_steps
     trace = Trace()

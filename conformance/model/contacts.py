@@ -21,7 +21,7 @@ _WITHOUT_MEANING = frozenset({"GREETING", "EHLO", "HELO", "QUIT"})
 class Contact:
     """An attempt of one server at a session with another's transport listener, from its begin to its end.
 
-    It is `reached` where the other gave a positive reply to a command behind EHLO and the session was not broken off, `failed`
+    It is `reached` where the other gave a positive reply to a command after EHLO and the session was not broken off, `failed`
     where it did not even answer EHLO, and `unclear` in between. `end_t` is that of the history's end while the session is open.
     """
 

@@ -49,7 +49,7 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
     """Check that a mailbox gets each message that its server took and that is no duplicate of one delivered before.
 
     Occasions are messages that are like one that was delivered: by Message-ID or Date, to another mailbox, before the window, or
-    before the mailbox moved. Judged is the end of a history whose drain became quiet.
+    before the mailbox moved. Only a history whose drain became quiet is judged, at its end.
     """
     finding = Finding("a message that is no duplicate is delivered")
     drained = facts.trace.events_of(Drained)

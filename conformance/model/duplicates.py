@@ -41,7 +41,7 @@ _PROMPT_S = 1.0
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date, as written, within the tracking window.
 
-    Only for candidates that claim `duplicate-detection`. Left out are pairs where the server may not know of the first delivery.
+    Only for candidates that claim `duplicate-detection`. Pairs of which the server may not know the first delivery are not judged.
     A later delivery is one violation, however many earlier ones it repeats.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")

@@ -26,7 +26,7 @@ def tracked_shadows(facts: Facts) -> list[HeldInterval]:
     """Return the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
 
     Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message; and one whose
-    holder had a session with the primary behind STARTTLS later: what it learned there is not seen.
+    holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
     """
     return facts.derive(_find_tracked)
 
@@ -57,8 +57,8 @@ def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
 def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) -> frozenset[str] | None:
     """Return the parties to which a server may pass what it took over from a primary (ruling 35); None where that is not known.
 
-    Known are the other next hops of an explicit route by which the message went to the primary; behind the server that hosts
-    the mailbox there is none.
+    They are the other next hops of the explicit route by which the message went to the primary; none where the
+    primary hosts the mailbox.
     """
     topology, domain = facts.topology, recipient.rpartition("@")[2].lower()
     routes = [route for route in topology.routes if not route.servers or server in route.servers]

@@ -77,7 +77,7 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
     """Check that a message without a shadow at its sender is acknowledged when all next hops have it, or after the delay.
 
     A recipient is done when a next hop has taken or refused the message for it, or when a mailbox that detects duplicates has
-    one like it already. Judged are servers that claim delayed acknowledgement, while shadow redundancy is switched on.
+    one like it already. Only servers that claim delayed acknowledgement are judged, while shadow redundancy is on.
     """
     finding = Finding("an acknowledgement when every next hop has the message, or after MaxAcknowledgementDelay")
     if "delayed-acknowledgement" not in facts.context.claims:
@@ -131,8 +131,8 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
 def _done(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
     """Return the recipients for whom a message was passed on or refused by an event, each with the time of the first such reply.
 
-    A message may be refused as a whole, in reply to MAIL. Refused is also a recipient about whom the server made a report. A
-    mailbox that has the same message already needs no other. Of a session behind STARTTLS nothing is seen, so all recipients
+    A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
+    mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients
     may be done. In a session with a fault the reply may have come late: then the time is `end_t`, that of the event.
     """
     assert sent.message is not None

@@ -110,7 +110,7 @@ def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
 
 
 def _was_heard(facts: Facts, discard: Discard) -> bool:
-    """Return whether the primary could see that a notification was received: the session went on behind it."""
+    """Return whether the primary could see that a notification was received: the session went on after it."""
     session = facts.trace.sessions[discard.session]
     if discard.session in facts.trace.altered_sessions:
         return False

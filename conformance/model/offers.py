@@ -1,8 +1,8 @@
 """Judges the offers of shadow verbs and the replies to them (SR-WIR-01, SR-WIR-02, SR-WIR-03).
 
 A server of 2013 or later offers XSHADOWREQUEST on `transport` to the peers that may ask it for copies, and to no other: mailbox
-servers of its boundary of 2013 or later, whose `accept_xshadow` it grants, while ShadowRedundancyEnabled is true. Judged are the
-sessions of servers under test on an externally secured listener, where EHLO says who the peer is.
+servers of its boundary of 2013 or later, whose `accept_xshadow` it grants, while ShadowRedundancyEnabled is true. Only sessions
+of servers under test on an externally secured listener are judged, where EHLO says who the peer is.
 
 A shadow verb with malformed arguments gets 501 5.5.4, one out of order 503 5.5.1; where several refusals of the wire profile fit,
 any of them is right (ruling 33). After a refusal the session stays usable: the server does not end it (RFC 5321 3.8).

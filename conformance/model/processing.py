@@ -42,9 +42,9 @@ class Processing:
     passed_on: Mapping[str, list[tuple[int, float, str]]]
 
     def finished(self, facts: Facts, before_n: int) -> tuple[int, float, str] | None:
-        """Return the last reply with which the message was processed before an event, None where it surely was not.
+        """Return the last reply with which the message was processed before an event, None unless it was seen to be.
 
-        Number, time and next hop. Judged is a message that was handed over, with an answer, in sessions that no fault altered.
+        The tuple is (number, time, next hop). Only replies in sessions that no fault altered count.
         """
         handed = [t for t in self.handed if t.dot_n is not None and t.dot_n < before_n]
         if not handed or not all(t.replies for t in handed):

@@ -21,9 +21,9 @@ _DRAIN_S = 10.0
 def shadow_queue_for_each_next_hop(facts: Facts) -> Finding:
     """Check that recipients for which the primary needs different next hops are in different shadow queues.
 
-    Judged are recipients outside the organization and those with a mailbox, and recipients outside with no next hop in common:
-    whether two mailboxes have the same next hop depends on the kind of routing group. Both the holder's and the primary's routes
-    must differ, since the holder finds the next hops by its own.
+    Two kinds of pairs are judged: a recipient outside the organization and one with a mailbox, and two recipients outside
+    with no next hop in common. Whether two mailboxes have the same next hop depends on the kind of routing group. The next
+    hops must differ by the holder's routes, which it uses, and by the primary's.
     """
     finding = Finding("a shadow queue for each next hop of the primary")
     for inspection in facts.derive(inspections):
@@ -119,7 +119,7 @@ def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> b
 def drained_wholly(facts: Facts) -> Finding:
     """Check that a server sends everything that waits for delivery to the server that Redirect-Message names.
 
-    Excused is a server that could not reach the other one, or that stopped meanwhile. What stays redundant and is delivered once
+    A server that could not reach the other one, or that stopped meanwhile, is excused. What stays redundant and is delivered once
     is judged by the rules of creation and of duplicates, for the messages as for any others.
     """
     finding = Finding("everything that waited for delivery sent to the server that Redirect-Message names")

@@ -13,8 +13,8 @@ from conformance.trace.finding import Finding
 def eight_bits_go_where_they_are_taken(facts: Facts) -> Finding:
     """Check that a message with eight-bit octets is sent converted, or not at all, where 8BITMIME is not offered.
 
-    An occasion is such a message at a server that later had a session with such a next hop. Left out are contents that were sent in
-    sessions that a fault altered.
+    An occasion is such a message at a server that later had a session with such a next hop. Sessions that a
+    fault altered are not judged.
     """
     finding = Finding("8-bit content goes only to next hops that offer 8BITMIME")
     names = [name for name, message in facts.trace.messages.items() if message.digest.eight_bit]

@@ -49,6 +49,7 @@ class _Requests:
     """The requests with which each server was handed each message, by server and message."""
 
     def __init__(self, facts: Facts) -> None:
+        """Collect them from the sessions in which a server under test offered DSN and was sent a whole message."""
         self._is_used = facts.derive(_uses_parameters)
         self.of: Mapping[tuple[str, str], list[_Parameters]] = defaultdict(list)
         for given in facts.trace.transactions:
@@ -101,7 +102,7 @@ def _words(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def parameters_are_passed_on(facts: Facts) -> Finding:
     """Check that each message is passed on with the parameters that it came with, and without any where DSN is not offered.
 
-    A relay may add an ORCPT (RFC 3461 5.2.1 d). Left out are sessions that a fault altered, and shadow copies (SR-CRE-06).
+    A relay may add an ORCPT (RFC 3461 5.2.1 d). Sessions that a fault altered, and shadow copies (SR-CRE-06), are not judged.
     """
     finding = Finding("the parameters of DSN are passed on to a next hop that offers DSN, and to no other")
     if not facts.derive(_uses_parameters):
@@ -164,6 +165,7 @@ class _Reports:
     """The reports of a history about messages whose Message-ID no other message has."""
 
     def __init__(self, facts: Facts) -> None:
+        """Collect them, each once, at the server that sent it first; without those in sessions that a fault altered."""
         self.all: list[_Report] = []
         names: dict[str, list[str]] = defaultdict(list)
         for message in facts.trace.messages.values():

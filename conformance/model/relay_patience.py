@@ -21,7 +21,7 @@ _LEAST_AT_DOT_S = 600.0
 """How long a client should wait for the reply to the final dot (RFC 5321 4.5.3.2.6)."""
 
 _HOLDS_A_REPLY = frozenset({"stall", "delay"})
-"""Faults behind which the link sees the end of a session only when they let go."""
+"""Faults that hold a reply back; until they release it, the link does not see that the client has ended its session."""
 
 _LATE_S = 10.0
 """A reply that comes sooner than this gave no occasion to lose patience."""
@@ -176,7 +176,7 @@ def _check_wait(
 def _had_left(facts: Facts, session: Session, reply: Reply) -> bool:
     """Return whether the client ended the session before it read a reply with which it could have gone on.
 
-    While a fault holds a reply back, the link sees the client's end only behind it. Without such a fault a reply that was passed on
+    While a fault holds a reply back, the link sees the client's end only after it. Without such a fault a reply that was passed on
     was read.
     """
     if not any(f.action in _HOLDS_A_REPLY for f in facts.faults_in.get(session.name, ())):

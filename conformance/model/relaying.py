@@ -10,7 +10,7 @@ A transaction that was broken off has no content that says of which message it i
 sender and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `HopConnection`.
 
 Nothing here decides whether something was right. In a session that is `is_unclear`, a fault altered what was said other than by silence, or the link recorded nothing
-behind STARTTLS: the server may have seen any end. `n` is an event's number, `t` its time in documented seconds.
+after STARTTLS: the server may have seen any end. `n` is an event's number, `t` its time in documented seconds.
 """
 
 import math
@@ -88,6 +88,7 @@ class Relaying:
     """The handings and tries of every message, and the connections without mail."""
 
     def __init__(self, facts: Facts) -> None:
+        """Collect them from all sessions that the servers under test opened themselves."""
         self.facts = facts
         self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
         self.tries: Mapping[Key, list[Try]] = defaultdict(list)

@@ -214,8 +214,9 @@ def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recip
 def failures_are_reported(facts: Facts) -> Finding:
     """Check that a server that is responsible for a message reports each recipient for whom a next hop refused it for good.
 
-    No clause says how soon: judged is the end of the drain, unless the report may still wait for its own next hop. Left out are messages with a null reverse-path or
-    NOTIFY=NEVER (RFC 3461), servers that were wiped, and of 2010 those whose copy another server took over (ruling 19).
+    No clause says how soon, so this is judged at the end of the drain, unless the report may still wait for its own next
+    hop. Messages with a null reverse-path or NOTIFY=NEVER (RFC 3461) are not judged, nor are servers that were wiped, nor
+    servers of 2010 whose copy another server took over (ruling 19).
     """
     finding = Finding("each permanent failure is reported to the sender")
     if "dsn" not in facts.context.claims:

@@ -34,7 +34,8 @@ def rule(
 ) -> Callable[[Callable[[Facts], Finding]], Callable[[Facts], Finding]]:
     """Return a decorator that registers a function as the rule of these requirements.
 
-    The first requirement names it, unless it has a name of version 0.1.0: `published`.
+    The first requirement names it, unless it has a name of version 0.1.0: `published`. `timed` says whether the check compares times,
+    so that a late harness excuses its violations.
     """
 
     def register(check: Callable[[Facts], Finding]) -> Callable[[Facts], Finding]:
@@ -48,7 +49,7 @@ def rule(
 def invariant(
     name: str, *requirements: str, timed: bool = True
 ) -> Callable[[Callable[[CheckContext], Finding]], Callable[[CheckContext], Finding]]:
-    """Return a decorator that registers a function as the rule with the published name `invariant.<name>`."""
+    """Return a decorator that registers a function as the rule with the published name `invariant.<name>`; `timed` as in `rule`."""
 
     def register(check: Callable[[CheckContext], Finding]) -> Callable[[CheckContext], Finding]:
         RULES.add(f"invariant.{name}", Rule(lambda facts: check(facts.context), requirements, timed))

@@ -36,8 +36,8 @@ def _had_command(facts: Facts, server: str, after_n: int, before_n: int) -> bool
 def safety_net_holds_what_was_processed(facts: Facts) -> Finding:
     """Check that an inspected Safety Net holds each message that was processed, for SafetyNetHoldTime, and nothing else.
 
-    A message that was processed is in no queue for delivery any more. Judged are messages that the server surely processed, or
-    surely did not.
+    A message that was processed is in no queue for delivery any more. Only messages are judged that the
+    server surely processed, or surely did not.
     """
     finding = Finding("processed messages in Safety Net for SafetyNetHoldTime, and no others")
     if "safety-net" not in facts.context.claims:
@@ -119,7 +119,7 @@ def _may_be_unseen(facts: Facts, server: str, name: str, after_n: int, before_n:
     """Return whether a server may have processed a message between two events with no reply that was surely kept.
 
     It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; it reported
-    a failure; or it had a session behind STARTTLS.
+    a failure; or it had a session after STARTTLS.
     """
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.dot_n is None or not after_n < t.dot_n < before_n:

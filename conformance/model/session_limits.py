@@ -34,7 +34,7 @@ _AGE, _IDLE = "connection_timeout", "connection_inactivity_timeout"
 _SEND_LIMIT = "SendConnectionInactivityTimeout"
 
 _DELAYING = frozenset({"delay", "merge", "throttle"})
-"""Faults that keep octets, and an end behind these, for a while."""
+"""Faults that hold octets back for a while, and with them the end of the connection that follows them."""
 
 _LMTP = frozenset({"delivery", "lmtp"})
 

@@ -123,7 +123,7 @@ def _greeting(session: Session) -> Reply:
 
 @lru_cache(maxsize=256)  # servers send the same lines in each session
 def _size_of(lines: tuple[str, ...]) -> int:
-    """Return the number behind the keyword SIZE, 0 without one."""
+    """Return the number after the keyword SIZE, 0 without one."""
     for line in lines[1:]:
         word, _, number = line.partition(" ")
         if word.upper() == "SIZE" and number.strip().isdigit():

@@ -91,7 +91,7 @@ def _parameters(context: ExpectationContext, sent: Transaction) -> Parameters:
 
 
 def _values(text: str, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters in the part of a command behind its path, in one form each."""
+    """Yield the parameters in the part of a command after its path, in one form each."""
     for word in text.split():
         name, _, value = word.partition("=")
         match name.upper():

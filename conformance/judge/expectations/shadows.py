@@ -190,14 +190,14 @@ def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Findin
 )
 def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContext) -> Finding:
     """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers."""
-    words = (
+    wanted = (
         ", ".join(expected.sites)
         if expected.sites
         else format_count(expected.count)
         if expected.count
         else "as the scenario says"
     )
-    finding = Finding(f"attempts of {expected.by} to make a shadow: {words}")
+    finding = Finding(f"attempts of {expected.by} to make a shadow: {wanted}")
     attempts = _find_attempts(expected, context, finding)
     numbers = [attempt.n for attempt in attempts]
     finding.evidence += numbers
