@@ -62,6 +62,10 @@ class Aim:
     """Draws faults for the moments of a run, whose history is `events`."""
 
     def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent]) -> None:
+        """Collect the beginnings of the steps, the protocol points before the last step's end, and when each server was down.
+
+        A server that came back only after the last step counts as down without end.
+        """
         steps = [event for event in events if isinstance(event, StepEvent)]
         began = [event for event in steps if event.phase == "began"]
         self._rng, self._scene = rng, scene
@@ -189,7 +193,7 @@ class Aim:
         return found
 
     def _kill_at_point(self, point: ProtocolPoint) -> Disturbance:
-        """Return a kill of one of the ends of a point's link when the point comes."""
+        """Return a kill, at a protocol point, of the client or the server of that point."""
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         step, after, since = self._place_before(point)
         nth = sum(
@@ -210,16 +214,16 @@ class Aim:
         return self._away(node, self._step_t[step] + after, point.t, kill.occasion, [Insertion(step, after, kill)])
 
     def _end_at_timer(self, point: ProtocolPoint) -> Disturbance:
-        """Return a kill or stop of one of the ends of a point's link within a second of the point."""
+        """Return a kill or stop of the client or the server of a point, near the time of the point (`grammar.NEAR`)."""
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
         ending = weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
         return self._away(node, t, t, "", self._at(t, ending(node=(node,))))
 
     def _away(self, node: str, since: float, t: float, name: str, ending: list[Insertion]) -> Disturbance:
-        """Return the end of a server with its return, none where it is down at some time between.
+        """Return the kill or stop of a server with its later start; an empty fault where the server is down at a time in between.
 
-        `since` is when the end is armed, `t` when it comes. The server may come back with an empty queue, or at the end only.
+        `since` is when the kill or stop is armed, `t` when it acts. The server may come back with an empty queue, or at the end only.
         """
         back = t + self._draw_duration(node)
         if any(since <= until and begin <= back for begin, until in self._down[node]):

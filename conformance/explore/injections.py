@@ -22,7 +22,7 @@ _LONG_S = 3 * 3600 + 600
 _STALL_S = 1200
 """Documented seconds for which a fault holds a unit, or a node is frozen: longer than every timeout of RFC 5321 4.5.3.2."""
 _BODY_OFFSETS = (1, 20)
-"""After how many octets a body is cut, besides its half: in its first line, and behind that."""
+"""After how many octets a body is cut, besides its half: in its first line, and after that."""
 _REPLIES = ("451 4.3.0 try later", "550 5.7.1 refused", "421 4.3.2 closing")
 
 NODE_KINDS = ("killed", "away", "renewed", "frozen", "without power")
@@ -46,7 +46,7 @@ class Injection:
         return f"{self.point.text} {self.node} {self.kind}" if self.node else f"{self.point.text} {self.kind}"
 
     def arm(self, name: str) -> Action:
-        """Return the step that arms it, which stands in front of the scenario's steps; `name` is that of a session's fault."""
+        """Return the step that arms it, to be put before the scenario's steps; a fault of the session gets the name `name`."""
         point = self.point
         if not self.node:
             where = {"as": name, "from": point.client, "to": point.server, "listener": point.listener, "nth": point.nth}
@@ -65,14 +65,15 @@ class Injection:
         return steps.get(self.kind, Kill)(node=(self.node,), at=moment)
 
     def occasion(self, name: str) -> str:
-        """Return the name under which the history has it; `name` is that of a session's fault."""
+        """Return the name that `FaultFired` events have for it; that of a fault of the session is `name`."""
         armed = self.arm(name)
         return armed.occasion if isinstance(armed, NodeAction) else name
 
     def follow(self, wait: float, *, is_late: bool) -> tuple[Action, ...]:
-        """Return the steps behind those of the scenario; `wait` is by when the point comes, in documented seconds.
+        """Return the steps to add after those of the scenario, so that the fault acts and has its effect before the drain.
 
-        `is_late` says whether the scenario's own steps have ended by then.
+        `wait` is how long after the scenario's steps the point may still come, in documented seconds; `is_late` says whether
+        it comes after them.
         """
         match self.kind.split()[-1]:
             case "away":

@@ -1,6 +1,6 @@
 """Random plans: a scene is drawn and run without faults, then faults are drawn for the moments of that run.
 
-The plan with number n depends on the seed and n alone, so that it is the same in any process. Each plan ends in peace: faults
+The plan with number n depends on the seed and n alone, so that it is the same in any process. At the end of each plan faults
 are healed, servers are started, and the drain waits until all mail is accounted for.
 """
 
@@ -56,7 +56,7 @@ class RandomPlans(Sequence[Plan]):
 
 
 class _Drawing:
-    """Draws one plan, and runs it."""
+    """Draws one plan, and runs it; its scene is drawn at once, its faults by `record`."""
 
     def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
         self._name = f"random plan {number} of seed {seed}"
@@ -65,7 +65,12 @@ class _Drawing:
         self._scene = draw_scene(self._rng)
 
     def record(self) -> RecordedPlan:
-        """Return the history of the plan: faults are drawn, and those that do not fire are drawn once more. Blocks."""
+        """Draw the plan, run it, and return its history. Blocks for two to four runs.
+
+        The scene is run without faults, then with faults that are drawn for moments of that run. Faults that do not fire are
+        replaced once, for moments of the second run. If a fault still does not fire and the run cannot be completed, it is run
+        a last time without the actions of that fault.
+        """
         names = [f"f{number}" for number in range(1, weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
         scene = _with_pauses(self._scene)
         base = self._record(scene, [])
@@ -77,15 +82,15 @@ class _Drawing:
             return run
         fired = [fault for fault in faults if fault not in unfired]
         taken = {fault.name for fault in fired}
-        again = Aim(self._rng, self._scene, run.events).draw(
+        replacements = Aim(self._rng, self._scene, run.events).draw(
             [name for name in names if name not in taken][: len(unfired)]
         )
-        faults, actions = [*fired, *again], _without(_with_faults(actions, again), unfired)
+        faults, actions = [*fired, *replacements], _without(_with_faults(actions, replacements), unfired)
         run = self._record(actions, faults)
         missed = [fault for fault in faults if not fault.fires_in(run.events)]
         if not (run.reason and missed):
             return run
-        # a server that did not go down cannot come back: what belongs to a fault that did not fire is left out
+        # A `start` of a server that did not go down cannot be done.
         return self._record(_without(actions, missed), faults)
 
     def _record(self, actions: Sequence[Action], faults: Sequence[Disturbance]) -> RecordedPlan:

@@ -109,7 +109,7 @@ def _is_valid(parameters: Mapping[str, JsonValue]) -> bool:
 
 
 def _mailboxes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, JsonValue]]:
-    """Yield the mailboxes: two on the first server that has any, one on each other; those of hubs are behind them."""
+    """Yield the mailboxes: two on the first server that has any, one on each other; those of hubs are after them."""
     names = iter(("bob", "carol", "dave", "erin", "grace", "heidi", "ivan"))
     hosts = [server for server in servers if server["role"] == "mailbox"]
     hosts = hosts or [server for server in servers if server["role"] == "hub"][-1:]

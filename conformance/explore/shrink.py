@@ -19,7 +19,7 @@ StillFails = Callable[[Plan], bool]
 
 
 class _Budget:
-    """Counts runs; `allows` is False once they are used up."""
+    """Counts the runs of a reduction; once `MAX_RUNS` are used up, `fails` returns False without a run."""
 
     def __init__(self, fails: StillFails) -> None:
         self._fails = fails
@@ -95,5 +95,6 @@ def _unfolded(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _with_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
+    """Return the plan with these steps in place of its own, numbered anew."""
     cell: Cell = plan.cell.model_copy(update={"steps": numbered(steps)})
     return Plan(plan.name, cell, plan.faults)

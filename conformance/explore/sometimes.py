@@ -1,4 +1,4 @@
-"""What an exploration must have seen sometimes, for its silence about violations to mean something.
+"""What an exploration must have seen at least sometimes: else the absence of violations proves nothing.
 
 Each property is a function of one history. The summary of a campaign counts the plans that showed it, and lists those that none
 did. Nothing here is right or wrong.
@@ -49,6 +49,7 @@ def _redundant_again(facts: Facts) -> bool:
 
 @sometimes("a server delivered what its shadow server had taken over")
 def _returned(facts: Facts) -> bool:
+    """Return whether the primary of a promoted copy transmitted the message itself after the promotion; shadow copies do not count."""
     return any(
         sent.client == copy.primary and sent.kind != "shadow" and sent.n > promotion.transmission.n
         for name, found in facts.promotions.items()
@@ -65,6 +66,7 @@ def _two_down(facts: Facts) -> bool:
 
 @sometimes("the primary and the holder of a shadow copy were down at once")
 def _both_down(facts: Facts) -> bool:
+    """Return whether, after some event of a node, both servers of a copy were down while the copy was held."""
     return any(
         held.covers(n) and {held.copy.primary, held.copy.holder} <= down
         for n, down in _down_servers(facts)
@@ -90,6 +92,7 @@ def _renewed(facts: Facts) -> bool:
 
 @sometimes("a server died between a final dot and its reply")
 def _died_with_mail(facts: Facts) -> bool:
+    """Return whether a server was killed with a final dot that it had not answered, in a session that was open until then."""
     dead = {event.n: event.node for event in facts.trace.events_of(NodeEvent) if event.action == "killed"}
     return any(
         given.server == node and given.dot_n is not None and given.dot_n < n and not given.replies
@@ -106,6 +109,7 @@ def _notified_again(facts: Facts) -> bool:
 
 @sometimes("two faults hit one message")
 def _two_faults(facts: Facts) -> bool:
+    """Return whether faults of two names disturbed sessions in which one message was transmitted."""
     return any(
         len(
             {
@@ -120,7 +124,7 @@ def _two_faults(facts: Facts) -> bool:
 
 
 def _answers(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
-    """Yield each message that the harness gave to a server of 2013 or later, with the numbers of its dot and its final reply."""
+    """Yield each message that the harness gave to a server of 2013 or later, with the numbers of its MAIL and its first final reply."""
     for (server, _), receipts in facts.receipts.items():
         for given in receipts:
             if (
@@ -134,6 +138,7 @@ def _answers(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
 
 @sometimes("a message was acknowledged after a second try at a shadow copy")
 def _tried_again(facts: Facts) -> bool:
+    """Return whether a server tried to store a copy more than once between MAIL and the reply that accepted the message."""
     return any(
         given.acceptance is not None
         and sum(since < a.n < until and a.message == given.message for a in facts.shadow_attempts.get(given.server, ()))
@@ -144,6 +149,7 @@ def _tried_again(facts: Facts) -> bool:
 
 @sometimes("a message was acknowledged without a shadow copy, after tries in vain")
 def _without_copy(facts: Facts) -> bool:
+    """Return whether a server accepted a message after attempts at a copy, none of which was stored before its reply."""
     return any(
         given.acceptance is not None
         and any(since < attempt.n < until for attempt in facts.shadow_attempts.get(given.server, ()))
@@ -177,6 +183,7 @@ def _twice(facts: Facts) -> bool:
 
 @sometimes("duplicate detection kept a second copy from a mailbox")
 def _suppressed(facts: Facts) -> bool:
+    """Return whether a recipient got a message, but less often than servers accepted it on their delivery listener."""
     delivered, normalize = _deliveries(facts), facts.context.normalize_address
     given = Counter(
         (name, normalize(recipient))
@@ -195,6 +202,7 @@ def _reported(facts: Facts) -> bool:
 
 @sometimes("one recipient of a message got it, and a failure was reported for another")
 def _different_fates(facts: Facts) -> bool:
+    """Return whether a failure was reported for a recipient who never got the message, and another recipient got it."""
     failed = defaultdict[str | None, set[str]](set)
     for event in facts.trace.events_of(Delivered):
         if event.digest.report == "delivery-status":
@@ -209,6 +217,7 @@ def _different_fates(facts: Facts) -> bool:
 
 @sometimes("a message was deferred by its next hop, and delivered later")
 def _deferred(facts: Facts) -> bool:
+    """Return whether a next hop gave a 4yz reply to a message that was delivered at any time of the history."""
     return any(
         any(reply.code // 100 == 4 for reply in sent.replies) and facts.trace.deliveries_of(sent.message or "")
         for sent in facts.trace.transactions
@@ -243,6 +252,7 @@ def _resubmitted(facts: Facts) -> bool:
 
 @sometimes("a session was ended because its time was up")
 def _timed_out(facts: Facts) -> bool:
+    """Return whether a server replied 421 4.4.2, the reply to an idle or overlong session."""
     return any(
         reply.code == 421 and reply.enhanced == "4.4.2"
         for session in facts.trace.sessions.values()

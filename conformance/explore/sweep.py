@@ -26,7 +26,7 @@ from conformance.scenarios.steps.nodes import Activate, Configure, Inspect, Node
 
 _LEFT_OUT = (Expect, Fault, Partition, Heal, Disk)
 _MARGIN_S = 60
-"""Documented seconds to wait for a moment that came by then in the run without a fault."""
+"""Documented seconds to wait longer than the point took to come in the run without a fault."""
 _NAMES = ("explored", "explored-2")
 """The names of the faults of sessions in a plan."""
 
@@ -76,9 +76,9 @@ class Scene:
         before = [injection.arm(name) for injection, name in zip(injections, names, strict=True)]
         after: list[Action] = []
         for injection in injections:
-            # the drain ends faults and starts nodes at its beginning: all must have happened by then
-            late = max(0.0, injection.point.t - self.end_t)
-            after += injection.follow(late + _MARGIN_S, is_late=injection.point.n > self.end_n)
+            # The drain begins by healing faults and starting nodes, so the plan waits until the fault has acted.
+            seconds_after_end = max(0.0, injection.point.t - self.end_t)
+            after += injection.follow(seconds_after_end + _MARGIN_S, is_late=injection.point.n > self.end_n)
         steps = numbered((*map(as_step, before), *self.cell.steps, *map(as_step, after)))
         occasions = [injection.occasion(name) for injection, name in zip(injections, names, strict=True)]
         title = ", then ".join(injection.text for injection in injections)
@@ -101,6 +101,7 @@ class ScenePlans(Sequence[Plan]):
     def __getitem__(self, index: slice) -> "ScenePlans": ...
 
     def __getitem__(self, index: int | slice) -> "Plan | ScenePlans":
+        """Build the plan with this number; of a slice, return the plans without building them."""
         if isinstance(index, slice):
             return ScenePlans(self.entries[index])
         scene, injections = self.entries[index]

@@ -86,7 +86,7 @@ def run_plan(plan: Plan, assignment: Assignment, settings: Settings) -> PlanRun:
 
 
 def record_plan(plan: Plan, assignment: Assignment, settings: Settings) -> RecordedPlan:
-    """Run a plan's cell in this process, and return its history. Blocks."""
+    """Run a plan's cell in this process, and return its history; without one if the cell is not applicable. Blocks."""
     if reason := inapplicable_reason(plan.cell, assignment, settings):
         return RecordedPlan(plan, inapplicable=reason)
     with tempfile.TemporaryDirectory(prefix="conformance-explore-") as folder:
@@ -137,5 +137,5 @@ def fired_faults(events: Iterable[AnyEvent]) -> set[str]:
 
 
 def _holds_never(*_: object) -> bool:
-    """Plans have no expectations, so nothing asks."""
+    """Return False. Never called: a run asks only for expectations, and plans have none."""
     return False

@@ -1,6 +1,6 @@
 """In which cells each mutant makes a difference: a mutant is tried in these only.
 
-The sound reference runs every cell once, in virtual time, with the recording code of `instrument`. What comes of it is kept in a
+The sound reference runs every cell once, in virtual time, with the recording code of `instrument`. The result is kept in a
 file, if one is named, with a hash of everything that it depends on.
 """
 
@@ -93,7 +93,7 @@ def hash_inputs() -> str:
 
 
 _SHARED: list[tuple[Sequence[Site], Sequence[Cell], Path, int]] = []
-"""Sites, cells, root and seed of the call in hand, for forked processes: a cell is slow to pickle."""
+"""One tuple, the arguments of `find_differences` but `jobs`: forked processes inherit it, since a cell is slow to pickle."""
 
 
 def _load_instrumented(parent: int, temporary: str) -> None:

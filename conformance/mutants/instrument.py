@@ -59,6 +59,11 @@ class _Instrumentation(ast.NodeTransformer):
         self._changes = changes
 
     def visit(self, node: ast.AST) -> Any:
+        """Return what replaces a node: for a statement with sites, a recording call and the statement.
+
+        A changed condition is recorded where the condition is evaluated, and a change in the pattern of a `case` where its
+        `match` is reached. Assertions, signatures and annotations are left as they are.
+        """
         if isinstance(node, ast.Assert | ast.arguments | ast.pattern):
             return node
         own = self._changes.get(id(node), ())
@@ -80,6 +85,10 @@ class _Instrumentation(ast.NodeTransformer):
         return [ast.copy_location(ast.Expr(_call("reached", ast.Constant(None), reached)), node), changed]
 
     def _visit_expression(self, node: ast.expr, own: list[int]) -> ast.AST:
+        """Return an expression that has the same value and records the sites in it (see the module's theory of operation).
+
+        `own` are the numbers of the sites of the expression itself, without those of its parts.
+        """
         if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
             return super().generic_visit(node)
         inside = [(part, change) for part in ast.walk(node) for change in self._changes.get(id(part), ())]
@@ -128,6 +137,7 @@ def _name(function: str) -> ast.Name:
 
 
 def _call(function: str, value: ast.expr, numbers: list[int], lambdas: list[ast.expr] | None = None) -> ast.expr:
+    """Return the call `_mutant_<function>(value, numbers, *lambdas)`, located where `value` is."""
     call = ast.Call(
         _name(function),
         [value, ast.Tuple([ast.Constant(number) for number in numbers], ast.Load()), *(lambdas or ())],

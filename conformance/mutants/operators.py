@@ -7,8 +7,8 @@ file, the function, the operator, and the number of the site among those of this
 are the usual ones of mutation testing: conditions, comparisons, arithmetic, constants and statements. Assertions, docstrings,
 annotations, default values of function signatures and what is logged are left alone.
 
-An operator is a function from a node to the nodes that may take its place; a tree is mutated by walking it a second time in the same
-order.
+An operator is a function that returns the node to put in place of a given one, None where it does not apply. To mutate a tree, it is
+walked in the order in which the sites were found, and the node of the wanted site is replaced.
 """
 
 import ast
@@ -101,6 +101,7 @@ class _Replacement(ast.NodeTransformer):
         self._operator = operator
 
     def visit(self, node: ast.AST) -> ast.AST:
+        """Return what the operator makes of the one node; of any other node, itself with that node replaced below it."""
         if node is not self._node:
             return super().generic_visit(node)
         replacement = self._operator(node)
@@ -156,6 +157,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _negate_condition(node: ast.AST) -> ast.AST | None:
+    """Return an `if`, a `while` or a conditional expression with `not` before its condition."""
     if not isinstance(node, ast.If | ast.While | ast.IfExp):
         return None
     changed = copy.copy(node)
@@ -176,6 +178,7 @@ def _exchange_and_or(node: ast.AST) -> ast.AST | None:
 
 
 def _drop_first_operand(node: ast.AST) -> ast.AST | None:
+    """Return an `and` or `or` without its first operand; of two operands the other one remains alone."""
     if not isinstance(node, ast.BoolOp):
         return None
     rest = node.values[1:]
@@ -183,6 +186,7 @@ def _drop_first_operand(node: ast.AST) -> ast.AST | None:
 
 
 def _drop_last_operand(node: ast.AST) -> ast.AST | None:
+    """Return an `and` or `or` without its last operand; of two operands the other one remains alone."""
     if not isinstance(node, ast.BoolOp):
         return None
     rest = node.values[:-1]
@@ -190,6 +194,7 @@ def _drop_last_operand(node: ast.AST) -> ast.AST | None:
 
 
 def _change_arithmetic(node: ast.AST) -> ast.AST | None:
+    """Return an operation with another operator, such as - for +; None where the left operand is a literal."""
     if (
         not isinstance(node, ast.BinOp)
         or type(node.op) not in _ARITHMETIC
@@ -220,6 +225,7 @@ def _drop_not(node: ast.AST) -> ast.AST | None:
 
 
 def _remove_call(node: ast.AST) -> ast.AST | None:
+    """Return `pass` for a statement that is only a call, awaited or not."""
     if not isinstance(node, ast.Expr):
         return None
     value = node.value.value if isinstance(node.value, ast.Await) else node.value
@@ -227,6 +233,7 @@ def _remove_call(node: ast.AST) -> ast.AST | None:
 
 
 def _remove_assignment(node: ast.AST) -> ast.AST | None:
+    """Return `pass` for `del`, for `+=` and the like, and for an assignment to attributes or items only."""
     if isinstance(node, ast.Delete | ast.AugAssign):
         return ast.Pass()
     targets = node.targets if isinstance(node, ast.Assign) else ()

@@ -1,6 +1,6 @@
 """Which survivors are expected: mutants that cannot be observed, that no requirement binds, and those that are not caught yet.
 
-`fixtures/mutants/` has three files. `equivalent.yaml` and `no-row.yaml` are lists of entries with the `ids` of mutants and the
+`fixtures/mutants/` has four files. `equivalent.yaml` and `no-row.yaml` are lists of entries with the `ids` of mutants and the
 `reason`: nothing that anybody can observe changes, or no document or RFC binds what changes. `survivors.txt` has the ids of the
 other survivors seen so far. `groups.yaml` maps each module of the reference to the groups of requirements that it is about.
 """
