@@ -246,8 +246,8 @@ def odd_headers(cell: Cell) -> bool:
 # what happens to servers
 
 
-def _before_traffic(cell: Cell, *kinds: type) -> bool:
-    """Return whether something happens to a server after a message was sent, and a message or time follows."""
+def _follows_sending(cell: Cell, *kinds: type) -> bool:
+    """Return whether an action of these kinds comes after a step that sends messages."""
     seen = False
     for step in cell.all_steps:
         if isinstance(step.action, Send | Resend | Talk):
@@ -308,7 +308,7 @@ def reload(cell: Cell) -> bool:
 @_detector
 def reload_with_something_waiting(cell: Cell) -> bool:
     """Servers read changed settings after a message was sent."""
-    return _before_traffic(cell, Configure)
+    return _follows_sending(cell, Configure)
 
 
 @_detector
