@@ -29,7 +29,7 @@ NAMES = tuple(_SCHEMAS)
 def scenario_schema_with_names() -> dict[str, Any]:
     """Return the schema of scenarios with the names that this installation has: topologies, requirements and messages.
 
-    It has no address: it is made for one workspace, and differs between versions.
+    It has no `$id`, since it is made for one workspace and differs between versions.
     """
     names = {
         "topology": fixture_names(paths.fixtures() / "topologies"),

@@ -65,7 +65,7 @@ class ObservedRelay(Relay):
     def peer_ended(self, endpoint: Endpoint, how: Literal["fin", "reset"]) -> None:
         """End the session with its client where something is held back: else its end would wait for that.
 
-        A client that closes its direction behind QUIT may still wait for replies.
+        A client that closes its direction after QUIT may still wait for replies.
         """
         super().peer_ended(endpoint, how)
         if endpoint is not self.client or self.ended:

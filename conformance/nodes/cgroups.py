@@ -1,6 +1,6 @@
 """A cgroup for each node, where the machine allows it: no process leaves it by forking, and one write kills all in it.
 
-Needed are a cgroup hierarchy of version 2 with `cgroup.kill` (Linux 5.14), and the right to make a group below that of
+It needs a cgroup hierarchy of version 2 with `cgroup.kill` (Linux 5.14), and the right to make a group below that of
 this process: as root, or where a manager has delegated it. The kernel enforces limits on processes and memory where
 their controllers can be used there or in a hierarchy of version 1; elsewhere the guard counts.
 

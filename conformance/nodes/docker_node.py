@@ -131,7 +131,7 @@ class DockerNode(ManagedNode, kind="docker"):
         """None: the engine reports such a kill of the first process only."""
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Write the files, make and start a container, and wait until every listener has greeted."""
+        """Write the files, make and start a container, and wait until every listener has greeted. Raises NodeError."""
         fields = DockerFields.of(self._candidate).container
         assert fields is not None
         image = await self._engine.image(fields.image)

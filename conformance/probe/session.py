@@ -155,7 +155,7 @@ class ProbeSession:
     async def command(self, line: str | bytes) -> Reply:
         """Send a line with CRLF and return its reply.
 
-        Raises ServerSilent, ServerClosed; Unanswered if NOOP is answered behind it and the line is not.
+        Raises ServerSilent, ServerClosed; Unanswered if NOOP is answered after it and the line is not.
         """
         octets = line.encode("utf-8", "surrogateescape") if isinstance(line, str) else line
         await self.send(octets + b"\r\n")

@@ -38,8 +38,8 @@ class LagRecorder:
         """Record how late the harness and the programs were since the last call, if they were; with `always` also if not."""
         seconds, reason = self._clock.take_lag(), self._clock.take_lag_reason()
         if self._run_delay is not None:
-            real, node = self._run_delay.take_longest_wait()
-            waited = real / self._clock.duration(1.0)
+            wait_real_s, node = self._run_delay.take_longest_wait()
+            waited = wait_real_s / self._clock.duration(1.0)
             reason = f"{node} waited for a processor" if waited > seconds else reason
             seconds += waited
         if seconds or always:

@@ -151,7 +151,7 @@ def module_options(home: Path) -> list[str]:
 
 
 def _jar_rank(name: str) -> int:
-    """Return the position of a jar's prefix in `_FIRST_JARS`; of other jars the number behind the last."""
+    """Return the position of a jar's prefix in `_FIRST_JARS`; of other jars the number after the last."""
     return next((rank for rank, prefix in enumerate(_FIRST_JARS) if name.startswith(prefix)), len(_FIRST_JARS))
 
 

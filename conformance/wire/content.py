@@ -1,8 +1,8 @@
 """The content of a message: dot-stuffing, and its `Digest` (hashes, Message-ID, and what a delivery report says).
 
-A digest is made while the content is forwarded, without keeping it. Hashed are the whole content, its body, and (as
-`stable_sha256`) the content without the trace fields that each transport may add. Of a header that looks like that of a
-report (RFC 3464, or a journal report) up to `MAX_KEPT` octets of the body are kept, and parsed at the end.
+A digest is made while the content is forwarded, without keeping it. It has hashes of the whole content, of its body, and
+(`stable_sha256`) of the content without the trace fields that each transport may add. If the header looks like that of a report
+(RFC 3464, or a journal report), up to `MAX_KEPT` octets of the body are kept, and parsed at the end.
 """
 
 import hashlib
@@ -252,7 +252,7 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
 def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
     """Yield for each recipient of a report's status parts the action and the addresses: final, and original if other.
 
-    A comment behind the action (RFC 3464 2.1.1) is left out.
+    A comment after the action (RFC 3464 2.1.1) is left out.
     """
     for block in blocks:
         if action := _field(block, "Action"):

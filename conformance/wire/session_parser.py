@@ -12,7 +12,7 @@ each recipient of it). A complete reply of the server answers the first of the q
 that answers no command, which is a unit too.
 
 A command after which the client's next octets can mean two things (DATA, AUTH, STARTTLS) blocks the client side: what the
-client has pipelined behind it is buffered until the reply decides. `feed_server` then stops after that reply and sets
+client has pipelined after it is buffered until the reply decides. `feed_server` then stops after that reply and sets
 `client_unblocked`; the caller calls `feed_client(b"")` for the units that are decided now, and `feed_server(b"")` for the
 rest of the server's octets. This keeps the order of events the same however the octets arrive.
 
@@ -234,7 +234,7 @@ class SessionParser:
         verb, recipient, shown = parse_command(text)
         if verb == "AUTH":
             self._auth_seen = True
-        elif self._auth_seen and is_auth_response(text):  # it was pipelined behind an AUTH that was refused
+        elif self._auth_seen and is_auth_response(text):  # it was pipelined after an AUTH that was refused
             shown = REDACTED
         pending = PendingReply(verb, recipient)
         if verb == "LHLO":

@@ -336,9 +336,9 @@ class SinkSession(asyncio.Protocol):
 
 
 def _parse_address(verb: str, keyword: str, rest: str, offered: frozenset[str]) -> tuple[str, str | None]:
-    """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command, and the reply that refuses it or None.
+    """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command and None, or "" and the reply that refuses it.
 
-    Refused is a parameter of no extension that is `offered`.
+    A malformed address is refused, and each parameter that is malformed or belongs to no extension in `offered`.
     """
     if rest[: len(keyword)].upper() != keyword:
         return "", f"501 5.5.4 {verb} {keyword}<address>"

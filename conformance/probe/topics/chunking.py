@@ -68,7 +68,7 @@ async def bdat_malformed(server: Server) -> Judgement:
 
 @check("bdat-of-no-octets", "RFC 5321 4.2", "RL-RPL-01")
 async def bdat_of_no_octets(server: Server) -> Judgement:
-    """A chunk of no octets that is not the last has one reply, and RSET behind it another; it may be refused."""
+    """A chunk of no octets that is not the last has one reply, and RSET after it another; it may be refused."""
     async with _accepted(server) as session:
         chunk = await _bdat(session, b"")
         try:

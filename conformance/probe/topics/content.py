@@ -16,7 +16,7 @@ _ABOVE = 1.125
 
 
 def _header(server: Server, subject: str) -> bytes:
-    """Return the header of a message, with the empty line behind it."""
+    """Return the header of a message, with the empty line after it."""
     return (
         f"From: <probe@probe.test>\r\nTo: <{server.require_recipient()}>\r\nSubject: {subject}\r\n"
         f"Message-ID: <{server.mark(subject)}@probe.test>\r\n\r\n"
@@ -139,7 +139,7 @@ async def size_enforced(server: Server) -> Judgement:
 
 @check("bdat-last", "RFC 3030 2")
 async def bdat_last(server: Server) -> Judgement:
-    """BDAT LAST without octets ends a message, and a chunk behind it is answered 503."""
+    """BDAT LAST without octets ends a message, and a chunk after it is answered 503."""
     server.require_recipient()
     server.require_extension("CHUNKING")
     content = _header(server, "chunks") + b"text\r\n"

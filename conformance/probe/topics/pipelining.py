@@ -65,7 +65,7 @@ def _group_octets() -> bytes:
 
 @check("replies-not-kept-back", "RFC 2920 3.2")
 async def replies_not_kept_back(server: Server) -> Judgement:
-    """Once all that arrived is read, all replies are sent, also if the group has no last command."""
+    """All replies to a group of commands are sent without waiting for another one, also if RSET ends the group."""
     server.require_extension("PIPELINING")
     async with server.session() as session:
         await begin_transaction(session)
@@ -74,7 +74,7 @@ async def replies_not_kept_back(server: Server) -> Judgement:
         replies = await _read(session, 3)
         if len(replies) < 3:
             await session.send(b"NOOP\r\n")
-            late = await _read(session, 4 - len(replies))
+            late = await _read(session, 4 - len(replies))  # the missing ones, and that to NOOP
             session.ended = True
             if late:
                 return failed(

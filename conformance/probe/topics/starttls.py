@@ -72,7 +72,7 @@ async def starttls_forgets(server: Server) -> Judgement:
 
 @check("starttls-injection", "RFC 3207 4.2")
 async def starttls_injection(server: Server) -> Judgement:
-    """A command that arrives in plaintext behind STARTTLS is not executed in the secured session (CVE-2011-0411)."""
+    """A command that arrives in plaintext after STARTTLS is not executed in the secured session (CVE-2011-0411)."""
     server.require_extension("STARTTLS")
     async with server.session() as session:
         await session.send(b"STARTTLS\r\nRSET\r\n")

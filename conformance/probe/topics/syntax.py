@@ -149,7 +149,7 @@ async def eight_bit_command(server: Server) -> Judgement:
 
 @check("nul-in-a-command", "RFC 5321 4.2", "RL-RPL-01")
 async def nul_in_a_command(server: Server) -> Judgement:
-    """A line with a NUL has one reply: what is behind the NUL does not become another command."""
+    """A line with a NUL has one reply: what is after the NUL does not become another command."""
     async with server.session() as session:
         reply = await session.command(b"MAIL FROM:<probe@probe.test>\0RSET")
         behind = await session.drain()

@@ -24,7 +24,7 @@ class Takes421ForARefusal(AltersReplies):
     """Gives a message up when the next hop says 421."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return 421 as the permanent 521."""
+        """Return the replies, 521 in place of each 421."""
         return {to: replace(reply, code=521) if reply.code == 421 else reply for to, reply in replies.items()}
 
 
@@ -67,7 +67,7 @@ class GivesUpOnUnlistedCodes(AltersReplies):
     """Takes a 4yz code that it does not know for a permanent refusal."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return 4yz codes that no document lists as 554."""
+        """Return the replies, 554 in place of each 4yz code that no document lists."""
         return {
             to: Reply(554, "5.0.0", reply.text) if reply.code // 100 == 4 and reply.code not in _LISTED else reply
             for to, reply in replies.items()

@@ -130,7 +130,7 @@ class KeepsChunksOverRset(Receiver):
         self._kept = chunks
 
     async def take_chunk(self, size: int) -> str | None:
-        """Read a chunk behind those that were kept."""
+        """Read a chunk after those that were kept."""
         kept, self._kept = self._kept, None
         self._chunks = kept if self._chunks is None else self._chunks
         return await super().take_chunk(size)

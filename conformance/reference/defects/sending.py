@@ -40,7 +40,7 @@ class GivesUpOnTransientFailures(AltersReplies):
     """Takes a 4yz reply of the next hop for the last word."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return transient replies (4yz) as permanent ones (5yz)."""
+        """Return the replies, a permanent one (5yz) in place of each transient one (4yz)."""
         return {
             recipient: replace(reply, code=reply.code + 100, enhanced="5" + reply.enhanced[1:])
             if 400 <= reply.code < 500
@@ -54,7 +54,7 @@ class GivesUpOnShadowFailure(AltersReplies):
     """Takes 451 4.4.0, a next hop without a shadow, for the last word."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return 451 4.4.0 as the permanent 551 5.4.0."""
+        """Return the replies, 551 5.4.0 in place of each 451 4.4.0."""
         return {
             recipient: Reply(551, "5.4.0", reply.text) if (reply.code, reply.enhanced) == (451, "4.4.0") else reply
             for recipient, reply in replies.items()

@@ -32,7 +32,10 @@ class HubVerbs(ShadowVerbs):
                 return [NOT_OFFERED]
 
     async def handle_xshadow(self, words: list[str]) -> list[str]:
-        """Handle XSHADOW server database: a sender names itself and its queue database and will keep shadows (SR-E10-02)."""
+        """Handle `XSHADOW server database`: a sender names itself and its queue database, and will keep shadows (SR-E10-02).
+
+        Shadows that came from another queue database of that sender are promoted.
+        """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
         if self.client_identity is not None:
