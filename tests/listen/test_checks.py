@@ -117,7 +117,7 @@ ENVELOPE = b"MAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n"
         (b"HELO a.test\r\n", b"NOOP\r\n", 1, {"reply-wait": "pass"}),
     ],
 )
-def test_commands_that_are_sent_without_waiting(
+def test_commands_that_are_sent_without_waiting_are_judged_by_the_offered_extensions(
     listener: Listening, first: bytes, pipelined: bytes, replies: int, expected: dict[str, str]
 ):
     client = RawClient(listener)
@@ -134,7 +134,7 @@ def test_commands_that_are_sent_without_waiting(
     assert {name: outcomes.get(name) for name in expected} == expected
 
 
-def test_a_client_that_speaks_before_the_greeting(listener: Listening):
+def test_a_client_that_speaks_before_the_greeting_gets_a_warning(listener: Listening):
     client = RawClient(listener)
     client.send(b"EHLO a.test\r\n")
     client.reply()
@@ -143,7 +143,7 @@ def test_a_client_that_speaks_before_the_greeting(listener: Listening):
     assert listener.outcomes()["greeting-wait"] == "warn"
 
 
-def test_mail_without_a_hello(listener: Listening):
+def test_mail_without_a_hello_is_found(listener: Listening):
     client = RawClient(listener)
     client.reply()
     client.ask(b"MAIL FROM:<a@a.test>")
@@ -162,7 +162,7 @@ def test_helo_follows_an_ehlo_that_is_not_recognized(listener: Listening, then: 
     assert listener.outcomes()["helo-fallback"] == outcome
 
 
-def test_closing_without_quit(listener: Listening):
+def test_closing_without_quit_is_found(listener: Listening):
     client = RawClient(listener)
     client.hello()
     client.close()
@@ -172,7 +172,7 @@ def test_closing_without_quit(listener: Listening):
     assert any("EHLO client.test" in line for line in found.transcript)
 
 
-def test_a_client_that_closes_its_direction_behind_quit_gets_its_replies(listener: Listening):
+def test_a_client_that_closes_its_direction_after_quit_gets_its_replies(listener: Listening):
     client = RawClient(listener)
     client.hello()
     for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<dot-421@b.test>", b"DATA"):
@@ -184,7 +184,7 @@ def test_a_client_that_closes_its_direction_behind_quit_gets_its_replies(listene
     assert str(listener.findings()["retry"].outcome) == "inconclusive"
 
 
-def test_how_long_a_client_waits_that_has_closed_its_direction_behind_quit_cannot_be_seen(listener: Listening):
+def test_how_long_a_client_waits_that_has_closed_its_direction_after_quit_cannot_be_seen(listener: Listening):
     client = RawClient(listener)
     client.hello()
     for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<silent@b.test>", b"DATA"):
@@ -198,7 +198,7 @@ def test_how_long_a_client_waits_that_has_closed_its_direction_behind_quit_canno
     assert "cannot be seen" in found.sentence
 
 
-def test_a_client_that_does_not_read_the_reply_to_quit(listener: Listening):
+def test_a_client_that_does_not_read_the_reply_to_quit_gets_a_warning(listener: Listening):
     client = RawClient(listener)
     client.hello()
     client.send(b"QUIT\r\n")

@@ -109,7 +109,7 @@ def _both(text: str) -> list[object]:
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*|>'\"%#, \n~<\\0.é"), max_size=60))
-def test_both_parsers_read_the_same(text: str) -> None:
+def test_what_the_full_parser_accepts_is_read_the_same_by_both(text: str) -> None:
     quick, slow = _both(text)
     assert quick == slow or slow is None  # the quick one takes a comment that follows `|` without a space
 
