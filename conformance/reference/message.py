@@ -45,7 +45,7 @@ class Envelope:
 class Message:
     """A message that this server holds, without its content.
 
-    - `id` is its row id in the queue database, 0 before it is stored; `message_id` is our id for it in replies and logs.
+    - `id` is its row id in the queue database, 0 before it is stored; `message_id` is this server's id for it in replies and logs.
     - `internet_id` (Message-ID) and `submitted` (Date, POSIX seconds) identify duplicates; None if absent or invalid.
     - `since` is when it came to its present `place`, POSIX seconds.
     - `shadow_id` identifies it between primary and shadow server. For a shadow, `primary` and `database` are its primary server

@@ -28,7 +28,7 @@ class HubOutbound(Outbound):
         self._databases: WeakKeyDictionary[Dialogue, str] = WeakKeyDictionary()
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Send XSHADOW, so that the next hop tracks discard status for us (SR-E10-02). Raises SessionLost."""
+        """Send XSHADOW, so that the next hop tracks discard status for this server (SR-E10-02). Raises SessionLost."""
         if not self.may_use_xshadow(dialogue, server):
             return
         answer = await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")

@@ -76,7 +76,7 @@ class CountsSessionsOfItsPrimary(HubManager):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
     def record_query_from(self, server: str) -> None:
-        """Reset the count of failed intervals of a server that opened a session, in which it queries us."""
+        """Reset the count of failed intervals of a server that opened a session, in which it queries this one."""
         self.missed_intervals.pop(server, None)
 
 

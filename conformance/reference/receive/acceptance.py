@@ -90,7 +90,7 @@ class Acceptance(Component):
         ]
 
     def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
-        """Return a new id for a message, and its content with our Received field prepended (RFC 5321 4.4)."""
+        """Return a new id for a message, and its content with this server's Received field prepended (RFC 5321 4.4)."""
         message_id = self.host.identity.new_id()
         name = self.host.name
         trace = trace_field(

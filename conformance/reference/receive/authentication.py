@@ -45,7 +45,8 @@ class Rights(Component):
     def may_shadow(self, peer: Peer | None) -> bool:
         """Return whether a client is offered XSHADOWREQUEST; `peer` is the identified server, None for other clients.
 
-        It must be a mailbox server of 2013 or later in our boundary, with the right, and shadow redundancy be enabled.
+        It must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must be
+        enabled here.
         """
         return (
             peer is not None

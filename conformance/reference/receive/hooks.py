@@ -17,7 +17,7 @@ UNSENDABLE_ADDRESS = "553 5.1.3 the address has characters that cannot be sent o
 class Hooks(PrefixedDir):
     """The hooks of aiosmtpd, which prescribes their names and signatures; each returns a reply.
 
-    `server` is the session of ours; `session` and `envelope` are aiosmtpd's objects for it and for its mail
+    `server` is the session as this package has it; `session` and `envelope` are aiosmtpd's objects for it and for its mail
     transaction.
     """
 

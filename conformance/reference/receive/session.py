@@ -213,7 +213,7 @@ class Receiver(Chunking, PeerAuthentication):
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to a recipient: 250, 550 for an unknown mailbox of our domains, 553 for an unsendable address, or 501 for none."""
+        """Return the reply to a recipient: 250, 550 for an unknown mailbox of an accepted domain, 553 for an unsendable address, or 501 for none."""
         config = self.host.config
         domain = address.rpartition("@")[2].casefold()
         if address in ("", "<>"):

@@ -77,7 +77,10 @@ class ShadowVerbs:
                 return [NOT_OFFERED]
 
     async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
-        """Handle XSHADOWREQUEST server database: a primary names itself and its queue database; reply with ours."""
+        """Handle `XSHADOWREQUEST server database`: a primary names itself and its queue database; reply with those of this server.
+
+        The session counts as contact with the primary, and may show that it has a new database (`record_session`).
+        """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
         if self.client_identity is not None:

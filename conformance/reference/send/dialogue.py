@@ -20,7 +20,7 @@ class Dialogue(ABC):
     """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 
     `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is
-    ours in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the
+    the name that the client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the
     message or not. `is_leaving`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
     """
 

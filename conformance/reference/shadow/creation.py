@@ -81,9 +81,9 @@ class ShadowCreation(Component):
         return create_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
 
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Send XSHADOWREQUEST with our name and queue database (wire-profile.md), and record the contact.
+        """Send XSHADOWREQUEST with the name and queue database of this server (wire-profile.md), and record the contact.
 
-        The reply names the server's queue database. If that is a new one, shadows that we hold for the server are
+        The reply names the server's queue database. If that is a new one, shadows that are held here for the server are
         promoted. Raises SessionLost if the request is refused.
         """
         if "XSHADOWREQUEST" not in dialogue.keywords:
@@ -96,7 +96,7 @@ class ShadowCreation(Component):
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         """Send the copy, and record on disk that the server holds it, or may hold it. Raises SessionLost if it is not stored."""
         discards = self.host.discards
-        # recorded before the outcome is known: after a kill we still know where a copy may be
+        # recorded before the outcome is known: after a kill it is still known where a copy may be
         discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=False)
         stored = False
         try:
@@ -110,7 +110,7 @@ class ShadowCreation(Component):
                 discards.remove_holder(message.id, peer.name)
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Query discard status if we hold shadows of that server (SR-MNT-02), and close the session."""
+        """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session."""
         try:
             await self.host.manager.query_in_session(peer.name, dialogue)
             await dialogue.quit()

@@ -129,7 +129,7 @@ class ShadowRedundancyManager(Component):
                 self.discard_shadow(primary, reply.database, shadow_id)
             self.record_session(primary, reply.database)
             if reply.discards:
-                await self.host.db.commit()  # our next command confirms that we have read the reply
+                await self.host.db.commit()  # the next command confirms that the reply was read
             if not reply.remaining or not reply.discards:
                 return reply.database
 
