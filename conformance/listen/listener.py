@@ -90,6 +90,7 @@ class Listener:
         self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
 
     def _print(self, event: AnyEvent) -> None:
+        """Print the event's line in the transcript, if it has one; stop the listener after `MAX_EVENTS` events."""
         if (line := transcript_line(event)) is not None:
             self._say(f"{event.t:9.3f}  {getattr(event, 'session', None) or '-':4} {line}")
         if event.n >= MAX_EVENTS and not self.stopping.is_set():

@@ -65,6 +65,7 @@ class SentContent:
         self.complete = True
 
     def _count(self, line: bytes) -> None:
+        """Add what one line of the content, without its CRLF, shows: its dots, bare CR and LF, length and eight-bit octets."""
         if line.startswith(b"."):
             self.dotted += 1
             if not line.startswith(b".."):

@@ -67,7 +67,7 @@ def chunks_are_the_content(facts: Facts) -> Finding:
 def chunks_are_answered(facts: Facts) -> Finding:
     """Check that each chunk gets one reply and that none of its octets is taken for a command; `BDAT 0 LAST` ends a message.
 
-    A reply to nothing after a refused chunk answers what was in it.
+    A reply that answers no command, after a refused chunk, answers octets of that chunk.
     """
     finding = Finding("one reply to each chunk, and none to what is in it")
     for session in _chunked_sessions(facts):

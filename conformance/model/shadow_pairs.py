@@ -155,7 +155,7 @@ def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
 def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float]]:
     """Yield the event and time at which the holder had had no contact in a session of its own for the resubmit time.
 
-    From then on it may promote itself. It may count from one heartbeat before it stored its first copy: a holder that keeps
+    From then on it may promote itself. `own` has the (time, event) of each contact in a session of its own. It may count from one heartbeat before it stored its first copy: a holder that keeps
     its heartbeat has had contact since then.
     """
     first = pair.copies[0]

@@ -222,6 +222,7 @@ class ProgressLog(Progress):
             yield
 
     def _refresh(self) -> None:
+        """Write another line of progress to the log; none before the run has begun."""
         if not (self._directory / RUN_FILE).exists():
             return  # the run has not begun, or only Python tests have run so far
         with self._lock:

@@ -250,7 +250,7 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
 
 
 def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each recipient of a report's status parts the action and the addresses: final, and original if other.
+    """Yield for each recipient of a report's status parts the action, the final address, and the original one if it differs.
 
     A comment after the action (RFC 3464 2.1.1) is left out.
     """

@@ -77,6 +77,7 @@ def check_delivery(record: ListenRecord, trace: Trace) -> list[Tally]:
 
 
 def _check_retry(tally: Tally, attempt: Attempt, again: Attempt | None, ended: float) -> None:
+    """Count an occasion for a deferred attempt that was repeated; leave it open if it was not by `ended`, unless always deferred."""
     if again is not None:
         tally.occasions += 1
     elif not _is_endless(attempt.address):
@@ -87,6 +88,7 @@ def _check_retry(tally: Tally, attempt: Attempt, again: Attempt | None, ended: f
 
 
 def _check_delays(delay: Tally, interval: Tally, attempt: Attempt, again: Attempt | None) -> None:
+    """Compare the delay before a retry with the required one (`delay`) and with the recommended one (`interval`)."""
     if again is None:
         return
     text = f"{_describe(attempt)}, and was tried again {_later(attempt, again)}"

@@ -109,7 +109,10 @@ def _conversation(session: Session, trace: Trace) -> list[Command | Reply | Cont
 def _check_command(
     event: Command, pending: list[str], session: str, tallies: tuple[Tally, Tally, Tally], *, pipelined: bool
 ) -> None:
-    """Check one command against the replies that were not yet sent when it came."""
+    """Check one command against the replies in `pending`, which were not yet sent when it came.
+
+    `tallies` are those of the greeting, of replies, and of groups of commands.
+    """
     greeting, replies, groups = tallies
     if pending[:1] == ["GREETING"]:
         greeting.violate(f"{event.verb or 'a line'} was sent before the greeting", session)

@@ -116,6 +116,7 @@ class Model:
         return self._steps[key]
 
     def _steps_of_servers(self, site: int) -> list[tuple[int, ServerStep]]:
+        """Return the steps of servers that are permitted at a site's state, each with the number of the state after it; cached."""
         if site not in self._server_steps:
             self._server_steps[site] = [
                 (self._number_of_site(step.site), step)

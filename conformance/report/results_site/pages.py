@@ -50,6 +50,7 @@ def write_results_site(out: Path, tables: Mapping[str, list[Row]], catalogue: Ca
 
 
 def _first_page(results: Results) -> str:
+    """Return the page with the rows of each group that has any, and the newest changes."""
     groups = {
         f"{group} · {title}": [row for row in results.requirements if row.group == group]
         for group, title in results.catalogue.groups.items()
@@ -64,6 +65,7 @@ def _first_page(results: Results) -> str:
 
 
 def _server_page(results: Results, server: Server) -> str:
+    """Return the page of one server, with the newest changes of its verdicts."""
     return _render(
         "results_server.html.j2",
         results,
@@ -74,6 +76,7 @@ def _server_page(results: Results, server: Server) -> str:
 
 
 def _row_page(results: Results, requirement: Requirement) -> str:
+    """Return the page of one requirement, with the newest changes of its verdicts."""
     return _render(
         "results_row.html.j2",
         results,
