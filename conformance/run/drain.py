@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 
-from conformance.history.events import AnyEvent, Attempt, Delivered, Drained, MessageMade
+from conformance.history.events import AnyEvent, Attempt, Configured, Delivered, Drained, MessageMade
 from conformance.history.values import Digest
 from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.breaking import heal_disks
@@ -18,8 +18,8 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    Then wait a few heartbeats more, and inspect each node that can be: nobody may hold a finished message. Records `Drained`, with the messages that are missing after `world.cell.drain`
-    documented seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started.
+    Then inspect each node that can be: none may hold a finished message. Records `Drained`, with the messages that are missing
+    after `world.cell.drain` documented seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started.
     """
     world.heal_all()
     await heal_disks(world)
@@ -56,10 +56,16 @@ async def drain(world: World) -> None:
 
 
 async def _inspect(world: World) -> None:
-    """Record what each running node holds whose candidate claims `inspect`."""
+    """Record what each running node holds whose candidate claims `inspect`.
+
+    A node whose last configuration was refused is left out: the command reads the file, which still has what was refused.
+    """
+    refused = {
+        event.node: event.refused is not None for event in world.recorder.events if isinstance(event, Configured)
+    }
     for name, supervisor in world.supervisors.items():
         async with supervisor.lock:
-            if supervisor.is_running and world.can_inspect(name):
+            if supervisor.is_running and world.can_inspect(name) and not refused.get(name):
                 await supervisor.inspect()
 
 

@@ -65,7 +65,8 @@ def test_in_trials_broken_should_rows_are_failures(cells: list[Cell]):
 
 
 def test_trials_have_the_same_results_with_one_process_and_with_two(cells: list[Cell]):
-    planned = plan_trials(active_defects()[:1], cells[:1])
+    wrong = [defect for defect in active_defects() if defect.name == "acknowledges-before-shadow"]
+    planned = plan_trials(wrong, cells[:1])
     assert len(planned) > 1
     assert list(run_trials(planned, seed=1, jobs=1)) == list(run_trials(planned, seed=1, jobs=2))
 

@@ -13,6 +13,10 @@ from conformance.reference import defects, readings
 CALLED_FROM_OUTSIDE = {
     "apply": "of Defect and Reading: their catalogues call it",
     "_drop_invalid_fields": "pydantic calls it",
+    "_leave_out_ignored": "pydantic calls it",
+    "_set_other_defaults": "pydantic calls it",
+    "__getattr__": "the language calls it",
+    "config": "other components read it from the host",
     "drop_when_idle": "another component of the same reading calls it",
 }
 """The methods that override nothing and that no method of their class calls, with the reason."""

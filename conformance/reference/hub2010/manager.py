@@ -20,14 +20,14 @@ class HubManager(ShadowRedundancyManager):
     """Watches every server for which there is a shadow queue (SR-E10-05 to SR-E10-12).
 
     `missed_intervals` counts the failed heartbeats in a row by server. `_failed` says until when (POSIX seconds) a
-    server counts as failed. `_unanswered` has the servers that were not in contact since the last heartbeat to them began.
+    server counts as failed. `_answered` has the servers that were in contact since the last heartbeat to them began.
     """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._failed: dict[str, float] = {}
         self.missed_intervals: dict[str, int] = {}
-        self._unanswered: set[str] = set()
+        self._answered: set[str] = set()
 
     @property
     def failed_primaries(self) -> frozenset[str]:
@@ -51,7 +51,7 @@ class HubManager(ShadowRedundancyManager):
         super().record_contact(primary)
         self._failed.pop(primary, None)
         self.missed_intervals.pop(primary, None)
-        self._unanswered.discard(primary)
+        self._answered.add(primary)
 
     def record_query_from(self, server: str) -> None:
         """Do nothing: only a session that this server opens counts as contact (SR-E10-06)."""
@@ -80,7 +80,7 @@ class HubManager(ShadowRedundancyManager):
 
     async def query_in_new_session(self, primary: str) -> str | None:
         """Query discard status in a session of its own, as every shadow server does, and note whether it was contact."""
-        self._unanswered.add(primary)
+        self._answered.discard(primary)
         return await super().query_in_new_session(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
@@ -88,7 +88,7 @@ class HubManager(ShadowRedundancyManager):
 
         A session that was lost after a reply was contact, and no failed interval.
         """
-        if primary not in self._unanswered:
+        if primary in self._answered:
             return
         self.missed_intervals[primary] = self.missed_intervals.get(primary, 0) + 1
         if self.missed_intervals[primary] >= self.host.transport.ShadowHeartbeatRetryCount:
