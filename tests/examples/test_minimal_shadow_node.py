@@ -87,7 +87,7 @@ def test_its_descriptions_have_no_unknown_placeholder(path: Path):
     assert list(unknown_placeholders(read_description(path))) == []
 
 
-def test_each_of_its_thirty_defects_breaks_a_row_and_replaces_a_function():
+def test_each_of_its_thirty_defects_names_a_row_and_replaces_a_function():
     ran = subprocess.run([sys.executable, "-c", SWITCHED], cwd=EXAMPLE, capture_output=True, text=True, check=True)
     table = json.loads(ran.stdout)
     assert "has thirty deliberate mistakes" in (ROOT / "docs/build-a-shadow-node.md").read_text("utf-8")

@@ -25,7 +25,7 @@ def test_a_stall_holds_one_direction_until_it_is_healed() -> None:
     run(test)
 
 
-def test_fin_behind_a_stall_is_forwarded_after_it() -> None:
+def test_fin_after_a_stalled_unit_is_forwarded_after_it() -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="MAIL")
         client = await world.connect_greeted()
