@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +81,8 @@ def print_defects(
     except RunDirectoryError as error:
         typer.echo(error, err=True)
         return 2
+    # aiosmtpd warns at each login that it uses a deprecated name itself.
+    logging.getLogger("mail.log").setLevel(logging.ERROR)
     results = _run_with_progress(trials, seed, jobs or available_cores(), stored)
     table = build_table(defects, {trial.cell.scenario for trial in trials}, results)
     if stored is not None:

@@ -77,9 +77,8 @@ def print_mutants(
     if not sites:
         typer.echo(f"no mutant {ids[0]!r}; `conformance mutants --sample 1 --json` shows what ids look like", err=True)
         return 2
-    logging.getLogger("mail.log").setLevel(
-        logging.ERROR
-    )  # aiosmtpd says at each login that it uses a deprecated name itself
+    # aiosmtpd warns at each login that it uses a deprecated name itself.
+    logging.getLogger("mail.log").setLevel(logging.ERROR)
     console = Console(stderr=True)
     key = hash_inputs() if store is not None else ""
     cores = jobs or available_cores()

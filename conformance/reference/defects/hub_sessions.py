@@ -104,7 +104,7 @@ class HubWaitsForTheEnd(HubCompletion):
         """Release a processed message only when no shadow of it is left here; look again each minute."""
         held = [one for one in self.host.messages.in_place("shadow") if one.internet_id == message.internet_id]
         if held:
-            asyncio.get_running_loop().call_later(60, self.release, message)
+            self.host.alarms.new(lambda: self.release(message)).set(self.host.now() + 60)
         else:
             super().release(message)
 
