@@ -151,9 +151,8 @@ def _done(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[
     for name in facts.trace.indistinguishable_messages(message):
         for delivery in facts.trace.deliveries_of(name):
             if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
-                slowed = (
-                    delivery.session in facts.faults_in
-                )  # a slowed reply may reach the server at any time up to the end
+                # A slowed reply may reach the server at any time up to the end.
+                slowed = delivery.session in facts.faults_in
                 done.setdefault(normalize(delivery.recipient), end_t if slowed else max(delivery.t, sent.dot_t))
     for session in facts.secured_sessions:
         if session.client == sent.server and sent.n < session.n < before_n:
@@ -162,7 +161,6 @@ def _done(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[
         if not sent.n < onward.n < before_n:
             continue
         slowed = onward.session in facts.faults_in
-        done = dict.fromkeys(normalize_all(onward.refused), onward.t) | done
         if onward.digest is not None and onward.digest.report and onward.digest.about == message.message_id:
             done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
         for reply in onward.replies if onward.message == sent.message else ():
