@@ -14,7 +14,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.candidates.lookup import reference_defects
-from conformance.defects.plan import PlannedTrial, active_defects, plan_trials, retired_defects
+from conformance.defects.plan import FOUND_FOLDER, PlannedTrial, active_defects, plan_trials, retired_defects
 from conformance.defects.table import DefectTable, blind_gaps, build_table, gaps, page, without_expectations
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
 from conformance.execute import available_cores
@@ -83,15 +83,17 @@ def print_defects(
         return 2
     # aiosmtpd warns at each login that it uses a deprecated name itself.
     logging.getLogger("mail.log").setLevel(logging.ERROR)
-    results = _run_with_progress(trials, seed, jobs or available_cores(), stored)
-    table = build_table(defects, {trial.cell.scenario for trial in trials}, results)
+    workers = jobs or available_cores()
+    results = _run_with_progress([t for t in trials if not t.is_second_round], seed, workers, stored)
+    caught = {row.defect.name for row in build_table(defects, (), results).rows if row.caught}
+    results += _run_with_progress(
+        [t for t in trials if t.is_second_round and t.defect not in caught], seed, workers, stored
+    )
+    scenarios = {trial.cell.scenario for trial in trials if trial.folder != FOUND_FOLDER}
+    table = build_table(defects, scenarios, results)
     if stored is not None:
         finish_run(stored.directory, wall_seconds=time.monotonic() - began)
-    printed = (
-        build_table(defects, {trial.cell.scenario for trial in trials}, without_expectations(results))
-        if blind
-        else table
-    )
+    printed = build_table(defects, scenarios, without_expectations(results)) if blind else table
     if as_json:
         typer.echo(json.dumps(_json(printed), indent=2))
     else:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from conformance.candidates.lookup import reference_defects
 from conformance.scenarios.document import Cell
@@ -26,12 +27,29 @@ class Defect:
     """Why no rule of the model can catch it, so that only a scenario's expectation does; '' if a rule has to catch it."""
 
 
+BROAD_FOLDER = "variations"
+"""Folder of scenarios that judge many requirements at once: a defect is tried there only if no other scenario catches it."""
+
+FOUND_FOLDER = "found"
+"""Folder of scenarios in which a sound server was once accused: they need not catch a defect."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedTrial:
     """One trial to run: a cell, and the name of the defect that the reference has in it (None: the sound reference)."""
 
     defect: str | None
     cell: Cell
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder in which the scenario is."""
+        return PurePath(self.cell.path).parent.name
+
+    @property
+    def is_second_round(self) -> bool:
+        """Whether it is run only if the first round of trials did not catch the defect."""
+        return self.defect is not None and self.folder == BROAD_FOLDER
 
 
 def active_defects() -> tuple[Defect, ...]:

@@ -109,7 +109,7 @@ def _group_of(requirement: str) -> str:
 def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> DefectTable:
     """Return the table of these trials, with a row for each defect and an entry for each scenario that was tried.
 
-    `scenarios` are the names of all of them. `trials` are in the corpus's order for each defect.
+    `scenarios` are the names of those that have to catch a defect. `trials` are in the corpus's order for each defect.
     """
     by_defect: defaultdict[str | None, list[Trial]] = defaultdict(list)
     for trial in trials:
@@ -120,7 +120,7 @@ def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Seq
     by_check: defaultdict[str, set[str]] = defaultdict(set)
     for trial in trials:
         if trial.defect is not None and trial.blames:
-            by_scenario[trial.scenario].add(trial.defect)
+            by_scenario.setdefault(trial.scenario, set()).add(trial.defect)
             for blame in trial.blames:
                 by_check[blame.check].add(trial.defect)
     return DefectTable(
@@ -217,8 +217,8 @@ _HEAD = """\
 # What each check catches
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
-was run in virtual time in each scenario that judges the requirement that it breaks, in {max_cells} cells of it at most; the
-table says which checks caught it. A defect that is not caught, one that is only blamed on another requirement, a scenario
+was run in virtual time in each scenario that judges the requirement that it breaks, in {max_cells} cells of it at most; in those
+of `scenarios/variations` only if no other caught it. The table says which checks caught it. A defect that is not caught, one that is only blamed on another requirement, a scenario
 or a check that catches nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
 
 This page is written by `conformance defects --write docs/defects.md`.

@@ -44,7 +44,12 @@ def _as_at_the_start(host: Host, *parameters: str) -> Host:
     return cast(Host, _HostOfTheStart(host, parameters))
 
 
-@defect("reload-keeps-safety-net-hold-time", breaks="SR-SFN-02", slot="safety_net")
+@defect(
+    "reload-keeps-safety-net-hold-time",
+    breaks="SR-SFN-02",
+    slot="safety_net",
+    needs_expectation="the rule allows the longest hold time that was in force, also for what came after the change",
+)
 class ReloadKeepsSafetyNetHoldTime(SafetyNet):
     """Holds messages in Safety Net as long as SafetyNetHoldTime was at its start, also those that come after a change."""
 
@@ -76,7 +81,7 @@ class ReloadKeepsExpiration(Delivery):
         super().__init__(_as_at_the_start(host, "MessageExpirationTimeout"))
 
 
-@defect("reload-keeps-duplicate-window", breaks="SR-DUP-03", slot="duplicates")
+@defect("reload-keeps-duplicate-window", breaks="SR-DUP-01", slot="duplicates")
 class ReloadKeepsDuplicateWindow(DuplicateDetection):
     """Tracks duplicates for the window of its start."""
 
@@ -84,7 +89,12 @@ class ReloadKeepsDuplicateWindow(DuplicateDetection):
         super().__init__(_as_at_the_start(host, "DuplicateTrackingWindow"))
 
 
-@defect("reload-keeps-auto-discard-interval", breaks="SR-MNT-12", slot="discard_status")
+@defect(
+    "reload-keeps-auto-discard-interval",
+    breaks="SR-MNT-12",
+    slot="discard_status",
+    needs_expectation="the rule allows the longest interval that was in force, also for what came after the change",
+)
 class ReloadKeepsAutoDiscardInterval(DiscardStatus):
     """Deletes discard events after the ShadowMessageAutoDiscardInterval of its start."""
 

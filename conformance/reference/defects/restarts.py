@@ -21,7 +21,12 @@ class HoldsAnewFromTheStart(SafetyNet):
         super().start()
 
 
-@defect("restart-renews-shadows", breaks="SR-SFN-03", slot="safety_net")
+@defect(
+    "restart-renews-shadows",
+    breaks="SR-SFN-03",
+    slot="safety_net",
+    needs_expectation="the rule adds half an hour for a clean-up whose interval no document gives",
+)
 class RestartRenewsShadows(HoldsAnewFromTheStart):
     """Counts the hold time of shadows that are never acknowledged from its last start."""
 
@@ -79,7 +84,12 @@ class RestartSendsToAllAgain(Delivery):
         super().start()
 
 
-@defect("restart-drops-old-mail", breaks="SR-OUT-03", slot="delivery")
+@defect(
+    "restart-drops-old-mail",
+    breaks="SR-OUT-03",
+    slot="delivery",
+    needs_expectation="the message arrives from its shadow server, and a server need not send what has arrived",
+)
 class RestartDropsOldMail(Delivery):
     """At a start drops queued messages that are older than ShadowResubmitTimeSpan, as their shadow servers will have sent them."""
 
@@ -92,7 +102,12 @@ class RestartDropsOldMail(Delivery):
         super().start()
 
 
-@defect("new-database-known-by-queries-only", breaks="SR-MNT-11", slot="manager")
+@defect(
+    "new-database-known-by-queries-only",
+    breaks="SR-MNT-11",
+    slot="manager",
+    needs_expectation="whether a holder has read the name in a request of its primary does not show before its next heartbeat",
+)
 class NewDatabaseKnownByQueriesOnly(ShadowRedundancyManager):
     """Compares a primary's queue database in replies to XQDISCARD only, not in the primary's own requests."""
 

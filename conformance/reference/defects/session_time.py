@@ -68,7 +68,7 @@ class StopReleasesWhatIsQueued(Delivery):
             self.host.discard_status.queue_notifications(message)
 
 
-@defect("stop-forgets-shadows", breaks="SR-SFN-03", slot="delivery")
+@defect("stop-forgets-shadows", breaks="SR-MNT-03", slot="delivery")
 class StopForgetsShadows(Delivery):
     """Stopped in an orderly way, drops the shadows that it holds: their primaries live."""
 

@@ -4,8 +4,8 @@ Each class makes one mistake on purpose; "correct" is what the class that it inh
 """
 
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Message, Recipient
-from conformance.reference.queue.delivery import Completion, Delivery
+from conformance.reference.message import Recipient
+from conformance.reference.queue.delivery import Delivery
 from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.queue.outbound import Outbound
 from conformance.reference.replies import Reply
@@ -76,15 +76,3 @@ class RedirectsWhatIsNotDeferred(Delivery):
         await super().redirect_all(target)
         self._deferred += deferred
         self._retry()
-
-
-@defect("redirection-leaves-shadows", breaks="SR-MNT-01", slot="completion")
-class RedirectionLeavesShadows(Completion):
-    """Queues no discard notification for a message that it has redirected: its first shadow stays."""
-
-    def release(self, message: Message) -> None:
-        """Move a redirected message to Safety Net without a notification."""
-        if self.host.messages.with_fate(message.id, ("redirected",)):
-            self.host.safety_net.hold(message.id, "safety-net")
-        else:
-            super().release(message)

@@ -64,21 +64,6 @@ class DiscardsIdsThatBeginAlike(ShadowRedundancyManager):
                 super().discard_shadow(primary, held.database, held.shadow_id)
 
 
-@defect("notifies-names-that-begin-alike", breaks="SR-MNT-04", slot="discard_status")
-class NotifiesNamesThatBeginAlike(DiscardStatus):
-    """Includes the notifications for servers whose names begin with the name of the one that asks."""
-
-    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer also with what is queued for longer names."""
-        lines, events = await super().answer_query(server, limit)
-        more = [
-            event
-            for event in self.host.discards.all_events()
-            if event.server != server and event.server.startswith(server)
-        ]
-        return [lines[0], *lines[1:-1], *(f"250-2.0.0 discard {event.shadow_id}" for event in more), lines[-1]], events
-
-
 @defect("forgets-what-is-beyond-a-page", breaks="SR-WIR-04", slot="discard_status")
 class ForgetsBeyondAPage(DiscardStatus):
     """Forgets the notifications that a reply has no room for, and says that none is left."""
