@@ -8,7 +8,9 @@ from dataclasses import replace
 from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
 from conformance.reference.defects.sending import AltersReplies, Replies
+from conformance.reference.message import Envelope, Recipient
 from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.queue.mailbox_store import MailboxStore
 from conformance.reference.queue.outbound import Outbound
 from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
@@ -94,3 +96,16 @@ class _OneReply(LmtpDialogue):
         replies = await super().send_content(content, 1)
         self.is_leaving = True
         return replies * recipients
+
+
+@defect("one-mailbox-answers-for-all", breaks="RL-LMT-01", slot="store")
+class OneMailboxAnswersForAll(MailboxStore):
+    """Takes the positive reply of the mailbox store for one recipient of a message for that of the others."""
+
+    async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
+        """Deliver to one mailbox; return a positive reply too if another mailbox has the content."""
+        accepted: dict[bytes, Reply] = self.__dict__.setdefault("_accepted", {})
+        reply = await super().deliver(sink, envelope, recipient, content)
+        if reply.positive:
+            accepted[content] = reply
+        return accepted.get(content, reply)
