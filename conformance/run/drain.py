@@ -18,7 +18,7 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    Then inspect each node that can be: none may hold a finished message. Records `Drained`, with the messages that are missing
+    Then inspect each node in this process: none may hold a finished message. Records `Drained`, with the messages that are missing
     after `world.cell.drain` documented seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started.
     """
     world.heal_all()
@@ -56,7 +56,7 @@ async def drain(world: World) -> None:
 
 
 async def _inspect(world: World) -> None:
-    """Record what each running node holds whose candidate claims `inspect`.
+    """Record what each running node holds whose candidate claims `inspect`, if that starts no program, which takes long.
 
     A node whose last configuration was refused is left out: the command reads the file, which still has what was refused.
     """
@@ -65,7 +65,12 @@ async def _inspect(world: World) -> None:
     }
     for name, supervisor in world.supervisors.items():
         async with supervisor.lock:
-            if supervisor.is_running and world.can_inspect(name) and not refused.get(name):
+            if (
+                supervisor.is_running
+                and world.can_inspect(name)
+                and world.is_in_process(name)
+                and not refused.get(name)
+            ):
                 await supervisor.inspect()
 
 

@@ -149,6 +149,10 @@ class World:
         """Return whether the candidate of a server claims `inspect`."""
         return "inspect" in self._assignment.candidate_for(server).claims
 
+    def is_in_process(self, server: str) -> bool:
+        """Return whether a server runs in the harness's own process, so that its commands start no program."""
+        return IN_PROCESS in self._assignment.candidate_for(server).features
+
     def record_shortage(self, description: str) -> None:
         """Record for all servers that the machine ran out of a resource; nothing when the description is empty."""
         for server in self.topology.servers if description else ():
