@@ -35,10 +35,12 @@ class Mail:
     date: str | None = "Tue, 1 Jan 2030 00:00:00 +0000"
     eight_bit: bool = False
 
-    def digest(self, *, altered: bool = False) -> Digest:
+    def digest(self, *, altered: bool = False, new_body: bool = False) -> Digest:
+        """Return the digest of its content: with other header fields if `altered`, with another body too if `new_body`."""
+        new_body |= altered and self.eight_bit
         return Digest(
             eight_bit=self.eight_bit and not altered,
-            size=300, sha256=sha(self.name), body_sha256=sha(self.name, altered and self.eight_bit), stable_sha256=sha(self.name, altered),
+            size=300, sha256=sha(self.name), body_sha256=sha(self.name, new_body), stable_sha256=sha(self.name, altered),
             message_id=f"{self.name}@x" if self.message_id == "" else self.message_id, date=self.date,
         )  # fmt: skip
 

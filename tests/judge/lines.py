@@ -58,7 +58,7 @@ _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
     r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?"
-    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<altered> altered)?(?: after (?P<hops>\d+) hops)?"
+    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
 _REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
@@ -97,7 +97,11 @@ def _finish(history: History, client: str, server: str, result: str | None) -> N
 
 
 def _sent(history: History, m: re.Match[str]) -> None:
-    digest = history.mails[m["name"]].digest(altered=bool(m["altered"])) if m["altered"] or m["hops"] else None
+    digest = (
+        history.mails[m["name"]].digest(altered=bool(m["altered"]), new_body=bool(m["body"]))
+        if m["altered"] or m["hops"]
+        else None
+    )
     if digest is not None and m["hops"]:
         digest = replace(digest, received=int(m["hops"]))
     history.transmit(
