@@ -3,18 +3,21 @@
 `n` is an event's number, times are documented seconds.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.history.events import ConnectFailed, FaultFired
+from conformance.history.events import Connected, ConnectFailed, FaultFired, NodeEvent
 from conformance.trace.context import CheckContext
 from conformance.trace.sessions import Session
 from conformance.trace.trace import Trace
 
 _WITHOUT_MEANING = frozenset({"GREETING", "EHLO", "HELO", "QUIT"})
 """Replies to these show a listener, and not that the server behind it works."""
+
+_ENDS_DIALS = frozenset({"stopped", "killed", "wiped", "exited", "failed"})
+"""Actions of a `NodeEvent` after which nothing that the node dialled goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +35,58 @@ class Contact:
     outcome: Literal["reached", "failed", "unclear"]
 
 
+@dataclass(frozen=True, slots=True)
+class Dials:
+    """The dials of clients that faults held back. Such a fault fires when the client dials; how the dial ends comes later."""
+
+    ended: Mapping[int, FaultFired]
+    """By the number of the event with which the dial ended: the connection, or its failure."""
+    without_end: tuple[FaultFired, ...]
+    """Those that went on when the client stopped, or when the history ended."""
+
+
 def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contact]]:
     """Return the contacts of each pair (client, server), in order; sessions of the harness under a server's name left out."""
     trace = context.trace
     last = trace.events[-1] if trace.events else None
     end = (last.n + 1, last.t) if last else (0, 0.0)
+    dials = find_dials(trace)
     found: dict[tuple[str, str], list[Contact]] = defaultdict(list)
     for session in trace.sessions.values():
         if session.listener == "transport" and context.is_opened_by_tested_server(session.client, session.name):
-            found[session.client, session.server].append(_contact(session, *end))
-    swallowed = [e for e in trace.events_of(FaultFired) if e.session is None]
+            found[session.client, session.server].append(_contact(session, dials.ended.get(session.n), *end))
     for event in trace.events_of(ConnectFailed):
         if event.listener == "transport" and context.is_tested_server(event.client):
-            pair = (event.client, event.server)
-            since = max((c.end_n for c in found[pair] if c.end_n < event.n), default=-1)
-            # a fault that keeps a connection from being made fires when the client dials, and the client may give up later
-            dialled = next((e for e in swallowed if (e.client, e.server) == pair and since < e.n < event.n), event)
-            found[pair].append(Contact(dialled.n, dialled.t, event.n, event.t, "failed"))
+            dialled = dials.ended.get(event.n, event)
+            found[event.client, event.server].append(Contact(dialled.n, dialled.t, event.n, event.t, "failed"))
     for attempts in found.values():
         attempts.sort(key=lambda contact: contact.n)
     return found
 
 
-def _contact(session: Session, end_n: int, end_t: float) -> Contact:
-    """Return the attempt that a session was; the end is that of the history."""
+def find_dials(trace: Trace) -> Dials:
+    """Return the dials that faults held back. Those of one client at one server end in the order in which they began."""
+    if not any(fault.session is None for fault in trace.events_of(FaultFired)):
+        return Dials({}, ())
+    open_dials: dict[tuple[str, str], deque[FaultFired]] = defaultdict(deque)
+    ended: dict[int, FaultFired] = {}
+    given_up: list[FaultFired] = []
+    for event in trace.events:
+        match event:
+            case FaultFired(session=None):
+                open_dials[event.client, event.server].append(event)
+            case Connected() | ConnectFailed() if open_dials[event.client, event.server]:
+                ended[event.n] = open_dials[event.client, event.server].popleft()
+            case NodeEvent() if event.action in _ENDS_DIALS:
+                for (client, _), dials in open_dials.items():
+                    if client == event.node:
+                        given_up.extend(dials)
+                        dials.clear()
+    return Dials(ended, (*given_up, *(fault for dials in open_dials.values() for fault in dials)))
+
+
+def _contact(session: Session, dialled: FaultFired | None, end_n: int, end_t: float) -> Contact:
+    """Return the attempt that a session was; `dialled` is set where a fault held the connection back, the end the history's."""
     answered = any(reply.code // 100 == 2 and reply.to not in _WITHOUT_MEANING for reply in session.replies)
     left = any(exchange.command.verb == "QUIT" and exchange.reply is None for exchange in session.exchanges)
     broken = session.closed is not None and (session.closed.how == "reset" or left)
@@ -63,7 +94,8 @@ def _contact(session: Session, end_n: int, end_t: float) -> Contact:
     outcome = "failed" if session.keywords is None else "reached" if answered and not broken else "unclear"
     if session.closed is not None:
         end_n, end_t = session.closed.n, session.closed.t
-    return Contact(session.n, session.t, end_n, end_t, outcome)
+    begun = dialled or session
+    return Contact(begun.n, begun.t, end_n, end_t, outcome)
 
 
 def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:

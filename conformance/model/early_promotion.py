@@ -25,7 +25,7 @@ the scenario's name of its message. Rulings are those of docs/rulings.md.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, StepEvent
+from conformance.history.events import Command, CommandRun, ConnectFailed, NodeEvent, StepEvent
 from conformance.model.rules import invariant
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
@@ -137,7 +137,7 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
     before the holder got the copy, since a holder that keeps its heartbeat has had contact since then; or from when it got
     the copy, where the primary never answered.
     """
-    answered = max((t for t in _answer_times(context, copy) if t < sent.t), default=None)
+    answered = max(_answer_times(context, copy, sent), default=None)
     if answered is not None and answered >= copy.t:
         return answered, "had answered it"
     if answered is not None and any(answered < t <= copy.t for t in _failure_times(context, copy)):
@@ -148,19 +148,29 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
     return (copy.t if answered is None else earliest), "had handed it over"
 
 
-def _answer_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
-    """Yield the time of each positive reply of the primary in sessions of the holder in which it answered more than EHLO.
+def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> Iterator[float]:
+    """Yield the time of each positive reply before `sent` of the primary, in sessions of the holder in which it answered more
+    than EHLO by then.
 
-    That it closes the session (421) is no answer.
+    That it closes the session (421) is no answer. In the session of `sent` itself only answers to queries count: the request
+    for a shadow copy follows the promotion.
 
     A session that broke before that may count as opened (SR-MNT-09) or as not successful (SR-MNT-10): the holder may count from
     before it.
     """
     for session in context.trace.sessions.values():
-        if (session.client, session.server) == (copy.holder, copy.primary) and session.keywords is not None:
-            times = [reply.t for reply in session.replies if reply.code // 100 == 2]
-            if any(reply.to not in _GREETINGS and reply.code != 421 for reply in session.replies):
-                yield from times
+        if (session.client, session.server) != (copy.holder, copy.primary) or session.keywords is None:
+            continue
+        replies = [r for r in session.replies if r.t < sent.t]
+        if session.name == sent.session:
+            queries = {x.reply.n for x in session.exchanges if x.reply and _is_query(x.command)}
+            replies = [r for r in replies if r.n in queries]
+        if any(reply.to not in _GREETINGS and reply.code != 421 for reply in replies):
+            yield from (r.t for r in replies if r.code // 100 == 2)
+
+
+def _is_query(command: Command) -> bool:
+    return command.operation is not None and command.operation.name == "query-discard"
 
 
 def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.faults import ALTERING_FAULTS
-from conformance.history.events import ConnectFailed, FaultFired, Reply
+from conformance.history.events import ConnectFailed, Reply
+from conformance.model.contacts import find_dials
 from conformance.model.facts import Facts, operation_name
 from conformance.trace.sessions import Session, Transaction, parse_path
 
@@ -109,20 +110,14 @@ class Relaying:
 
     def _add_failed_connections(self) -> None:
         """Add the connections that failed; where a fault held one back, it began when the fault fired."""
-        facts = self.facts
-        begun: dict[tuple[str, str], FaultFired] = {}
-        events: list[ConnectFailed | FaultFired] = list(facts.trace.events_of(ConnectFailed))
-        events += [fault for fault in facts.trace.events_of(FaultFired) if fault.session is None]
-        for event in sorted(events, key=lambda event: event.n):
-            if not facts.is_tested(event.client):
-                continue
-            if isinstance(event, FaultFired):
-                begun.setdefault((event.client, event.server), event)
-            else:
-                first = begun.pop((event.client, event.server), event)
+        dials = find_dials(self.facts.trace)
+        for event in self.facts.trace.events_of(ConnectFailed):
+            if self.facts.is_tested(event.client):
+                first = dials.ended.get(event.n, event)
                 self.contacts[event.client].append(HopConnection(event.server, first.n, first.t, event.n, event.t))
-        for (client, server), fault in begun.items():
-            self.contacts[client].append(HopConnection(server, fault.n, fault.t, math.inf, math.inf))
+        for fault in dials.without_end:
+            if self.facts.is_tested(fault.client):
+                self.contacts[fault.client].append(HopConnection(fault.server, fault.n, fault.t, math.inf, math.inf))
 
     def _add_handings(self, name: str) -> None:
         """Add the transactions in which servers under test were handed a message."""

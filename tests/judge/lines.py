@@ -217,6 +217,10 @@ def _fired(history: History, m: re.Match[str]) -> None:
                 server=m["server"])  # fmt: skip
 
 
+def _fired_at_dial(history: History, m: re.Match[str]) -> None:
+    history.add(ev.FaultFired, fault=m["fault"], action=m["action"], client=m["client"], server=m["server"])
+
+
 def _disk_full(history: History, m: re.Match[str]) -> None:
     history.add(
         ev.FaultArmed, fault="full", action="disk-full", links=(f"{m['node']} disk",), healed=m["what"] == "healed"
@@ -255,6 +259,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"drained(?: after (?P<waited>\S+?))?(?P<busy>, busy)?", _drained),
     (r"lag (?P<lag>\S+)", _lagged),
     (r"fault (?P<fault>\S+): (?P<action>\S+) in (?P<client>\S+) > (?P<server>\S+)", _fired),
+    (r"fault (?P<fault>\S+): (?P<action>\S+) as (?P<client>\S+) dials (?P<server>\S+)", _fired_at_dial),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
