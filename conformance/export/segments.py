@@ -2,11 +2,13 @@
 
 A history has command lines and replies, not packets, and only the digest of a content. So each command, reply or content
 becomes segments of its own, and handshakes and acknowledgement numbers are invented. A content is replaced by a stand-in:
-its Message-ID and Date, and a sentence that its octets were not recorded. Addresses are 10.0.PARTY.LISTENER (with more
+its Message-ID and Date, and a sentence that its octets were not recorded; the octets of a chunk (BDAT, RFC 3030) by as many
+others, since Wireshark counts them. Addresses are 10.0.PARTY.LISTENER (with more
 than 255 parties 10.HIGH.LOW.LISTENER). All servers use port 25, by which Wireshark recognises SMTP.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
@@ -23,6 +25,9 @@ _FIRST_PORT, _PORTS = 10_000, 50_000
 """Clients' ports, used in turn."""
 _KNOWN_VERB_LENGTH = 4
 """Letters: Wireshark shows a longer verb as a part of a message, so the line goes into the packet's comment too."""
+_CHUNK = re.compile(r"BDAT ([0-9]{1,9})( LAST)?\s*", re.IGNORECASE)
+_MAX_CHUNK = 2**21
+"""Octets of a chunk that are stood in for, at most."""
 _MAX_SEGMENT = 16_384
 """Octets of data in one segment; an IPv4 packet has two octets for its length."""
 
@@ -79,7 +84,8 @@ class Addresses:
 class _Stream:
     """One TCP connection: it numbers the segments of both sides. `sent` has the next sequence number of each side.
 
-    `port` is the client's; the server's is 25. `is_open` is False after the event `Closed`.
+    `port` is the client's; the server's is 25. `is_open` is False after the event `Closed`. `is_chunked` says that the last
+    command with a content was BDAT.
     """
 
     client: Endpoint
@@ -87,6 +93,7 @@ class _Stream:
     port: int
     sent: dict[Endpoint, int] = field(default_factory=dict)
     is_open: bool = True
+    is_chunked: bool = False
 
     def __post_init__(self) -> None:
         self.sent = {self.client: 0, self.server: 0}
@@ -158,15 +165,17 @@ def _event_segments(stream: _Stream, event: Command | Reply | Content | Closed) 
     match event:
         case Command():
             line = f"{event.line}\r\n".encode("utf-8", "surrogateescape")
-            return stream.data_segments(
-                event, stream.client, line, event.line if len(event.verb) > _KNOWN_VERB_LENGTH else ""
+            comment = event.line if len(event.verb) > _KNOWN_VERB_LENGTH else ""
+            stream.is_chunked = event.verb == "BDAT" or (stream.is_chunked and event.verb != "DATA")
+            return (
+                *stream.data_segments(event, stream.client, line, comment),
+                *stream.data_segments(event, stream.client, _chunk_stand_in(event.line)),
             )
         case Reply():
             return stream.data_segments(event, stream.server, reply_octets(event), event.malformed)
         case Content():
-            return stream.data_segments(
-                event, stream.client, content_stand_in(event.digest), _missing_content_text(event.digest)
-            )
+            octets = b"" if stream.is_chunked else content_stand_in(event.digest)
+            return stream.data_segments(event, stream.client, octets, _missing_content_text(event.digest))
         case Closed():
             return stream.closing_segments(event)
 
@@ -176,6 +185,15 @@ def reply_octets(reply: Reply) -> bytes:
     last = len(reply.lines) - 1
     lines = [f"{reply.code}{' ' if i == last else '-'}{line}\r\n" for i, line in enumerate(reply.lines)]
     return "".join(lines or [f"{reply.code} \r\n"]).encode("utf-8", "surrogateescape")
+
+
+def _chunk_stand_in(line: str) -> bytes:
+    """Return a stand-in for the octets that follow a command: as many as it says if it is BDAT, else none."""
+    chunk = _CHUNK.fullmatch(line)
+    size = min(int(chunk[1]), _MAX_CHUNK) if chunk else 0
+    text = f"(a chunk of {size} octets was sent here; they were not recorded)\r\n".encode()
+    octets = text * (size // len(text) + 1)
+    return octets[len(octets) - size :]
 
 
 def content_stand_in(digest: Digest) -> bytes:

@@ -62,17 +62,20 @@ def check_commands_and_replies(tshark: str, file: Path, cell: StoredCell) -> Non
 def _commands_seen(cell: StoredCell) -> Iterator[str]:
     """Yield the verbs that Wireshark recognizes: those of four letters, and STARTTLS by its first four.
 
-    After DATA it takes everything for content until a content ends, even if DATA was refused.
+    After DATA it takes everything for content until a final dot, even if DATA was refused. Chunks have no final dot.
     """
     in_content: set[str] = set()
+    last_verbs: dict[str, str] = {}
     for event in cell.events:
+        if isinstance(event, Command):
+            last_verbs[event.session] = event.verb
         match event:
             case Command(session=session, verb=verb) if session not in in_content:
                 if len(verb) == 4 or verb == "STARTTLS":
                     yield verb[:4]
                 if verb == "DATA":
                     in_content.add(session)
-            case Content(session=session):
+            case Content(session=session) if last_verbs[session] != "BDAT":
                 in_content.discard(session)
             case _:
                 pass
