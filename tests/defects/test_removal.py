@@ -6,6 +6,7 @@ that the check catches nothing.
 """
 
 import functools
+import itertools
 import re
 from typing import NamedTuple
 
@@ -73,6 +74,17 @@ def reported_gaps(defect: str, check: str, performed: list[FinishedTrial | Trial
     return [line for line in gaps(found, catalogue(), [check]) if line.startswith(about)]
 
 
+def perform(defect: str, check: str) -> list[FinishedTrial | Trial]:
+    """Run a defect's trials, those of the second round if the first leaves a gap, as the table's command does."""
+    rounds = sorted(trials()[defect], key=lambda planned: planned.is_second_round)
+    performed: list[FinishedTrial | Trial] = []
+    for _, planned in itertools.groupby(rounds, key=lambda planned: planned.is_second_round):
+        performed += [run_planned(one, seed=1) for one in planned]
+        if not reported_gaps(defect, check, performed):
+            break
+    return performed
+
+
 def test_the_published_table_has_every_check():
     assert set(published()) == set(CHECKS)
 
@@ -80,7 +92,7 @@ def test_the_published_table_has_every_check():
 @pytest.mark.parametrize("check", CHECKS)
 def test_without_a_check_the_gates_report_a_gap(check: str, monkeypatch: pytest.MonkeyPatch):
     row = published()[check]
-    performed = [run_planned(planned, seed=1) for planned in trials()[row.witness]]
+    performed = perform(row.witness, check)
     assert reported_gaps(row.witness, check, performed) == []
     blind(check, monkeypatch)
     lines = reported_gaps(row.witness, check, performed)
