@@ -11,9 +11,9 @@ offset of a shared page to what clocks return. In between jumps time passes as i
 
 Steps 1 to 3 are repeated, in real time, until all programs are quiet.
 
-A program with a timer every second would make a wait of days last for hours, since each jump takes some milliseconds. Such
-a wait may take MAX_REAL_WAIT_S: when it would take longer, the jumps are made longer than to the next timer of a program
-(`_limit_jumps`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the judge excuses what
+A program with a timer every second would make a wait of days last for hours, since each jump takes some milliseconds. When a
+wait would take longer than MAX_EXACT_WAIT_S, it is made to take MAX_REAL_WAIT_S: the jumps are made longer than to the next
+timer of a program (`_limit_jumps`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the judge excuses what
 failed because of it.
 """
 
@@ -38,7 +38,10 @@ _ASK_AGAIN = -1
 _NANOSECONDS = 1_000_000_000
 
 MAX_REAL_WAIT_S = 40.0
-"""Real seconds that one wait of the harness may take before timers of programs are met late."""
+"""Real seconds for one wait of the harness in which timers of programs are met late, since it would take too long otherwise."""
+
+MAX_EXACT_WAIT_S = 120.0
+"""Real seconds up to which a wait may take as long as it does: a slow machine takes a few times longer than a fast one."""
 
 MAX_SKIP_FRACTION = 0.0015
 """The largest part of such a wait that one jump may skip beyond a program's timer: nine minutes of four days."""
@@ -58,6 +61,9 @@ _FREQUENT_WAKEUPS_HZ = 100.0
 _MIN_JUMPS_TO_EXTRAPOLATE = 20
 """Jumps of a wait after which the real time that one takes is known well enough."""
 
+_PART_TO_EXTRAPOLATE = 0.05
+"""The part of MAX_EXACT_WAIT_S for which a wait is left exact in any case: its first jumps may be slower than the others."""
+
 _SAME_TIMER_S = 1.0
 """A timer that differs from an earlier one by less is taken as the same one, set anew."""
 
@@ -66,7 +72,8 @@ _SAME_TIMER_S = 1.0
 class _Wait:
     """A wait of the loop for one of its timers: `when` it ends and `began` (both by `time()`), `began_real` by the machine.
 
-    `jumps` counts the jumps in it, and `short_jumps` those of less than 1 / _FREQUENT_WAKEUPS_HZ seconds.
+    `jumps` counts the jumps in it, and `short_jumps` those of less than 1 / _FREQUENT_WAKEUPS_HZ seconds. `is_shortened` once it
+    was seen that it would take longer than MAX_EXACT_WAIT_S.
     """
 
     when: float
@@ -74,6 +81,7 @@ class _Wait:
     began_real: float
     jumps: int = 0
     short_jumps: int = 0
+    is_shortened: bool = False
 
 
 class ShiftedClockEventLoop(VirtualClockEventLoop):
@@ -210,17 +218,21 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _limit_jumps(self, earliest: float, when: float) -> float:
         """Return where to jump in a wait until `when`, for a program's timer at `earliest` or later; note lag if later.
 
-        As long as the wait may still end within MAX_REAL_WAIT_S, that is `earliest`. Else the real time that is left allows
-        for as many more jumps as the jumps so far tell: the rest of the wait is divided by their number.
+        As long as the wait may still end within MAX_EXACT_WAIT_S, that is `earliest`. Else it is to end within MAX_REAL_WAIT_S: the
+        real time that is left allows for as many more jumps as the jumps so far tell, and the rest of the wait is divided by
+        their number.
         """
         now, real = self.time(), time.monotonic()
         wait = self._current_wait(when, now, real)
         wait.jumps += 1
         wait.short_jumps += earliest - now < 1 / _FREQUENT_WAKEUPS_HZ
         spent = real - wait.began_real
-        in_time = spent * (when - wait.began) <= MAX_REAL_WAIT_S * (now - wait.began)
-        if in_time or wait.jumps < _MIN_JUMPS_TO_EXTRAPOLATE:
+        limit = MAX_REAL_WAIT_S if wait.is_shortened else MAX_EXACT_WAIT_S
+        in_time = spent * (when - wait.began) <= limit * (now - wait.began)
+        undecided = not wait.is_shortened and spent < MAX_EXACT_WAIT_S * _PART_TO_EXTRAPOLATE
+        if in_time or undecided or wait.jumps < _MIN_JUMPS_TO_EXTRAPOLATE:
             return earliest
+        wait.is_shortened = True
         jumps_left = max(MAX_REAL_WAIT_S - spent, 0.0) * wait.jumps / spent
         shortest = min((when - now) / max(jumps_left, 1.0), MAX_SKIP_FRACTION * (when - wait.began))
         target = min(max(earliest, now + shortest), when)

@@ -58,6 +58,7 @@ def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
 ) -> None:
     monkeypatch.setattr(loop_module, "STUCK_AFTER_S", 1.0)
     monkeypatch.setattr(loop_module, "MAX_REAL_WAIT_S", 2.0)
+    monkeypatch.setattr(loop_module, "MAX_EXACT_WAIT_S", 2.0)
     said: list[str] = []
 
     async def main(clock: Clock) -> None:
