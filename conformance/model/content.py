@@ -44,7 +44,9 @@ def content_unchanged(context: CheckContext) -> Finding:
 def _given_hashes(original: MessageMade, server: str, before: int, transmissions: list[Transaction]) -> set[str]:
     """Return the hashes of what a server was given of a message before event `before`; the original's if it was nothing."""
     given = {
-        t.digest.stable_sha256 for t in transmissions if t.server == server and t.n < before and t.digest is not None
+        t.digest.stable_sha256
+        for t in transmissions
+        if t.server == server and t.digest is not None and t.dot_n is not None and t.dot_n < before
     }
     return given or {original.digest.stable_sha256}
 

@@ -19,7 +19,8 @@ SETTING = JudgeSettings("virtual", 0.0, frozenset({"relay", "shadow-2013", "dupl
 
 
 def cell(name: str) -> Cell:
-    found = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    files = (paths.corpus() / folder for folder in ("creation/inbound.scenario.yaml", "found/random-plans.scenario.yaml"))
+    found = (scenario for file in files for scenario in read_scenarios(file, paths.fixtures()))
     return next(cell for scenario in found for cell in scenario.cells() if cell.id.startswith(name))
 
 
@@ -52,6 +53,13 @@ def test_an_acknowledgement_before_the_shadow_is_blamed_on_its_requirement(tmp_p
     assert verdict.requirements[0] == "SR-CRE-01"
     assert verdict.evidence
     assert "mbx1 acknowledged it to outside with 250" in verdict.sentence
+
+
+def test_what_a_server_is_given_after_it_has_sent_does_not_excuse_what_it_sent(tmp_path: Path):
+    name = "two-copies-cross-each-other"
+    found = failed(name, history(name, "reference+shadow-alters-an-octet", tmp_path))
+    sentence = next(v.sentence for v in found if v.check == "invariant.content-unchanged")
+    assert "sent the shadow to mbx2 with other content" in sentence
 
 
 _RANDOM = {"digest", "detail", "lines", "line", "operation", "state"}
