@@ -10,9 +10,10 @@ from conformance.wire.sender import SendResult
 
 @dataclass(slots=True)
 class OutMessage:
-    """A message of the harness: its name in the scenario (`m#3`), its octets, the step that made it, and each attempt."""
+    """A message of the harness: its name in the scenario (`m#3`), its recipients and octets, the step that made it, and each attempt."""
 
     name: str
+    recipients: tuple[str, ...]
     content: bytes
     step: Send
     attempts: list[SendResult] = field(default_factory=list)

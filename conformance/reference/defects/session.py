@@ -8,7 +8,7 @@ import re
 
 from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Envelope, Message
+from conformance.reference.message import Envelope, Message, Recipient
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin, envelope_of
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, ShadowVerbs
@@ -191,6 +191,21 @@ class KeepsHalfAMessage(Receiver):
                 self.host.acceptance.accept(envelope, content, origin), f"{self.host.name}: half a message"
             )
         super().connection_lost(error)
+
+
+@defect("adds-recipients-of-the-message-before", breaks="RL-CNT-01", slot="receiver")
+class AddsFormerRecipients(Receiver):
+    """Passes the second message of a session on to the recipients of the first too."""
+
+    former: tuple[Recipient, ...] = ()
+
+    async def handle_message(self, content: bytes) -> str:
+        """Add the recipients of earlier messages, and handle the message."""
+        if self.session_state.listener == "frontend":
+            known = {recipient.address for recipient in self._recipients}
+            self._recipients += [one for one in self.former if one.address not in known]
+            self.former = tuple(self._recipients)
+        return await super().handle_message(content)
 
 
 @defect("truncates-what-is-too-big", breaks="RL-CNT-02", slot="receiver")

@@ -113,7 +113,7 @@ def _transmission(step: Send, message: OutMessage) -> Transmission:
     of_recipients = _parameters(NOTIFY=step.notify, ORCPT=step.orcpt)
     return Transmission(
         sender=step.sender,
-        recipients=tuple(Recipient(address, of_recipients) for address in step.to),
+        recipients=tuple(Recipient(address, of_recipients) for address in message.recipients),
         content=message.content,
         raw=load_template(message.step.message).raw,
         parameters=(*_parameters(RET=step.ret, ENVID=step.envid), *(("SMTPUTF8",) if step.smtputf8 else ())),
@@ -131,6 +131,7 @@ def _parameters(**values: str | None) -> tuple[str, ...]:
 def _make_message(world: World, action: Send, number: int) -> OutMessage:
     """Make the message with this number of a step, add it to the outbox and record it; its name is `m#3`, say."""
     name = f"{action.name}#{number}"
+    recipients = action.recipients_of(number)
     content = build_message(
         action.name,
         message=action.message,
@@ -138,7 +139,7 @@ def _make_message(world: World, action: Send, number: int) -> OutMessage:
         scenario=world.cell.scenario,
         seed=world.settings.seed,
         sender=action.sender,
-        recipients=action.to,
+        recipients=recipients,
         headers=action.headers,
         size=action.size,
         whole=action.whole,
@@ -147,14 +148,14 @@ def _make_message(world: World, action: Send, number: int) -> OutMessage:
     # A raw content is sent without dot-stuffing, and its receiver removes dots from it all the same, but not in chunks.
     is_unstuffed = load_template(action.message).raw and action.chunks is None
     summary = digest(dot_unstuffed(content) if is_unstuffed else content)
-    made = OutMessage(name, content, action)
+    made = OutMessage(name, recipients, content, action)
     world.outbox.add(made)
     world.recorder.record(
         MessageMade,
         message=name,
         message_id=summary.message_id,
         sender=action.sender,
-        recipients=action.to,
+        recipients=recipients,
         digest=summary,
         protocol="submission" if isinstance(action, Submit) else "outside",
     )

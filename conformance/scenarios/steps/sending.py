@@ -29,6 +29,11 @@ class Send(Action):
     count: int = Field(1, ge=1, le=10_000, description="how many messages")
     sender: Text = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null reverse-path")
     to: Texts
+    in_turn: bool = Field(
+        False,
+        alias="in-turn",
+        description="each message goes to one address of `to`: the first to the first, and so on",
+    )
     via: Servers = Field(description="servers, one for each attempt in turn")
     listener: Literal["frontend", "transport"] = "frontend"
     party: Sender = Field("outside", description="who connects: `outside`, or another sender of the topology")
@@ -63,6 +68,10 @@ class Send(Action):
         if self.count * max(self.size or 0, self.whole or 0) > MAX_SIZE:
             raise ValueError("`count` messages of this size are more than 1024 MB together")
         return self
+
+    def recipients_of(self, number: int) -> tuple[str, ...]:
+        """Return the recipients of the message with this number, from 1."""
+        return (self.to[(number - 1) % len(self.to)],) if self.in_turn else self.to
 
 
 @step("submit")
