@@ -20,7 +20,7 @@ from conformance.explore.campaign import Campaign, Finding, reduce_findings, run
 from conformance.explore.documents import write_cell
 from conformance.explore.injections import Injection
 from conformance.explore.random_plans import RandomPlans
-from conformance.explore.sweep import Enumeration, Plan, Scene, ScenePlans, sweep, without_faults
+from conformance.explore.sweep import Enumeration, ObservedCell, Plan, ScenePlans, sweep, without_faults
 from conformance.explore.trial import run_plan
 from conformance.requirements.catalogue import catalogue
 from conformance.run.applicability import inapplicable_reason
@@ -124,7 +124,8 @@ def _enumerate(cells: Sequence[Cell], assignment: Assignment, settings: Settings
             found.pruned["a scenario whose run takes too long; name it to sweep it"] += 1
         else:
             swept = sweep(
-                Scene.from_run(cell, run.events), lambda plan, fault: _reason_against(plan, fault, assignment, settings)
+                ObservedCell.from_run(cell, run.events),
+                lambda plan, fault: _reason_against(plan, fault, assignment, settings),
             )
             found.plans.entries += swept.plans.entries
             found.pruned.update(swept.pruned)

@@ -41,7 +41,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ObservedCell:
     """A cell without faults of its own, and what its run showed.
 
     These are the protocol points; event and time (documented seconds) at which the last step ended; and the last step that needs
@@ -55,7 +55,7 @@ class Scene:
     last_uses: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def from_run(cls, cell: Cell, events: Sequence[AnyEvent]) -> "Scene":
+    def from_run(cls, cell: Cell, events: Sequence[AnyEvent]) -> "ObservedCell":
         """Return a cell with what the history of its run without faults shows."""
         steps = [event for event in events if isinstance(event, StepEvent)]
         end = max(((event.n, event.t) for event in steps), default=(-1, 0.0))
@@ -71,7 +71,7 @@ class Scene:
         return max(self.last_uses.get(node, -1), self.last_uses.get("all", -1))
 
     def plan(self, *injections: Injection) -> Plan:
-        """Return the plan with these faults, at most two, added to the scene."""
+        """Return the plan with these faults, at most two, added to the cell."""
         names = _NAMES[: len(injections)]
         before = [injection.arm(name) for injection, name in zip(injections, names, strict=True)]
         after: list[Action] = []
@@ -86,9 +86,9 @@ class Scene:
 
 
 class ScenePlans(Sequence[Plan]):
-    """Plans that are built when they are asked for: each is a scene with one or two faults."""
+    """Plans that are built when they are asked for: each is a cell with one or two faults."""
 
-    def __init__(self, entries: Sequence[tuple[Scene, tuple[Injection, ...]]] = ()) -> None:
+    def __init__(self, entries: Sequence[tuple[ObservedCell, tuple[Injection, ...]]] = ()) -> None:
         self.entries = list(entries)
 
     def __len__(self) -> int:
@@ -104,8 +104,8 @@ class ScenePlans(Sequence[Plan]):
         """Build the plan with this number; of a slice, return the plans without building them."""
         if isinstance(index, slice):
             return ScenePlans(self.entries[index])
-        scene, injections = self.entries[index]
-        return scene.plan(*injections)
+        observed, injections = self.entries[index]
+        return observed.plan(*injections)
 
     def subset(self, numbers: Sequence[int]) -> "ScenePlans":
         """Return the plans with these numbers, in this order."""
@@ -130,30 +130,32 @@ def without_faults(cell: Cell) -> Cell:
     return cell.model_copy(update={"steps": tuple(_kept(cell.steps))})
 
 
-def sweep(scene: Scene, reason_against: Callable[[Plan, Injection], str] = lambda plan, injection: "") -> Enumeration:
-    """Return one plan for each fault at each representative point of a scene.
+def sweep(
+    observed: ObservedCell, reason_against: Callable[[Plan, Injection], str] = lambda plan, injection: ""
+) -> Enumeration:
+    """Return one plan for each fault at each representative point of a cell.
 
     `reason_against` returns why a plan with this fault cannot be run, '' if it can; it is asked once for each kind of fault of each node.
     """
     found = Enumeration()
-    servers = frozenset(scene.cell.topology.by_name)
-    chosen = set(representatives(scene.points))
+    servers = frozenset(observed.cell.topology.by_name)
+    chosen = set(representatives(observed.points))
     against: dict[tuple[str, str], str] = {}
-    for _, point in scene.points:
+    for _, point in observed.points:
         for injection, reason in injections_at(point, servers):
             if point not in chosen:
                 reason = "another point of the same class is tried"
-            elif not reason and injection.node and point.n < scene.last_use_of(injection.node):
+            elif not reason and injection.node and point.n < observed.last_use_of(injection.node):
                 reason = "a later step of the scenario acts on the node"
             elif not reason and injection.node:
                 kind = injection.node, injection.kind
                 if kind not in against:
-                    against[kind] = reason_against(scene.plan(injection), injection)
+                    against[kind] = reason_against(observed.plan(injection), injection)
                 reason = against[kind]
             if reason:
                 found.pruned[reason] += 1
             else:
-                found.plans.entries.append((scene, (injection,)))
+                found.plans.entries.append((observed, (injection,)))
     return found
 
 

@@ -14,7 +14,7 @@ from conformance.explore.documents import read_cell
 from conformance.explore.injections import Injection, injections_at
 from conformance.explore.points import find_points, representatives
 from conformance.explore.shrink import shrink
-from conformance.explore.sweep import Plan, Scene, numbered, sweep, without_faults
+from conformance.explore.sweep import ObservedCell, Plan, numbered, sweep, without_faults
 from conformance.explore.trial import run_plan
 from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
@@ -44,7 +44,7 @@ def exploration(out: Path, capsys: pytest.CaptureFixture[str], **options: Any) -
 def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() -> None:
     cell = without_faults(cell_of(SCENARIO))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
-    scene = Scene.from_run(cell, run.events)
+    scene = ObservedCell.from_run(cell, run.events)
     made = sweep(scene, lambda plan, fault: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
     places = {point.place for point in representatives(scene.points)}
     assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
@@ -62,7 +62,7 @@ def test_each_fault_at_each_point_is_a_plan_or_left_out_for_a_reason() -> None:
     many = send.model_copy(update={"action": send.action.model_copy(update={"count": 6})})
     run = run_plan(Plan("base", cell.model_copy(update={"steps": (many,)})), Assignment(REFERENCE), SETTINGS)
     points = find_points(run.events, cell.topology)
-    made = sweep(Scene(cell, points))
+    made = sweep(ObservedCell(cell, points))
     servers = frozenset(cell.topology.by_name)
     assert made.enumerated == sum(len(list(injections_at(point, servers))) for _, point in points)
     alike = set(points) - {(name, point) for name, point in points if point in set(representatives(points))}
@@ -137,7 +137,7 @@ def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
 def test_points_of_two_listeners_have_plans_of_their_own() -> None:
     cell = without_faults(cell_of("resubmitted-to-the-new-active-copy"))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
-    scene = Scene.from_run(cell, run.events)
+    scene = ObservedCell.from_run(cell, run.events)
     (first,) = [p for _, p in scene.points if p.text == "mbx1>mbx2.delivery dot 1"]
     assert first.nth_of_any > 1  # a moment counts those of `transport` too
     killed = Injection(first, "killed", "mbx2").arm("")

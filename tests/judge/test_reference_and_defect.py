@@ -19,7 +19,9 @@ SETTING = JudgeSettings("virtual", 0.0, frozenset({"relay", "shadow-2013", "dupl
 
 
 def cell(name: str) -> Cell:
-    files = (paths.corpus() / folder for folder in ("creation/inbound.scenario.yaml", "found/random-plans.scenario.yaml"))
+    files = (
+        paths.corpus() / folder for folder in ("creation/inbound.scenario.yaml", "found/random-plans.scenario.yaml")
+    )
     found = (scenario for file in files for scenario in read_scenarios(file, paths.fixtures()))
     return next(cell for scenario in found for cell in scenario.cells() if cell.id.startswith(name))
 
