@@ -85,7 +85,10 @@ def one_copy_at_a_time(facts: Facts) -> Finding:
 
 
 def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
-    """Yield the whole shadow copies of a message that servers under test of 2013 or later sent, faults aside."""
+    """Yield the shadow copies of a message, with their content, that servers under test sent in sessions that no fault altered.
+
+    Servers of 2013 and later alone send such copies (kind `shadow`); what one of 2010 keeps itself is of kind `tracked`.
+    """
     for sent in facts.trace.transactions_of(name):
         if (
             sent.kind == "shadow"

@@ -83,6 +83,7 @@ def list_is_right(facts: Facts) -> Finding:
                 if any(n <= query.n for n, _ in delivered.get((primary, holder, one), ()))
             }
             for one in ids:
+                # discards of this copy that the holder has surely read: its next command was event n
                 again = [d for n, d in delivered.get((primary, holder, one), ()) if n <= query.n]
                 if again and not facts.was_interrupted(primary, again[-1].n, reply.n):
                     finding.add_violation(

@@ -127,7 +127,7 @@ def ended_recipients_are_not_tried_again(facts: Facts) -> Finding:
 
 
 def _is_end(one: Try) -> bool:
-    """Return whether a try ended a recipient for good, and the server surely read that.
+    """Return whether a try ended a recipient for good, and the server surely read that (`is_known`, and no fault altered it).
 
     552 to RCPT means too many recipients, and is transient (RFC 5321 4.5.3.1.10). A server of 2010 may take over what it
     transmitted and kept.

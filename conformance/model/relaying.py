@@ -53,7 +53,7 @@ class Try:
 
     `reply` is the one that decided it; None where none came. `end_n` and `end_t` are those of that reply, or of the end of
     the session; infinite while the session is open. `is_known`: the client's next command, or an end that it made itself, shows
-    that it read the reply.
+    that it read the reply. `is_unclear`: a fault altered what was said, so that neither side surely heard what the history has.
     """
 
     transaction: Transaction

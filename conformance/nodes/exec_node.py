@@ -340,6 +340,8 @@ class ExecNode(ManagedNode, kind="exec"):
 def _retry_interval(transport: Mapping[str, Any]) -> float | None:
     """Return MessageRetryInterval of a node's configuration, real seconds; None when it is not a possible duration.
 
+    A server whose own interval cannot be set is asked to try again at this one.
+
     A scenario may configure anything, even a word or a negative number: it is the server that must refuse that.
     """
     value = transport.get("MessageRetryInterval")

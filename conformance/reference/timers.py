@@ -78,7 +78,10 @@ class Alarms:
 
 
 class Alarm:
-    """A timer for a point in wall-clock time, which calls `callback`; while it is not set no timer is in the loop."""
+    """A timer for a point in wall-clock time, which calls `callback`; while it is not set no timer is in the loop.
+
+    It records in `alarms` whether it is set, so that all of a node's can be cancelled together.
+    """
 
     def __init__(self, alarms: Alarms, callback: Callable[[], None]) -> None:
         self._alarms = alarms

@@ -98,7 +98,9 @@ def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _without_defaults(cell: Cell, assignment: Assignment, scale: float) -> tuple[str, ...]:
-    """Return `server (candidate) ...` for the first server whose file cannot leave parameters out; () where none need be left out.
+    """Return `server (candidate) ...` for the first server whose node.json cannot leave parameters out, in a cell that needs it.
+
+    That is a cell with `parameters: default`. A candidate whose files are made from templates sees every value instead.
 
     A default that is a time must be divided by the scale, which only contract 2 has in the file.
     """

@@ -38,7 +38,10 @@ def check_fault(fault: Fault) -> None:
 
 
 def points_on_arrival(unit: Unit) -> frozenset[tuple[str, When]]:
-    """Return the points that a unit reaches when it arrives: none for parts of a content and for raw octets."""
+    """Return the points that a unit reaches when it arrives: none for parts of a content and for raw octets.
+
+    A command has the reply that it waits for (`pending`), and a reply the entry of the command that it answers.
+    """
     match unit:
         case CommandLine():
             return frozenset((name, "before") for name in _names(unit.verb, unit.pending))
@@ -61,7 +64,10 @@ def points_when_forwarded(unit: Unit) -> frozenset[tuple[str, When]]:
 
 
 def _names(verb: str, pending: PendingReply | None) -> set[str]:
-    """Return the names under which a command can be given in a scenario: its canonical verb, and its operation if any."""
+    """Return the names under which a command can be given in a scenario: its canonical verb, and its operation if any.
+
+    `pending` is the entry of the command among those that wait for a reply; None for a reply that answers no command.
+    """
     if pending is None:
         return {verb}
     verb = pending.canonical_verb or verb

@@ -174,7 +174,7 @@ async def over_long_line(server: Server) -> Judgement:
             session.ended = True
     if replies[0].code == CLOSING:
         raise NotApplicable(f"the server ends the session at a line of 20007 octets: {replies[0]}")
-    if len(replies) > 2:
+    if len(replies) > 2:  # the reply to the line, and the one to QUIT
         return failed(f"a line of 20007 octets has {len(replies) - 1} replies: {replies[0]}, then {replies[1]}")
     return passed(f"a line of 20007 octets has one reply: {replies[0]}")
 

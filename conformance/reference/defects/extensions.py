@@ -64,9 +64,9 @@ class ReportsNoRelay(Reports):
 class ReportsWhatTheNextHopReports(Delivery):
     """Takes no next hop for one that makes reports."""
 
-    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
+    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
         """Record an outcome as if the next hop did not offer DSN."""
-        await super().record_outcome(attempt, replies, False)
+        await super().record_outcome(attempt, replies, reports=False)
 
 
 @defect("reports-without-the-senders-names", breaks="RL-DSN-07", slot="reports")

@@ -185,7 +185,9 @@ class KeepsHalfAMessage(Receiver):
         if self.collected is not None:
             envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
             # not from the organisation, and to be answered within a minute
-            origin = MessageOrigin(self.session.host_name or "", "local", False, self.loop.time() + 60)
+            origin = MessageOrigin(
+                self.session.host_name or "", "local", from_organisation=False, deadline=self.loop.time() + 60
+            )
             content = bytes(self.collected[: self.collected.rfind(b"\r\n") + 2])
             self.host.tasks.start(
                 self.host.acceptance.accept(envelope, content, origin), f"{self.host.name}: half a message"

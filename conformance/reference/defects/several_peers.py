@@ -56,14 +56,14 @@ class WaitsForEverAfterTheContent(Outbound):
 class SecondLostSessionIsFinal(Delivery):
     """Reports a message as undeliverable when no server of its next hop would open a session, at the second time."""
 
-    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
+    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
         """Record an outcome; the second one without any reply is a permanent failure."""
         silent: set[int] = self.__dict__.setdefault("_silent", set())
         if not replies and attempt.hop.kind == "outside":
             if attempt.message.id in silent:
                 replies = dict.fromkeys(attempt.recipients, Reply(550, "5.4.1", "no session"))
             silent.add(attempt.message.id)
-        await super().record_outcome(attempt, replies, reports)
+        await super().record_outcome(attempt, replies, reports=reports)
 
 
 @defect("redirects-what-is-not-deferred", breaks="SR-CRE-10", slot="delivery")

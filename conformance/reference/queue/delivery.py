@@ -110,7 +110,7 @@ class Delivery(Component):
         """Return a new queue for a next hop."""
         return create_hop_queue(self.host, hop, self.record_outcome)
 
-    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
+    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
         """Record the replies to an attempt, and return once they are on disk.
 
         Reports to the sender, defers recipients without a final reply (2yz or 5yz), and releases the message if nothing

@@ -9,8 +9,8 @@ caller retries its recipients later.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from conformance.reference.config import Address
 from conformance.reference.host import Host
@@ -41,11 +41,14 @@ MESSAGES_PER_SESSION = 20
 _UNROUTABLE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no route": Reply(550, "5.4.4", "no route")}
 
 
-RecordOutcome = Callable[[DeliveryAttempt, dict[Recipient, Reply], bool], Awaitable[None]]
-"""A function that records the replies to an attempt; a recipient without a reply, or with a 4yz one, is to be retried.
+class RecordOutcome(Protocol):
+    """A function that records the replies to an attempt; a recipient without a reply, or with a 4yz one, is to be retried.
 
-The last argument says whether the next hop takes over delivery status notifications (RFC 3461).
-"""
+    `reports`: the next hop takes over delivery status notifications (RFC 3461).
+    """
+
+    async def __call__(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
+        """Record the replies."""
 
 
 class HopQueue:
@@ -91,7 +94,7 @@ class NowhereQueue(HopQueue):
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
         """Record a permanent failure for every recipient; the name of the hop says why it has no server."""
-        await self.record_outcome(attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), False)
+        await self.record_outcome(attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), reports=False)
 
 
 class MailboxQueue(HopQueue):
@@ -105,7 +108,7 @@ class MailboxQueue(HopQueue):
             recipient: await self.host.store.deliver(self.hop.addresses[0], envelope, recipient, content)
             for recipient in attempt.recipients
         }
-        await self.record_outcome(attempt, replies, False)
+        await self.record_outcome(attempt, replies, reports=False)
 
 
 class RemoteQueue(HopQueue):
@@ -125,9 +128,9 @@ class RemoteQueue(HopQueue):
             if unfinished is None:
                 return
             attempt = unfinished
-        await self.record_outcome(attempt, {}, False)
+        await self.record_outcome(attempt, {}, reports=False)
         while not reached and (other := self.pop()) is not None:
-            await self.record_outcome(other, {}, False)  # the next hop is unreachable for them too
+            await self.record_outcome(other, {}, reports=False)  # the next hop is unreachable for them too
 
     async def next_in_session(self) -> DeliveryAttempt | None:
         """Remove and return the next attempt for an open session; None ends the session."""
@@ -156,7 +159,7 @@ class RemoteQueue(HopQueue):
                 replies = await outbound.transmit(attempt, server, dialogue)
                 transmissions += 1
                 transmitted, attempt = attempt, None
-                await self.record_outcome(transmitted, replies, "DSN" in dialogue.keywords)
+                await self.record_outcome(transmitted, replies, reports="DSN" in dialogue.keywords)
                 if dialogue.is_leaving:  # the next message needs another session
                     return None, opened
                 attempt = await self.next_in_session()

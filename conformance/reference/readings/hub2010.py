@@ -210,8 +210,10 @@ class AsksItsSendersAfterARestart(HubManager):
 
 
 class _DropsTakenOverMessages(Delivery):
-    """Delivery that drops a message that was taken over as soon as it is in no session, and tries pending recipients
-    only."""
+    """Delivery that drops a message once its shadow server has taken it over, and it is in no session any more.
+
+    It tries pending recipients only.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)

@@ -68,7 +68,8 @@ class ShadowRedundancyManager(Component):
         if self.host.shadows.last_contact(primary) is None:
             self.host.shadows.set_contact(primary, self.host.now())
         alarm = self.host.alarms.new(lambda: self._on_alarm(primary))
-        self.watched[primary] = WatchedPrimary(alarm, self.host.now(), self.host.now() if since is None else since)
+        now = self.host.now()
+        self.watched[primary] = WatchedPrimary(alarm, started_at=now, last_query=now if since is None else since)
         self._set_alarm(primary)
 
     def record_contact(self, primary: str) -> None:
@@ -226,12 +227,15 @@ class ShadowRedundancyManager(Component):
 
 @lru_cache(maxsize=64)  # most heartbeats get the same reply
 def _parse_discard_reply(text: str) -> DiscardReply:
-    """Parse the text of a reply to XQDISCARD (wire-profile.md); a missing field is empty or 0."""
+    """Parse the text of a reply to XQDISCARD (wire-profile.md); a missing field is empty or 0.
+
+    `end` says how many more notifications the primary has.
+    """
     fields = list(_fields(text))
     return DiscardReply(
-        next((value for keyword, value in fields if keyword == "database"), ""),
-        tuple(value for keyword, value in fields if keyword == "discard"),
-        next((int(value) for keyword, value in fields if keyword == "end" and value.isdigit()), 0),
+        database=next((value for keyword, value in fields if keyword == "database"), ""),
+        discards=tuple(value for keyword, value in fields if keyword == "discard"),
+        remaining=next((int(value) for keyword, value in fields if keyword == "end" and value.isdigit()), 0),
     )
 
 
