@@ -1,7 +1,7 @@
 """Judges the expiry of messages: a report after MessageExpirationTimeout, not before, and no attempt later (SR-MNT-14).
 
 A message that stays in a queue for MessageExpirationTimeout expires with a report to its sender. The time counts from the
-acknowledgement to the server that holds the message. A report is *too early* where only transient failures were seen: 4yz replies
+final dot or from the acknowledgement to the server that holds the message, which the documents leave open. A report is *too early* where only transient failures were seen: 4yz replies
 and connections that failed; whether another reason made the failure permanent is then not in question. Of a message that a
 holder took over, and of one that the server was handed several times, it is not known from when time counts: these are left out.
 
@@ -30,12 +30,13 @@ _PROMPT_S = 60.0
 class QueuedMessage:
     """A message that `server` was handed once, for a recipient whom it tried in vain: `tries` are its attempts.
 
-    A next hop may have accepted the last one.
+    A next hop may have accepted the last one. The final dot came at `dot_t`, its acknowledgement `handed_n` at `handed_t`.
     """
 
     name: str
     server: str
     recipient: str
+    dot_t: float
     handed_n: int
     handed_t: float
     tries: list[Transaction]
@@ -62,7 +63,7 @@ def expires_in_time(facts: Facts) -> Finding:
         report = next(_reports_of(facts, queued), None)
         if report is not None:
             finding.occasions += 1
-            age = report.t - queued.handed_t
+            age = report.t - queued.dot_t
             if age < min(timeouts) - facts.slack:
                 finding.add_message_violation(
                     message,
@@ -119,7 +120,9 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
                 taken = next((i for i, t in enumerate(mine) if t.acceptance is not None), len(mine))
                 in_vain, mine = mine[:taken], mine[: taken + 1]
                 if in_vain and _is_transient(facts, server, handed[0].n, in_vain) and _is_alone(facts, name, address):
-                    yield QueuedMessage(name, server, address, handed[0].acceptance.n, handed[0].acceptance.t, mine)
+                    taken_at = handed[0].acceptance
+                    dot_t = taken_at.t if handed[0].dot_t is None else handed[0].dot_t
+                    yield QueuedMessage(name, server, address, dot_t, taken_at.n, taken_at.t, mine)
 
 
 def _tries(facts: Facts) -> dict[tuple[str, str], list[Transaction]]:
