@@ -103,8 +103,14 @@ def test_a_reused_port_belongs_to_its_latest_session() -> None:
     port = leases.lease()
 
     async def dial(link: Link) -> Peer:
-        connect = asyncio.get_running_loop().create_connection
-        _, peer = await connect(Peer, *link.address, local_addr=("127.0.0.1", port))
+        loop = asyncio.get_running_loop()
+        dialling = socket.socket()
+        # a connection of an earlier lease of the port may still be in TIME_WAIT
+        dialling.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        dialling.setblocking(False)
+        dialling.bind(("127.0.0.1", port))
+        await loop.sock_connect(dialling, link.address)
+        _, peer = await loop.create_connection(Peer, sock=dialling)
         return peer
 
     async def test(world: World) -> None:
