@@ -258,4 +258,6 @@ def test_slugs_are_safe_bounded_and_different_for_different_cells(one: str, othe
 
 
 def test_a_slug_begins_with_the_scenario_and_its_axes() -> None:
-    assert slug("scenarios/creation/inbound.scenario.yaml::inbound[messages=20]").startswith("inbound-messages=20-")
+    """The file is named otherwise than the scenario, and there are two axes."""
+    name = slug("scenarios/creation/inbound.scenario.yaml::waits[messages=20,via=mbx1]")
+    assert name.startswith("waits-messages=20-via=mbx1-")
