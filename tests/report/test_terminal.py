@@ -33,6 +33,7 @@ def test_annotations_are_errors_for_violations_and_warnings_for_inconclusive_cel
 
 
 def test_the_step_summary_has_the_matrix_and_the_sentences() -> None:
-    text = github_step_summary(run_summary(good(), judged(Outcome.FAIL, "SR-CRE-01", scenario="other")))
-    assert "| ✗ 1 |" in text
-    assert "it is fail" in text
+    cells = (good(scenario="fine"), judged(Outcome.FAIL, "SR-CRE-01", scenario="other"))
+    text = github_step_summary(run_summary(*cells))
+    assert "\n\n| scenario | reference |\n|---|---|\n| fine | ✓ 1 |\n| other | ✗ 1 |\n\n" in text
+    assert "\n- ✗ **other\\[messages=1\\]** (reference): it is fail\n" in text
