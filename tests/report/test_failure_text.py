@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from conformance.history.events import Content, Reply
 from conformance.report.evidence_location import locate_evidence
 from conformance.report.failure_text import failure_text
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import cell_view
+from tests.report.samples import cell_view, digest, early_acknowledgement
 
 
 def test_the_text_has_verdict_clause_step_exchange_and_repeat_command_in_order() -> None:
@@ -75,13 +76,32 @@ def test_an_inconclusive_cell_names_no_violated_requirement() -> None:
 
 
 def test_evidence_about_a_message_is_located_with_its_name_and_id() -> None:
-    cell, located = cell_view(), set()
+    """Of two messages; the only delivery is of the first one, and comes after both were sent."""
+    cell, located = cell_view(messages=2), set()
+    second = [event.n for event in cell.events if event.kind == "message"][1]
+    lmtp = next(event.session for event in cell.events if event.kind == "delivered")
     for event in cell.events:
         if event.kind in ("attempt", "delivered", "content") or (event.kind == "reply" and event.to == "CONTENT"):
             verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="s", evidence=(event.n,))
             location = locate_evidence(verdict, cell)
             assert location is not None
-            assert location.message == "m#1, Message-ID <m1@outside.test>"
+            number = 2 if event.n > second and event.session != lmtp else 1
+            assert location.message == f"m#{number}, Message-ID <m{number}@outside.test>"
             assert location.exchange.startswith(f"event #{event.n} at ")
-            located.add(event.kind)
-    assert located == {"attempt", "delivered", "content", "reply"}
+            located.add((event.kind, number))
+    assert located == {(kind, number) for kind in ("attempt", "content", "reply") for number in (1, 2)} | {
+        ("delivered", 1)
+    }
+
+
+def test_a_reply_is_about_the_content_of_its_own_session() -> None:
+    """Two sessions overlap: each content comes before the other session's reply."""
+    history, *_ = early_acknowledgement(messages=2)
+    sessions = [history.session("outside", "mbx1", "frontend") for _ in range(2)]
+    for number, session in enumerate(sessions, 1):
+        history.put(Content, session=session, digest=digest(f"m{number}"))
+    replies = [history.put(Reply, session=session, to="CONTENT", code=250, lines=("OK",)) for session in sessions]
+    cell = dataclasses.replace(cell_view(), events=tuple(history.recorder.events))
+    verdicts = [Verdict(check="c", outcome=Outcome.FAIL, sentence="s", evidence=(reply,)) for reply in replies]
+    located = [location for verdict in verdicts if (location := locate_evidence(verdict, cell)) is not None]
+    assert [location.message.partition(",")[0] for location in located] == ["m#1", "m#2"]
