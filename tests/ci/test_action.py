@@ -136,12 +136,15 @@ def test_a_job_with_a_conforming_server_succeeds_and_leaves_pages_and_junit(plac
 
 
 def test_a_job_with_a_violation_fails_and_is_compared_with_the_earlier_run(place: Path):
-    run_action(place, candidate=WRONG, scenarios=RUNS, out="before")
+    """The earlier run has one cell more, so that the comparison tells which of the two is the earlier one."""
+    run_action(place, candidate=WRONG, scenarios=f"{RUNS} {CELL}", out="before")
     job = run_action(place, candidate=WRONG, scenarios=RUNS, out="bad", before="before/run")
     assert job.code == 1
     assert job.outputs == {"exit-code": "1"}
     assert (place / "bad/site/index.html").exists()
-    assert "unchanged" in job.printed["Compare with the earlier run"]
+    compared = job.printed["Compare with the earlier run"].splitlines()
+    assert "unchanged: 1" in compared
+    assert "not in the later run, which was asked for a part of the suite: 1" in compared
     missing = run_action(place, candidate=WRONG, scenarios=RUNS, out="bad", before="nowhere/run")
     assert "There is no run in" in missing.printed["Compare with the earlier run"]
 
