@@ -226,7 +226,8 @@ def verdicts_of(defect: str | None, *, agree: bool = True) -> tuple[Verdict, ...
 
 
 REMARK = Verdict(
-    check="invariant.polite", outcome=Outcome.PASS, requirements=("SR-HB-01",), sentence="a should is broken", evidence=(2,), remark=True
+    check="invariant.polite", outcome=Outcome.PASS, requirements=("SR-HB-01",), sentence="a should is broken",
+    evidence=(4, 2), message="m#1", moment=0.5, remark=True,
 )  # fmt: skip
 
 

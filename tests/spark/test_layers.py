@@ -13,9 +13,10 @@ pytest.importorskip("pyspark")
 from conformance.results.layout import PARQUET_FOLDER, RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.buckets import bucket_numbers, write_buckets
-from conformance.spark.build_layers import build_layers, reject_cell_id_collisions
+from conformance.spark.build_layers import LAYERS, build_layers, reject_cell_id_collisions
 from conformance.spark.ingest import IngestedRun, read_headers, read_tables
 from conformance.spark.schemas import TRANSACTION_COLUMNS
+from conformance.spark.topologies import JSON_COLUMNS
 from conformance.spark.write_layers import LayerFiles, write_layers
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
@@ -26,7 +27,8 @@ STORED = Path(__file__).parents[1] / "compat" / "0.1.0" / "run"
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cells = [MadeCell(name, name, excused=excused) for name in DEFECTS for excused in (False, True)]
     made = {cell.name: cell for cell in cells}.values()
-    run = make_run(tmp_path_factory.mktemp("runs") / "planted", [*made, MadeCell("fine"), MadeCell("cut", cut=True)])
+    others = [MadeCell("fine"), MadeCell("cut", cut=True), MadeCell("remarked", remark=True)]
+    run = make_run(tmp_path_factory.mktemp("runs") / "planted", [*made, *others])
     write_parquet(run)
     return run
 
@@ -40,6 +42,20 @@ def ordered(rows: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
     return sorted(rows.select(columns).to_pylist(), key=lambda row: (row["cell"], row["n"], row["kind"]))
 
 
+def as_stored(cells: pa.Table) -> dict[str, dict[str, Any]]:
+    """Return the columns of cells that are in the run's own table too, by the cell's name."""
+    made_later = {"cell_id", "topology_id", "waived", *JSON_COLUMNS}
+    rows = cells.select([name for name in sorted(cells.column_names) if name not in made_later]).to_pylist()
+    return {row["cell"]: row for row in rows}
+
+
+def verdicts_by_cell(tables: dict[str, pa.Table]) -> list[tuple[str, dict[str, Any]]]:
+    """Return each recorded verdict with the name of its cell instead of the cell's id, which either side makes itself."""
+    cells = dict(zip(*(tables["cells"][name].to_pylist() for name in ("cell_id", "cell")), strict=True))
+    rows = [(cells[row.pop("cell_id")], row) for row in tables["recorded_verdicts"].to_pylist()]
+    return sorted(rows, key=lambda pair: (pair[0], pair[1]["check"], repr(sorted(pair[1].items()))))
+
+
 def test_the_layers_equal_those_of_the_sql_queries(planted: Path, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     from benchmarks.in_duckdb import MACROS, translated
@@ -50,7 +66,7 @@ def test_the_layers_equal_those_of_the_sql_queries(planted: Path, tmp_path: Path
     (tmp_path / "stored" / "cells").symlink_to(STORED / "cells")
     write_parquet(tmp_path / "stored")
     for path, kinds in ((planted, 6), (tmp_path / "stored", 7)):
-        made = layers(path)["transactions"]
+        made = layers(path)
         with duckdb.connect() as database:
             database.execute(MACROS)
             for table in ("cells", "verdicts", "events"):
@@ -58,10 +74,12 @@ def test_the_layers_equal_those_of_the_sql_queries(planted: Path, tmp_path: Path
                 database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet([{file!r}])")
             for name, query in in_sql().items():
                 database.execute(f"CREATE VIEW {name} AS {translated(query)}")
-            found = database.sql("FROM transactions").to_arrow_table()
+            found = {name: database.sql(f"FROM {name}").to_arrow_table() for name in LAYERS}
         columns = [name for name in TRANSACTION_COLUMNS if name != "cell_id"]
-        assert ordered(made, columns) == ordered(found, columns)
-        assert len(set(made["kind"].to_pylist())) >= kinds
+        assert ordered(made["transactions"], columns) == ordered(found["transactions"], columns)
+        assert len(set(made["transactions"]["kind"].to_pylist())) >= kinds
+        assert as_stored(made["cells"]) == as_stored(found["cells"])
+        assert verdicts_by_cell(made) == verdicts_by_cell(found)
 
 
 def test_lines_and_parquet_give_the_same_layers(planted: Path) -> None:
@@ -134,11 +152,14 @@ def test_each_kind_of_row_has_its_own_row_group(tmp_path: Path) -> None:
     assert pq.read_table(path, partitioning=None).num_rows == 0
 
 
-def test_layers_of_a_damaged_run_are_written_and_its_damage_reported(planted: Path, tmp_path: Path) -> None:
+def test_layers_of_a_damaged_run_are_written_and_its_damage_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("torn", cut=True)], whole=False)
     (run / "cells" / "alien-000000000000.jsonl").write_text("garbage\n")
     found: dict[str, IngestedRun] = dict(read_headers([run]).runs)
     made = write_layers(LayerFiles(found, tmp_path / "made", 1)).runs["run"]
     assert (found["run"].damaged, made.damaged) == (0, 1)
     assert made.damage[0].startswith("alien-000000000000.jsonl:1: ")
-    assert len(pq.read_table(tmp_path / "made" / "cells", partitioning=None)) == 2
+    ids = {name: pq.read_table(tmp_path / "made" / name, partitioning=None)["cell_id"].to_pylist() for name in LAYERS}
+    assert len(ids["cells"]) == 2
+    assert set(ids["transactions"]) == set(ids["recorded_verdicts"]) == set(ids["cells"])
+    assert len(ids["recorded_verdicts"]) == 2 * len(DEFECTS)
