@@ -65,7 +65,16 @@ def test_a_configuration_of_contract_2_is_valid_under_the_published_schema(path:
 
 def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_set():
     topology = load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml")
-    topology = topology.model_copy(update={"transport": {"MessageRetryInterval": 60}})
+    first, *others = topology.servers
+    first = first.model_copy(
+        update={
+            "transport": {"ShadowHeartbeatRetryCount": 5},
+            "listeners": {"transport": {"connection_timeout": 120}},
+        }
+    )
+    topology = topology.model_copy(
+        update={"transport": {"MessageRetryInterval": 60}, "servers": (first, *others)},
+    )
     document = rendered(
         topology,
         Contract2(60.0, 1, Path("/n/status.json")),
@@ -74,12 +83,16 @@ def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_se
         changes={"ShadowHeartbeatFrequency": 120},
         listener_changes={"frontend": {"connection_inactivity_timeout": 30}},
     )
-    assert document["transport"] == {"MessageRetryInterval": 1, "ShadowHeartbeatFrequency": 2}
-    limits = {name: set(settings) - {"host", "port"} for name, settings in document["listeners"].items()}
-    assert limits == {
-        "frontend": {"connection_inactivity_timeout"},
-        "transport": {"externally_secured"},
-        "delivery": set(),
+    assert document["transport"] == {
+        "MessageRetryInterval": 1,
+        "ShadowHeartbeatRetryCount": 5,
+        "ShadowHeartbeatFrequency": 2,
+    }
+    address = {"host": "127.0.0.1", "port": 2525}
+    assert document["listeners"] == {
+        "frontend": {**address, "connection_inactivity_timeout": 0.5},
+        "transport": {**address, "connection_timeout": 2, "externally_secured": True},
+        "delivery": address,
     }
     NodeDocument.model_validate_json(json.dumps(document))
 
