@@ -111,18 +111,18 @@ def test_a_subprocess_holds_time_until_it_has_ended() -> None:
 
 @pytest.mark.integration
 def test_a_released_subprocess_leaves_no_record_for_a_later_one_with_its_id() -> None:
-    """What ended before its transport was made is remembered by its process id, which the system uses again."""
+    """Children that hold time, and those that ended before they could, are remembered by ids that the system uses again."""
 
-    async def main(clock: Clock) -> set[int]:
+    async def main(clock: Clock) -> tuple[list[int], list[int]]:
         loop = virtual_loop()
         process = await asyncio.create_subprocess_exec("sleep", "0.1")
         with loop.hold_time("the test waits for it"):
             loop.stop_holding_for(process.pid)
             await process.wait()
             await asyncio.sleep(0)
-        return loop._ended_children
+        return list(loop._ended_children), list(loop._holds_of_children)
 
-    assert run_with_clock(main, "virtual") == set()
+    assert run_with_clock(main, "virtual") == ([], [])
 
 
 @pytest.mark.integration
