@@ -22,8 +22,9 @@ def history(before: float, after: float) -> list[AnyEvent]:
     return [Lag(n=0, t=0, kind="lag", seconds=before), step, Lag(n=2, t=9, kind="lag", seconds=after)]
 
 
-def outcome(check: str, events: list[AnyEvent], tolerance: float, was: Outcome = Outcome.FAIL) -> Outcome:
-    return next(excuse_lateness([Verdict(check=check, outcome=was, sentence="late")], events, tolerance)).outcome
+def outcome(check: str, events: list[AnyEvent], tolerance: float) -> Outcome:
+    failure = Verdict(check=check, outcome=Outcome.FAIL, sentence="late")
+    return next(excuse_lateness([failure], events, tolerance)).outcome
 
 
 @pytest.mark.parametrize(
@@ -69,8 +70,10 @@ def test_lateness_excuses_a_transient_reply_and_not_a_permanent_one(check: str, 
         assert timed.outcome is Outcome.INCONCLUSIVE
 
 
-def test_lateness_does_not_change_a_pass() -> None:
-    assert outcome("expect.discarded", history(0, 1000), 10, Outcome.PASS) is Outcome.PASS
+@pytest.mark.parametrize("sentence", ["", "a should is broken"])
+def test_lateness_does_not_change_a_pass(sentence: str) -> None:
+    verdict = Verdict(check="expect.discarded", outcome=Outcome.PASS, sentence=sentence, remark=bool(sentence))
+    assert list(excuse_lateness([verdict], history(0, 1000), 10)) == [verdict]
 
 
 def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
