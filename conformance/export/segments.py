@@ -3,8 +3,8 @@
 A history has command lines and replies, not packets, and only the digest of a content. So each command, reply or content
 becomes segments of its own, and handshakes and acknowledgement numbers are invented. A content is replaced by a stand-in:
 its Message-ID and Date, and a sentence that its octets were not recorded; the octets of a chunk (BDAT, RFC 3030) by as many
-others, since Wireshark counts them. Addresses are 10.0.PARTY.LISTENER (with more
-than 255 parties 10.HIGH.LOW.LISTENER). All servers use port 25, by which Wireshark recognises SMTP.
+others, since Wireshark counts them. Addresses are 10.0.PARTY.LISTENER (with more than 255 parties 10.HIGH.LOW.LISTENER). All
+servers use port 25, by which Wireshark recognises SMTP.
 """
 
 import itertools

@@ -149,8 +149,9 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 
 
 def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> Iterator[float]:
-    """Yield the time of each positive reply before `sent` of the primary, in sessions of the holder in which it answered more
-    than EHLO by then.
+    """Yield the time of each positive reply of the primary before `sent`, in sessions of the holder.
+
+    In such a session it has answered more than EHLO by then.
 
     That it closes the session (421) is no answer. In the session of `sent` itself only answers to queries count: the request
     for a shadow copy follows the promotion.

@@ -1,9 +1,10 @@
 """Judges the expiry of messages: a report after MessageExpirationTimeout, not before, and no attempt later (SR-MNT-14).
 
 A message that stays in a queue for MessageExpirationTimeout expires with a report to its sender. The time counts from the
-final dot or from the acknowledgement to the server that holds the message, which the documents leave open. A report is *too early* where only transient failures were seen: 4yz replies
-and connections that failed; whether another reason made the failure permanent is then not in question. Of a message that a
-holder took over, and of one that the server was handed several times, it is not known from when time counts: these are left out.
+final dot or from the acknowledgement to the server that holds the message, which the documents leave open. A report is *too
+early* where only transient failures were seen: 4yz replies and connections that failed; whether another reason made the failure
+permanent is then not in question. Of a message that a holder took over, and of one that the server was handed several times, it
+is not known from when time counts: these are left out.
 
 `n` is an event's number, times are documented seconds.
 

@@ -10,7 +10,7 @@ from conformance.wire.sender import SendResult
 
 @dataclass(slots=True)
 class OutMessage:
-    """A message of the harness: its name in the scenario (`m#3`), its recipients and octets, the step that made it, and each attempt."""
+    """A message of the harness: its name in the scenario (`m#3`), its recipients and octets, its step, and each attempt."""
 
     name: str
     recipients: tuple[str, ...]

@@ -44,9 +44,9 @@ def exploration(out: Path, capsys: pytest.CaptureFixture[str], **options: Any) -
 def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() -> None:
     cell = without_faults(cell_of(SCENARIO))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
-    scene = ObservedCell.from_run(cell, run.events)
-    made = sweep(scene, lambda plan, fault: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
-    places = {point.place for point in representatives(scene.points)}
+    observed = ObservedCell.from_run(cell, run.events)
+    made = sweep(observed, lambda plan, fault: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
+    places = {point.place for point in representatives(observed.points)}
     assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
     kinds = {step.action.does for plan in made.plans for step in plan.cell.steps if isinstance(step.action, Fault)}
     assert {"drop", "reset", "stall", "refuse", "replace", "answer", "cut"} == kinds
@@ -137,12 +137,12 @@ def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
 def test_points_of_two_listeners_have_plans_of_their_own() -> None:
     cell = without_faults(cell_of("resubmitted-to-the-new-active-copy"))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
-    scene = ObservedCell.from_run(cell, run.events)
-    (first,) = [p for _, p in scene.points if p.text == "mbx1>mbx2.delivery dot 1"]
+    observed = ObservedCell.from_run(cell, run.events)
+    (first,) = [p for _, p in observed.points if p.text == "mbx1>mbx2.delivery dot 1"]
     assert first.nth_of_any > 1  # a moment counts those of `transport` too
     killed = Injection(first, "killed", "mbx2").arm("")
     assert isinstance(killed, Kill)
     assert killed.at is not None
     assert killed.at.nth == first.nth_of_any
-    names = [plan.name for plan in sweep(scene).plans]
+    names = [plan.name for plan in sweep(observed).plans]
     assert len(set(names)) == len(names)

@@ -75,9 +75,8 @@ class ShadowCreation(Component):
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
         """Return a client session with a server, not connected yet; it authenticates if the two share a secret."""
-        assert (
-            peer.dial.transport is not None
-        )  # the address of the peer's transport listener: every shadow server has one
+        # the address of the peer's transport listener: every shadow server has one
+        assert peer.dial.transport is not None
         host = self.host
         idle = host.transport.SendConnectionInactivityTimeout
         return create_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)

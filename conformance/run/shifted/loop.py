@@ -13,8 +13,8 @@ Steps 1 to 3 are repeated, in real time, until all programs are quiet.
 
 A program with a timer every second would make a wait of days last for hours, since each jump takes some milliseconds. When a
 wait would take longer than MAX_EXACT_WAIT_S, it is made to take MAX_REAL_WAIT_S: the jumps are made longer than to the next
-timer of a program (`_limit_jumps`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the judge excuses what
-failed because of it.
+timer of a program (`_limit_jumps`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the
+judge excuses what failed because of it.
 """
 
 import math
