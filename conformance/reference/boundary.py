@@ -13,12 +13,12 @@ def in_boundary(config: NodeConfiguration, peer: Peer) -> bool:
     return peer.dag is None and peer.site == config.site
 
 
-def shadows_by_receiver(generation: str) -> bool:
+def makes_shadows_on_receipt(generation: str) -> bool:
     """Return whether servers of this generation have a shadow made when they receive a message (2013 and later)."""
     return generation != "ex2010"
 
 
-def can_shadow(config: NodeConfiguration, peer: Peer) -> bool:
+def can_be_shadow_server(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether this server may ask a peer to keep a shadow.
 
     The peer must be a mailbox server of 2013 or later in the boundary, grant this server the right, and have a
@@ -27,26 +27,26 @@ def can_shadow(config: NodeConfiguration, peer: Peer) -> bool:
     return (
         in_boundary(config, peer)
         and peer.role == "mailbox"
-        and shadows_by_receiver(peer.generation)
+        and makes_shadows_on_receipt(peer.generation)
         and peer.send_xshadow
         and peer.dial.transport is not None
     )
 
 
-def accepts_xshadow(config: NodeConfiguration, peer: Peer | None) -> bool:
+def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
     """Return whether a 2010 server advertises XSHADOW to a peer: the peer holds ms-Exch-SMTP-Accept-XSHADOW here (SR-E10-18).
 
     `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client.
     """
-    return peer is not None and peer.accept_xshadow and _takes_part(config, peer)
+    return peer is not None and peer.accept_xshadow and _xshadow_rights_count(config, peer)
 
 
-def sends_xshadow(config: NodeConfiguration, peer: Peer | None) -> bool:
+def sends_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
     """Return whether a 2010 server sends XSHADOW to a peer: it holds ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19)."""
-    return peer is not None and peer.send_xshadow and _takes_part(config, peer)
+    return peer is not None and peer.send_xshadow and _xshadow_rights_count(config, peer)
 
 
-def _takes_part(config: NodeConfiguration, peer: Peer) -> bool:
+def _xshadow_rights_count(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether rights of a peer count: shadow redundancy is enabled (SR-ENA-02), and it is a transport server.
 
     Only the Mailbox Transport Submission service (role `submission`) is none.

@@ -21,12 +21,12 @@ def queue_state(host: Host) -> dict[str, Any]:
     for shadow in host.shadow_queues.all_queued():
         name = f"shadow {shadow.primary} to {shadow.next_hop}"
         _add(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
-    for message in host.messages.in_place("safety-net"):
+    for message in host.messages.held_as("safety-net"):
         _add(queues, "safety-net", "safety-net", host.name, _item(message))
-    for message in host.messages.in_place("shadow-safety-net"):
+    for message in host.messages.held_as("shadow-safety-net"):
         name = f"shadow-safety-net {message.primary}"
         _add(queues, name, "shadow-safety-net", message.primary, _item(message))
-    for event in host.discards.all_events():
+    for event in host.discards.all_notifications():
         item: dict[str, Any] = {
             "message_id": None,
             "shadow_id": event.shadow_id,
@@ -50,8 +50,8 @@ def _add_primary_messages(host: Host, queues: Queues) -> None:
     A message is in the submission queue until the attempt to make a shadow has ended, then in the queue of each next
     hop.
     """
-    for message in host.messages.in_place("primary"):
-        pending = host.messages.pending(message.id)
+    for message in host.messages.held_as("primary"):
+        pending = host.messages.pending_recipients(message.id)
         if message.redundancy_pending:
             _add(queues, "submission", "submission", host.name, _item(message, pending))
             continue

@@ -58,7 +58,7 @@ class SafetyNet(Component):
         host = self.host
         for place in _PLACES:
             # 1 ms of tolerance for timers that fire early
-            for row_id in host.messages.rows_held_since(place, host.now() + 0.001 - self.hold_time(place)):
+            for row_id in host.messages.rows_in_place_until(place, host.now() + 0.001 - self.hold_time(place)):
                 host.messages.drop(row_id)
                 host.log.info("row %d left the %s: hold time over", row_id, place)
         self._alarm.cancel()
@@ -135,7 +135,9 @@ class SafetyNet(Component):
         return tuple(
             recipient
             # a shadow server does not learn the fates: all recipients of a shadow are pending
-            for recipient in self.host.messages.with_fate(message.id, ("delivered", "pending"), crossed=False)
+            for recipient in self.host.messages.recipients_with_fate(
+                message.id, ("delivered", "pending"), crossed=False
+            )
             if recipient.address.casefold() in addresses
             and not self.host.routing.next_hop(recipient.address).crosses_boundary
         )

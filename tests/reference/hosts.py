@@ -127,7 +127,7 @@ def shadow(host: Host, primary: str, shadow_id: str, *recipients: str, database:
 def places(host: Host) -> list[str]:
     """Return the place of each message, oldest first."""
     everywhere = ("primary", "shadow", "safety-net", "shadow-safety-net")
-    return [message.place for message in host.messages.in_place(*everywhere)]
+    return [message.place for message in host.messages.held_as(*everywhere)]
 
 
 def lose_uncommitted(host: Host) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.reference.boundary import can_shadow, in_boundary
+from conformance.reference.boundary import can_be_shadow_server, in_boundary
 from tests.reference.hosts import configured
 
 
@@ -36,4 +36,4 @@ def test_a_2010_hub_of_the_site_is_never_asked_for_a_shadow():
     config = configured("dag-and-2010-hub")
     hubs = {peer.name for peer in config.peers if peer.generation == "ex2010"}
     assert hubs
-    assert not hubs & members("dag-and-2010-hub", config.name, can_shadow)
+    assert not hubs & members("dag-and-2010-hub", config.name, can_be_shadow_server)

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.config import NodeConfiguration
-from conformance.reference.shadow.choice import attempts
+from conformance.reference.shadow.choice import servers_to_try
 from tests.reference.hosts import configured, open_host
 
 
 def sites(config: NodeConfiguration, down: frozenset[str] = frozenset()) -> list[str]:
-    return ["local" if peer.site == config.site else "remote" for peer in attempts(config, down, random.Random(7))]
+    return [
+        "local" if peer.site == config.site else "remote" for peer in servers_to_try(config, down, random.Random(7))
+    ]
 
 
 def test_prefer_remote_tries_four_remote_and_two_local_servers_all_different():
     config = configured("cross-site-dag")
-    chosen = attempts(config, frozenset(), random.Random(7))
+    chosen = servers_to_try(config, frozenset(), random.Random(7))
     assert sites(config) == ["remote"] * 4 + ["local"] * 2
     assert len({peer.name for peer in chosen}) == 6
 
@@ -44,22 +46,27 @@ def test_within_one_site_the_preference_is_ignored(preference: str):
 def test_a_server_known_to_be_down_is_tried_last():
     config = configured("three-servers-one-dag")
     for seed in range(20):
-        assert [peer.name for peer in attempts(config, frozenset({"mbx2"}), random.Random(seed))] == ["mbx3", "mbx2"]
+        assert [peer.name for peer in servers_to_try(config, frozenset({"mbx2"}), random.Random(seed))] == [
+            "mbx3",
+            "mbx2",
+        ]
 
 
 def test_a_single_server_has_no_candidates():
-    assert attempts(configured("single-server"), frozenset(), random.Random(7)) == []
+    assert servers_to_try(configured("single-server"), frozenset(), random.Random(7)) == []
 
 
 def test_the_load_is_spread_over_the_members_of_the_other_site():
     chance, config = random.Random(1), configured("cross-site-dag")
-    first = Counter(attempts(config, frozenset(), chance)[0].name for _ in range(400))
+    first = Counter(servers_to_try(config, frozenset(), chance)[0].name for _ in range(400))
     assert first.keys() == {peer.name for peer in config.peers if peer.site != config.site and peer.role == "mailbox"}
     assert min(first.values()) > 50
 
 
 def test_a_limit_above_the_number_of_servers_asks_them_in_turn():
-    chosen = attempts(configured("two-servers-one-dag", MaxRetriesForLocalSiteShadow=3), frozenset(), random.Random(1))
+    chosen = servers_to_try(
+        configured("two-servers-one-dag", MaxRetriesForLocalSiteShadow=3), frozenset(), random.Random(1)
+    )
     assert [peer.name for peer in chosen] == ["mbx2"] * 3
 
 
@@ -67,9 +74,9 @@ def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_
     async def steps() -> None:
         async with open_host(tmp_path, configured("three-servers-one-dag")) as (host, clock):
             host.choice.record_failure("mbx2")
-            assert [host.choice.attempts()[0].name for _ in range(10)] == ["mbx3"] * 10
+            assert [host.choice.servers_to_try()[0].name for _ in range(10)] == ["mbx3"] * 10
             clock.advance(host.transport.ShadowHeartbeatFrequency + 1)
-            assert {host.choice.attempts()[0].name for _ in range(30)} == {"mbx2", "mbx3"}
+            assert {host.choice.servers_to_try()[0].name for _ in range(30)} == {"mbx2", "mbx3"}
             host.choice.record_failure("mbx2")
             host.manager.record_contact("mbx2")
             assert host.choice.unresponsive_servers() == frozenset()

@@ -25,7 +25,7 @@ def test_only_committed_messages_survive_a_kill(tmp_path: Path):
             await host.db.commit()
             add_primary(host)
             lose_uncommitted(host)
-            assert [message.id for message in host.messages.in_place("primary")] == [first.id]
+            assert [message.id for message in host.messages.held_as("primary")] == [first.id]
 
     asyncio.run(steps())
 
@@ -55,12 +55,12 @@ def test_statements_without_an_await_between_them_are_committed_together_or_not_
             await host.db.commit()
             for committed in (False, True):
                 host.messages.move(message.id, "safety-net", host.now())
-                host.discards.queue("mbx2", message.shadow_id, host.now())
+                host.discards.queue_notification("mbx2", message.shadow_id, host.now())
                 if committed:
                     await host.db.commit()
                 lose_uncommitted(host)
                 assert places(host) == ["safety-net" if committed else "primary"]
-                assert len(list(host.discards.all_events())) == committed
+                assert len(list(host.discards.all_notifications())) == committed
 
     asyncio.run(steps())
 
@@ -195,7 +195,7 @@ def test_deleting_a_message_deletes_its_content_and_recipients(tmp_path: Path):
         async with open_host(tmp_path) as (host, _):
             add_primary(host, "bob@corp.test", "eve@corp.test")
             kept = shadow(host, "mbx2", "s-1")
-            for message in tuple(host.messages.in_place("primary")):
+            for message in tuple(host.messages.held_as("primary")):
                 host.messages.drop(message.id)
             assert places(host) == ["shadow"]
             assert [row[0] for row in host.db.read("SELECT message FROM content")] == [kept.id]

@@ -54,7 +54,7 @@ def test_the_number_that_is_left_does_not_count_what_another_session_has_not_con
 def test_a_message_without_a_shadow_queues_no_discard(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         processed(host)
-        assert list(host.discards.all_events()) == []
+        assert list(host.discards.all_notifications()) == []
 
     run(tmp_path, steps)
 
@@ -81,7 +81,7 @@ def test_pages_have_each_discard_once_and_the_number_that_is_left(tmp_path: Path
             if len(received) == number:
                 break
         assert received == expected
-        assert list(host.discards.all_events()) == []
+        assert list(host.discards.all_notifications()) == []
 
     run(tmp_path, steps)
 
@@ -117,9 +117,9 @@ def test_events_are_deleted_after_the_auto_discard_interval_and_not_before(tmp_p
         processed(host, "mbx2")
         clock.advance(interval - 1)
         host.discard_status.drop_expired()
-        assert len(list(host.discards.all_events())) == 1
+        assert len(list(host.discards.all_notifications())) == 1
         clock.advance(1)
         host.discard_status.drop_expired()
-        assert list(host.discards.all_events()) == []
+        assert list(host.discards.all_notifications()) == []
 
     run(tmp_path, steps, ShadowMessageAutoDiscardInterval=interval)

@@ -58,7 +58,7 @@ def test_a_commit_on_a_full_disk_waits_until_there_is_room(tmp_path: Path, monke
             assert not host.db.has_room(0)
             two = add_primary(host)
             late = asyncio.create_task(host.db.commit())
-            assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id], (
+            assert [m.id for m in host.messages.held_as("primary")] == [one.id, two.id], (
                 "uncommitted messages are visible"
             )
             disk.full = False
@@ -66,7 +66,7 @@ def test_a_commit_on_a_full_disk_waits_until_there_is_room(tmp_path: Path, monke
             assert host.db.has_room(0)
             host.db.close()
             host.db.open()
-            assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id]
+            assert [m.id for m in host.messages.held_as("primary")] == [one.id, two.id]
             assert host.messages.content(one.id).endswith(b"full\r\n")
 
     asyncio.run(steps())
@@ -85,7 +85,7 @@ def test_a_write_to_a_full_disk_is_lost_when_the_node_is_killed(tmp_path: Path) 
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             host.db.open()
-            assert list(host.messages.in_place("primary")) == []
+            assert list(host.messages.held_as("primary")) == []
             assert host.db.has_room(0)
 
     asyncio.run(steps())

@@ -24,8 +24,10 @@ def test_the_sender_of_a_tracked_message_is_the_one_to_notify(tmp_path: Path):
         envelope = Envelope("alice@outside.test", (Recipient("victor@single.test"),))
         reply = await acceptance_of(host).accept_with_shadow(envelope, CONTENT, ORIGIN, "hub3", "theirs-1")
         assert reply.positive
-        (message,) = host.messages.in_place("primary")
-        assert [(one.server, one.shadow_id) for one in host.discards.holders(message.id)] == [("hub3", "theirs-1")]
+        (message,) = host.messages.held_as("primary")
+        assert [(one.server, one.shadow_id) for one in host.discards.holders_of_shadow(message.id)] == [
+            ("hub3", "theirs-1")
+        ]
 
     run_with_hub(tmp_path, steps)
 

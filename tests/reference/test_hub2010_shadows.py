@@ -69,7 +69,7 @@ def test_a_session_starts_the_count_again(tmp_path: Path):
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
         fail_heartbeats(manager, clock, "hub2", COUNT - 1)
-        manager.record_session("hub2", "db-1")
+        manager.record_contact_and_database("hub2", "db-1")
         assert manager.next_session_at("hub2") == clock.at + INTERVAL
         fail_heartbeats(manager, clock, "hub2", COUNT - 1)
         assert places(host) == ["shadow"]
@@ -113,11 +113,11 @@ def test_the_failed_primary_gets_a_discard_once_the_message_is_delivered(tmp_pat
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
         fail_heartbeats(manager, clock, "hub2", COUNT)
-        (message,) = host.messages.in_place("primary")
-        assert host.discards.pending("hub2", 10, set()) == ([], 0)
+        (message,) = host.messages.held_as("primary")
+        assert host.discards.oldest_for_server("hub2", 10, set()) == ([], 0)
         host.messages.set_fate(message.id, message.envelope.recipients, "relayed")
         host.completion.release_if_processed(message.id)
-        events, _ = host.discards.pending("hub2", 10, set())
+        events, _ = host.discards.oldest_for_server("hub2", 10, set())
         assert [event.shadow_id for event in events] == ["id-1"]
 
     run_with_hub(tmp_path, steps)
@@ -148,7 +148,7 @@ def test_a_new_database_of_a_primary_promotes_the_shadows_of_its_old_one(tmp_pat
         shadow(host, "hub3", "other", "xena@third.test", database="db-1")
         host.manager.promote_if_new_database("hub2", "db-2")
         assert places(host) == ["primary", "shadow", "shadow"]
-        (message,) = host.messages.in_place("primary")
+        (message,) = host.messages.held_as("primary")
         assert message.shadow_id == "old"
 
     run_with_hub(tmp_path, steps)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.reference.boundary import accepts_xshadow, sends_xshadow
+from conformance.reference.boundary import advertises_xshadow_to, sends_xshadow_to
 from conformance.reference.config import NodeConfiguration, Peer
 from conformance.reference.host import Host
 from conformance.reference.hub2010.verbs import HubVerbs
@@ -31,22 +31,22 @@ def test_each_right_counts_in_its_own_direction():
     config = hub()
     may_send_only = with_rights(config, accept_xshadow=False)
     may_accept_only = with_rights(config, send_xshadow=False)
-    assert (accepts_xshadow(config, may_send_only), sends_xshadow(config, may_send_only)) == (False, True)
-    assert (accepts_xshadow(config, may_accept_only), sends_xshadow(config, may_accept_only)) == (True, False)
+    assert (advertises_xshadow_to(config, may_send_only), sends_xshadow_to(config, may_send_only)) == (False, True)
+    assert (advertises_xshadow_to(config, may_accept_only), sends_xshadow_to(config, may_accept_only)) == (True, False)
 
 
 def test_the_switch_overrides_the_rights():
     config = hub(ShadowRedundancyEnabled=False)
-    assert not accepts_xshadow(config, with_rights(config))
-    assert not sends_xshadow(config, with_rights(config))
+    assert not advertises_xshadow_to(config, with_rights(config))
+    assert not sends_xshadow_to(config, with_rights(config))
 
 
 def test_unauthenticated_clients_and_the_submission_service_have_no_rights():
     config = hub()
     submission = config.peers_by_name["submission"].model_copy(update={"accept_xshadow": True, "send_xshadow": True})
-    assert not accepts_xshadow(config, None)
-    assert not accepts_xshadow(config, submission)
-    assert not sends_xshadow(config, submission)
+    assert not advertises_xshadow_to(config, None)
+    assert not advertises_xshadow_to(config, submission)
+    assert not sends_xshadow_to(config, submission)
 
 
 @pytest.mark.parametrize(

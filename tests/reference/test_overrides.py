@@ -57,6 +57,6 @@ def test_every_method_overrides_one_or_is_called_in_its_module(module: ModuleTyp
 
 def test_a_method_with_an_outdated_name_is_found(monkeypatch: pytest.MonkeyPatch):
     module = importlib.import_module("conformance.reference.defects.choice")
-    source = inspect.getsource(module).replace("def may_shadow(", "def may_keep_shadow(")
+    source = inspect.getsource(module).replace("def may_use_shadow_verbs(", "def may_keep_shadow(")
     monkeypatch.setattr(inspect, "getsource", lambda module: source)
     assert orphans(module) == ["OffersToAnybody.may_keep_shadow"]

@@ -85,7 +85,7 @@ def run(tmp_path: Path, steps, journal: str | None = None) -> None:
 
 
 def reports(host: Host, cause: Message) -> list[Message]:
-    return [message for message in host.messages.in_place("primary") if message.cause == cause.id]
+    return [message for message in host.messages.held_as("primary") if message.cause == cause.id]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path:
         host.messages.set_fate(message.id, message.envelope.recipients, "failed")
         host.reports.report_failed(message, [(message.envelope.recipients[0], NEVER)], HOP)
         host.completion.release_if_processed(message.id)
-        assert list(host.discards.all_events()) == []
+        assert list(host.discards.all_notifications()) == []
         (one,) = reports(host, message)
         host.messages.set_fate(one.id, one.envelope.recipients, "relayed", crossed=True)
         host.completion.release_if_processed(one.id)
-        assert [event.shadow_id for event in host.discards.all_events()] == [message.shadow_id]
+        assert [event.shadow_id for event in host.discards.all_notifications()] == [message.shadow_id]
 
     run(tmp_path, steps)
 

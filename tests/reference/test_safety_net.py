@@ -20,7 +20,7 @@ def processed(host: Host, *recipients: str, crossed: bool = False) -> Message:
 
 
 def resubmitted_messages(host: Host) -> list[Message]:
-    return [message for message in host.messages.in_place("primary") if message.resubmitted]
+    return [message for message in host.messages.held_as("primary") if message.resubmitted]
 
 
 @pytest.mark.parametrize(("hold", "expiration"), [(2 * DAY, 2 * DAY), (3600.0, 7200.0)])

@@ -23,7 +23,7 @@ class ForgetsItsQueue(Acceptance):
 
     def start(self) -> None:
         """Delete every message of which this server is the primary, although it has acknowledged them."""
-        for message in list(self.host.messages.in_place("primary")):
+        for message in list(self.host.messages.held_as("primary")):
             self.host.messages.drop(message.id)
 
 

@@ -12,7 +12,7 @@ from conformance.reference.shadow.choice import ShadowServerChoice
 class OffersToAnybody(Rights):
     """Offers the shadow verbs to every server of the configuration."""
 
-    def may_shadow(self, peer: Peer | None) -> bool:
+    def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Whether the client is any known server, of this boundary or not; `peer` is None for any other client."""
         return peer is not None
 
@@ -47,33 +47,33 @@ class ChoosesByDistance(ShadowServerChoice):
 class ShadowsInAnotherDag(ShadowServerChoice):
     """Takes the servers of other DAGs for its own, and asks them first."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the servers of other DAGs, then the correct ones."""
         config = self.host.config
         foreign_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
-        return foreign_servers + super().attempts()
+        return foreign_servers + super().servers_to_try()
 
 
 @defect("shadows-in-another-site", breaks="SR-BND-02", slot="choice", also={"rights": OffersToAnybody})
 class ShadowsInAnotherSite(ShadowServerChoice):
     """Without a DAG, asks servers of any site."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the servers of other sites where there is no DAG, then the correct ones."""
         config = self.host.config
         remote_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
-        return (remote_servers if config.dag is None else []) + super().attempts()
+        return (remote_servers if config.dag is None else []) + super().servers_to_try()
 
 
 @defect("prefers-local", breaks="SR-PRF-01", slot="choice")
 class PrefersLocal(ChoosesByDistance):
     """Under PreferRemote, tries the members of its own site first."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return attempts in the own site before those in other sites where PreferRemote asks for the reverse."""
         transport = self.host.transport
         if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
-            return super().attempts()
+            return super().servers_to_try()
         near = self.attempts_in_turn(self.same_site_peers(), transport.MaxRetriesForLocalSiteShadow)
         return near + self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)
 
@@ -82,11 +82,11 @@ class PrefersLocal(ChoosesByDistance):
 class NeverFallsBack(ChoosesByDistance):
     """Under PreferRemote, does not try the local members when all remote attempts have failed."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return attempts in other sites only where PreferRemote asks for attempts in the own site after them."""
         transport = self.host.transport
         if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
-            return super().attempts()
+            return super().servers_to_try()
         return self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)
 
 
@@ -94,21 +94,21 @@ class NeverFallsBack(ChoosesByDistance):
 class LocalOnlyGoesFar(ChoosesByDistance):
     """Under LocalOnly, tries remote members when the local ones have failed."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the correct attempts and, under LocalOnly, one more at each server of other sites."""
         added = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
-        return super().attempts() + added
+        return super().servers_to_try() + added
 
 
 @defect("remote-only-goes-near", breaks="SR-PRF-03", slot="choice")
 class RemoteOnlyGoesNear(ChoosesByDistance):
     """Under RemoteOnly, tries local members when the remote ones have failed."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the correct attempts and, under RemoteOnly, one more at each server of the own site."""
         added = self.same_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" else []
         # without another site the preference has no meaning, and the correct attempts are local
-        return super().attempts() + (added if self.other_site_peers() else [])
+        return super().servers_to_try() + (added if self.other_site_peers() else [])
 
 
 class ShiftsAttemptLimits(ChoosesByDistance):
@@ -117,9 +117,9 @@ class ShiftsAttemptLimits(ChoosesByDistance):
     remote_shift = 0
     local_shift = 0
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the correct attempts, in other sites and then in the own one, each number changed by its shift."""
-        correct = super().attempts()
+        correct = super().servers_to_try()
         other_sites = [peer for peer in correct if peer.site != self.host.config.site]
         own_site = [peer for peer in correct if peer.site == self.host.config.site]
         return self._shifted(other_sites, self.remote_shift) + self._shifted(own_site, self.local_shift)
@@ -161,7 +161,7 @@ class OneLocalTooFew(ShiftsAttemptLimits):
 class PreferenceWithinOneSite(ChoosesByDistance):
     """Obeys the preference where there is but one site: under RemoteOnly it finds no server."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the attempts that the preference asks for, also where there is one site and the preference has no
         meaning."""
         transport = self.host.transport
@@ -176,8 +176,8 @@ class PreferenceWithinOneSite(ChoosesByDistance):
 class RemoteLimitWithinOneSite(ChoosesByDistance):
     """Within one site tries as often as the remote limit says."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return attempts in the own site, as many as MaxRetriesForRemoteSiteShadow, where there is no other site."""
         if self.other_site_peers():
-            return super().attempts()
+            return super().servers_to_try()
         return self.attempts_in_turn(self.same_site_peers(), self.host.transport.MaxRetriesForRemoteSiteShadow)

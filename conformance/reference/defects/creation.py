@@ -47,7 +47,7 @@ class ShadowsThoughDisabled(ShadowCreation):
         """Make a shadow on the first server of the choice although ShadowRedundancyEnabled is false."""
         if self.host.transport.ShadowRedundancyEnabled:
             return await super().make_shadow(message, content, deadline)
-        return any([await self.try_server(peer, message, content) for peer in self.host.choice.attempts()[:1]])
+        return any([await self.try_server(peer, message, content) for peer in self.host.choice.servers_to_try()[:1]])
 
 
 async def _do_nothing() -> None:
@@ -66,7 +66,7 @@ class OpensEarly(ShadowCreation):
     def start(self) -> None:
         """Open a session with each possible shadow server in the background."""
         self.kept: dict[str, Dialogue] = {}  # by the name of the server
-        for peer in {peer.name: peer for peer in self.host.choice.attempts()}.values():
+        for peer in {peer.name: peer for peer in self.host.choice.servers_to_try()}.values():
             self.host.tasks.start(self._open(peer), f"{self.host.name}: session with {peer.name}")
 
     async def _open(self, peer: Peer) -> None:
@@ -95,7 +95,7 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Return True as soon as a shadow session is open, and leave the copy to a background task."""
-        for peer in self.host.choice.attempts():
+        for peer in self.host.choice.servers_to_try():
             dialogue = self.new_dialogue(peer)
             try:
                 await dialogue.open()
@@ -127,8 +127,8 @@ class ShadowsTwice(ShadowCreation):
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Make a shadow on every server of the choice, and return whether any succeeded."""
-        # `attempts` lists a server once for each attempt at it
-        peers = {peer.name: peer for peer in self.host.choice.attempts()}.values()
+        # `servers_to_try` lists a server once for each attempt at it
+        peers = {peer.name: peer for peer in self.host.choice.servers_to_try()}.values()
         return any([await self.try_server(peer, message, content) for peer in peers])
 
 

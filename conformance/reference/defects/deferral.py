@@ -37,7 +37,7 @@ class GoesOnAfter421(Outbound):
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
         """Transmit a message, and forget that the next hop ends the session."""
         replies = await super().transmit(attempt, server, dialogue)
-        dialogue.is_leaving = False
+        dialogue.server_ends_session = False
         return replies
 
 
@@ -94,7 +94,7 @@ class _OneReply(LmtpDialogue):
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         """Send the content, and return the first reply for each recipient."""
         replies = await super().send_content(content, 1)
-        self.is_leaving = True
+        self.server_ends_session = True
         return replies * recipients
 
 

@@ -7,7 +7,7 @@ from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message
 from conformance.reference.queue.delivery import Completion
 from conformance.reference.shadow.discard import DiscardStatus
-from conformance.reference.storage.discards import DiscardEvent
+from conformance.reference.storage.discards import DiscardNotification
 
 
 @defect("never-tells-discards", breaks="SR-MNT-01", slot="discard_status")
@@ -22,15 +22,15 @@ class NeverTells(DiscardStatus):
 class TellsAnybody(DiscardStatus):
     """Tells every notification to the server that asks first."""
 
-    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer a query also with the notifications that are queued for other servers, `most` in all.
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
+        """Answer a query also with the notifications that are queued for other servers, `limit` in all.
 
         Return the lines of the reply and the notifications in them.
         """
-        lines, events = await super().answer_query(server, most)
+        lines, events = await super().answer_query(server, limit)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]
         for other in others:
-            more, _ = self.host.discards.pending(other, max(most - len(events), 0), set())
+            more, _ = self.host.discards.oldest_for_server(other, max(limit - len(events), 0), set())
             events += more
         notifications = [f"250-2.0.0 discard {event.shadow_id}" for event in events]
         return [lines[0], *notifications, lines[-1]], events
@@ -42,8 +42,10 @@ class ForgetsDiscardsOnRestart(DiscardStatus):
 
     def start(self) -> None:
         """Delete all queued notifications."""
-        for event in self.host.discards.queued_until(self.host.now() + 1):  # all: none was queued later than now
-            self.host.discards.remove(event.id)
+        for event in self.host.discards.notifications_queued_until(
+            self.host.now() + 1
+        ):  # all: none was queued later than now
+            self.host.discards.remove_notification(event.id)
         super().start()
 
 
@@ -69,7 +71,7 @@ class ExpiresDiscardsAtHalf(DiscardStatus):
 class TellsMoreThanAsked(DiscardStatus):
     """Tells all notifications at once, however many were asked for."""
 
-    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Answer with up to a million notifications, whatever number the query allows."""
         return await super().answer_query(server, 1_000_000)
 
@@ -78,9 +80,9 @@ class TellsMoreThanAsked(DiscardStatus):
 class SaysThatNothingIsLeft(DiscardStatus):
     """Says that no notification is left when there are more."""
 
-    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Answer correctly, except for the last line: it says that 0 notifications are left."""
-        lines, events = await super().answer_query(server, most)
+        lines, events = await super().answer_query(server, limit)
         return [*lines[:-1], "250 2.0.0 end 0"], events
 
 
@@ -93,7 +95,7 @@ class TellsTwice(DiscardStatus):
         self.confirmed_once: set[int] = set()
         super().start()
 
-    def confirm_read(self, events: list[DiscardEvent]) -> None:
+    def confirm_read(self, events: list[DiscardNotification]) -> None:
         """Delete notifications at their second confirmation, so that each is sent twice."""
         confirmed_twice = [event for event in events if event.id in self.confirmed_once]
         self.confirmed_once.update(event.id for event in events)
@@ -105,9 +107,9 @@ class TellsTwice(DiscardStatus):
 class ForgetsWhenTold(DiscardStatus):
     """Forgets a notification with the reply that tells it, whether that arrives or not."""
 
-    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Delete the notifications of an answer at once, without waiting for a sign that it arrived."""
-        lines, events = await super().answer_query(server, most)
+        lines, events = await super().answer_query(server, limit)
         self.confirm_read(events)
         return lines, []  # the caller has nothing left to confirm
 
@@ -116,15 +118,15 @@ class ForgetsWhenTold(DiscardStatus):
 class ReleasesAfterTheFirstFork(Completion):
     """Offers the discard notification when the first of several next hops has the message."""
 
-    def release_if_processed(self, key: int) -> None:
+    def release_if_processed(self, row_id: int) -> None:
         """Queue the discard notifications at every call, also while other next hops do not have the message yet.
 
-        It is called after each attempt; `key` is the row id of the message.
+        It is called after each attempt; `row_id` is the row id of the message.
         """
-        message = self.host.messages.get(key)
+        message = self.host.messages.get(row_id)
         if message is not None and message.place == "primary":
             self.host.discard_status.queue_notifications(message)
-        super().release_if_processed(key)
+        super().release_if_processed(row_id)
 
 
 @defect("releases-before-the-report", breaks="SR-MNT-08", slot="completion")
@@ -133,7 +135,7 @@ class ReleasesBeforeTheReport(Completion):
 
     def is_processed(self, message: Message) -> bool:
         """Whether no recipient is pending; reports that the message caused are not waited for."""
-        return not self.host.messages.pending(message.id)
+        return not self.host.messages.pending_recipients(message.id)
 
 
 @defect("keeps-shadows-of-outside-mail", breaks="SR-CRE-08", slot="completion")
@@ -143,7 +145,7 @@ class KeepsShadowsOfOutsideMail(Completion):
     def release(self, message: Message) -> None:
         """Move a message that was handed to a server outside the boundary to Safety Net, without a discard
         notification."""
-        if self.host.messages.with_fate(message.id, ("relayed", "passed-on"), crossed=True):
+        if self.host.messages.recipients_with_fate(message.id, ("relayed", "passed-on"), crossed=True):
             self.host.safety_net.hold(message.id, "safety-net")
         else:
             super().release(message)

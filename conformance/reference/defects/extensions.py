@@ -64,9 +64,11 @@ class ReportsNoRelay(Reports):
 class ReportsWhatTheNextHopReports(Delivery):
     """Takes no next hop for one that makes reports."""
 
-    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
+    async def record_outcome(
+        self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
+    ) -> None:
         """Record an outcome as if the next hop did not offer DSN."""
-        await super().record_outcome(attempt, replies, reports=False)
+        await super().record_outcome(attempt, replies, takes_over_reports=False)
 
 
 @defect("reports-without-the-senders-names", breaks="RL-DSN-07", slot="reports")
@@ -155,5 +157,5 @@ class SendsEightBitsToAnyNextHop(Outbound):
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
         """Return a session in which eight-bit content is sent in any case."""
         dialogue = super().new_dialogue(hop, server, dial)
-        dialogue.takes_eight_bits = True
+        dialogue.sends_eight_bits_always = True
         return dialogue

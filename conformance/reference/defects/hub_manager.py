@@ -94,7 +94,7 @@ class HubResubmitsWhenItIsBack(HubManager):
             self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
         super().promote_if_new_database(primary, database)
 
-    def record_session(self, primary: str, database: str) -> None:
+    def record_contact_and_database(self, primary: str, database: str) -> None:
         """Compare the database before recording the contact, which resets the count of failed intervals."""
         self.promote_if_new_database(primary, database)
         self.record_contact(primary)

@@ -29,7 +29,7 @@ class HubForgetsAfterTheFirst(HubCompletion):
 
     def is_processed(self, message: Message) -> bool:
         """Whether the message was delivered to any recipient, or is processed."""
-        reached = self.host.messages.with_fate(message.id, ("delivered", "relayed", "passed-on"))
+        reached = self.host.messages.recipients_with_fate(message.id, ("delivered", "relayed", "passed-on"))
         return bool(reached) or super().is_processed(message)
 
 
@@ -64,7 +64,9 @@ class HubWithholdsFromAKeeper(DelayedAcknowledgement):
     ) -> Reply:
         """Accept a message whose sender keeps a shadow, and withhold the reply until it is delivered."""
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
-        stored = self.host.shadows.find("", "", shadow_id)  # row id and place of the message that was just accepted
+        stored = self.host.shadows.find_by_shadow_id(
+            "", "", shadow_id
+        )  # row id and place of the message that was just accepted
         if stored is not None and (message := self.host.messages.get(stored[0])) is not None:
             await self.wait_until_delivered(message, origin.deadline)
         return reply
@@ -102,7 +104,7 @@ class HubWaitsForTheEnd(HubCompletion):
 
     def release(self, message: Message) -> None:
         """Release a processed message only when no shadow of it is left here; look again each minute."""
-        held = [one for one in self.host.messages.in_place("shadow") if one.internet_id == message.internet_id]
+        held = [one for one in self.host.messages.held_as("shadow") if one.internet_id == message.internet_id]
         if held:
             self.host.alarms.new(lambda: self.release(message)).set(self.host.now() + 60)
         else:
@@ -143,7 +145,7 @@ class HubWithholdsTooLong(DelayedAcknowledgement):
         """Wait up to twenty times as long as the correct class does."""
         for _ in range(20):
             await super().wait_until_delivered(message, deadline)
-            if not self.host.messages.pending(message.id):
+            if not self.host.messages.pending_recipients(message.id):
                 return
 
 
@@ -163,7 +165,7 @@ class HubPromisesWhatItHasNot(DelayedAcknowledgement):
 
     def start(self) -> None:
         """Delete every message that was acknowledged before the restart."""
-        for message in list(self.host.messages.in_place("primary")):
+        for message in list(self.host.messages.held_as("primary")):
             self.host.messages.drop(message.id)
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
@@ -175,7 +177,7 @@ class HubOffersToStrangers(HubVerbs):
     """Advertises XSHADOW whatever the session was granted."""
 
     @property
-    def may_shadow(self) -> bool:
+    def may_use_shadow_verbs(self) -> bool:
         """Whether the session is on the transport listener, whatever rights the client has."""
         return self.session_state.listener == "transport"
 
@@ -194,7 +196,7 @@ class HubAcceptsWithoutTheRight(HubVerbs):
     """Advertises XSHADOW to every server of the organisation, with the right or without."""
 
     @property
-    def may_shadow(self) -> bool:
+    def may_use_shadow_verbs(self) -> bool:
         """Whether the client is a known server on the transport listener; its right is not asked for."""
         session_state = self.session_state
         return (
@@ -209,9 +211,9 @@ class HubKeepsOrLetsKeep(HubVerbs):
     """Offers XSHADOW to no server while it keeps shadows itself."""
 
     @property
-    def may_shadow(self) -> bool:
+    def may_use_shadow_verbs(self) -> bool:
         """Whether the client has the right, and this server holds no shadow."""
-        return super().may_shadow and next(iter(self.host.messages.in_place("shadow")), None) is None
+        return super().may_use_shadow_verbs and next(iter(self.host.messages.held_as("shadow")), None) is None
 
 
 @defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", slot="ex2010.verbs")
@@ -231,7 +233,7 @@ class HubAcceptsThoughSwitchedOff(HubVerbs):
     """Advertises XSHADOW by the rights alone, whatever ShadowRedundancyEnabled says."""
 
     @property
-    def may_shadow(self) -> bool:
+    def may_use_shadow_verbs(self) -> bool:
         """Whether the client has the right, even if shadow redundancy is disabled."""
         peer = self.session_state.peer
         return self.session_state.listener == "transport" and peer is not None and peer.accept_xshadow
@@ -255,7 +257,7 @@ class HubReportsAtReceipt(DelayedAcknowledgement):
     ) -> Reply:
         """Accept a message, and queue the discard notification for the `sender`, which keeps the shadow, at once."""
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
-        self.host.discards.queue(sender, shadow_id, self.host.now())
+        self.host.discards.queue_notification(sender, shadow_id, self.host.now())
         return reply
 
 
@@ -263,12 +265,14 @@ class HubReportsAtReceipt(DelayedAcknowledgement):
 class HubReportsTheFirstFork(HubCompletion):
     """Offers the discard notification when the first of a message's forks is delivered."""
 
-    def release_if_processed(self, key: int) -> None:
-        """Queue the discard notifications as soon as one recipient has the message; `key` is its row id."""
-        message = self.host.messages.get(key)
-        if message is not None and self.host.messages.with_fate(key, ("delivered", "relayed", "passed-on")):
+    def release_if_processed(self, row_id: int) -> None:
+        """Queue the discard notifications as soon as one recipient has the message; `row_id` is `Message.id`."""
+        message = self.host.messages.get(row_id)
+        if message is not None and self.host.messages.recipients_with_fate(
+            row_id, ("delivered", "relayed", "passed-on")
+        ):
             self.host.discard_status.queue_notifications(message)
-        super().release_if_processed(key)
+        super().release_if_processed(row_id)
 
 
 @defect("hub-drops-shadows-at-start", breaks="SR-E10-01", slot="ex2010.safety_net")
@@ -277,5 +281,5 @@ class HubDropsShadowsAtStart(NoSafetyNet):
 
     def start(self) -> None:
         """Delete all shadows."""
-        for message in list(self.host.messages.in_place("shadow")):
+        for message in list(self.host.messages.held_as("shadow")):
             self.host.messages.drop(message.id)

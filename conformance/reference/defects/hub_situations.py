@@ -17,14 +17,14 @@ class HubAcknowledgesAfterTheFirstNextHop(HubCompletion):
 
     def release_if_processed(self, row_id: int) -> None:
         """Wake the waiters after each attempt."""
-        pending = self.host.messages.pending
+        pending = self.host.messages.pending_recipients
         if (event := self._passed_on_events.get(row_id)) is not None and pending(row_id):
             event.set()
         super().release_if_processed(row_id)
 
     async def wait_until_passed_on(self, message: Message) -> None:
         """Wait until an attempt has ended."""
-        if self.host.messages.pending(message.id):
+        if self.host.messages.pending_recipients(message.id):
             await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
         self._passed_on_events.pop(message.id, None)
 

@@ -19,7 +19,7 @@ from conformance.reference.routing.bifurcation import Routing
 from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.shadow.creation import Redundancy, ShadowCreation
 from conformance.reference.shadow.discard import DiscardStatus
-from conformance.reference.storage.discards import DiscardEvent
+from conformance.reference.storage.discards import DiscardNotification
 
 
 @defect("shadows-first-message-of-a-session", breaks="SR-CRE-01", slot="receiver")
@@ -35,7 +35,7 @@ class ShadowsFirstMessageOfASession(Receiver):
         acceptance = self.host.acceptance
         assert self.session is not None
         assert self.envelope is not None
-        origin = MessageOrigin(self.session.host_name or "", "127.0.0.1", state.peer is not None, self._deadline)
+        origin = MessageOrigin(self.session.host_name or "", "127.0.0.1", state.peer is not None, self._reply_deadline)
         envelope = Envelope(str(self.envelope.mail_from).removeprefix("<>"), tuple(self._recipients))
         message_id, traced = acceptance.add_trace_field(content, origin, "ESMTP")
         return [await acceptance.acknowledge(acceptance.store(envelope, traced, message_id, origin))]
@@ -47,9 +47,9 @@ class RejectsTheFirstOnly(Redundancy):
 
     rejected = False
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Return a refusal once."""
-        refusal = await super().ensure_redundant(message, content, deadline)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None and self.rejected:
             self.rejected = False
             return None
@@ -61,12 +61,12 @@ class RejectsTheFirstOnly(Redundancy):
 class SecondTryHasNoShadow(Redundancy):
     """Accepts a message that it rejected before without making a shadow of it."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Make no shadow of a message whose Message-ID was rejected before."""
         rejected: set[str | None] = self.__dict__.setdefault("_rejected", set())
         if message.internet_id in rejected:
             return None
-        refusal = await super().ensure_redundant(message, content, deadline)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None:
             rejected.add(message.internet_id)
         return refusal
@@ -95,7 +95,7 @@ class NoShadowForNullSender(ShadowCreation):
 class NamesTwentyNotifications(DiscardStatus):
     """Names twenty notifications in a reply, and says that none is left."""
 
-    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Answer with a page of twenty, the last one."""
         lines, events = await super().answer_query(server, min(limit, 20))
         return [*lines[:-1], "250 2.0.0 end 0"], events
@@ -155,6 +155,6 @@ class SecondTransmissionIsNotStored(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message unless one with its Message-ID is queued."""
         name = internet_message_id(content)
-        if name and any(message.internet_id == name for message in self.host.messages.in_place("primary")):
+        if name and any(message.internet_id == name for message in self.host.messages.held_as("primary")):
             return Reply(250, "2.6.0", f"<{name}> Queued mail for delivery")
         return await super().accept(envelope, content, origin)

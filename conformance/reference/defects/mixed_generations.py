@@ -3,7 +3,7 @@
 Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
 """
 
-from conformance.reference.boundary import shadows_by_receiver
+from conformance.reference.boundary import makes_shadows_on_receipt
 from conformance.reference.defects.defect import defect
 from conformance.reference.host import Host
 from conformance.reference.message import Message
@@ -14,7 +14,7 @@ from conformance.reference.shadow.creation import ShadowCreation
 def goes_to_a_hub(host: Host, address: str) -> bool:
     """Return whether the next hop of a recipient is a server of Exchange 2010."""
     peer = host.config.peers_by_name.get(host.routing.next_hop(address).name.casefold())
-    return peer is not None and not shadows_by_receiver(peer.generation)
+    return peer is not None and not makes_shadows_on_receipt(peer.generation)
 
 
 @defect("keeps-shadows-of-hub-mail", breaks="SR-IOP-02", slot="completion")

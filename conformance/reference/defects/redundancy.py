@@ -14,7 +14,7 @@ from conformance.reference.shadow.creation import NOT_REDUNDANT, Redundancy
 class AcknowledgesBeforeShadow(Redundancy):
     """Acknowledges the sender first, and makes the shadow afterwards."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Start to make the shadow in the background, and return None at once: the message may be acknowledged."""
         self.host.tasks.start(self.host.creation.make_shadow(message, content, None), f"{self.host.name}: late shadow")
         return None
@@ -45,9 +45,9 @@ class AltersRejection(Redundancy):
 
     reply = NOT_REDUNDANT
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Return `reply` where the message must be rejected, None where it may be acknowledged."""
-        refusal = await super().ensure_redundant(message, content, deadline)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
         return None if refusal is None else self.reply
 
 
@@ -80,11 +80,11 @@ class RejectsAgain(Redundancy):
         """Begin with no message rejected; `rejected` has Message-IDs."""
         self.rejected: set[str | None] = set()
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Reject each message with a Message-ID that was rejected once, without trying to make a shadow."""
         if message.internet_id in self.rejected:
             return NOT_REDUNDANT
-        refusal = await super().ensure_redundant(message, content, deadline)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None:
             self.rejected.add(message.internet_id)
         return refusal
@@ -94,9 +94,9 @@ class RejectsAgain(Redundancy):
 class DeliversWhatItRejected(Redundancy):
     """Rejects a message with 451 4.4.0 and delivers it all the same."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Reject a message that has no shadow where one is mandatory, and deliver a copy of it nevertheless."""
-        refusal = await super().ensure_redundant(message, content, deadline)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None:
             host = self.host
             copy = new_message(content, message.envelope, message_id=host.identity.new_id(), since=host.now())
@@ -121,21 +121,21 @@ class AloneItAccepts(Redundancy):
     @property
     def is_mandatory(self) -> bool:
         """Whether a shadow is mandatory and there is a server to make it on."""
-        return super().is_mandatory and bool(self.host.choice.attempts())
+        return super().is_mandatory and bool(self.host.choice.servers_to_try())
 
 
 @defect("timeout-rejects", breaks="SR-TMO-01", slot="redundancy")
 class TimeoutRejects(Redundancy):
     """Rejects a message whose shadow session timed out though a shadow is not mandatory."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Reject a message without a shadow when the attempts took longer than a minute, even if none is mandatory.
 
         A holder is a server that has, or may have, its shadow.
         """
         began = self.host.now()
-        refusal = await super().ensure_redundant(message, content, deadline)
-        slow = self.host.now() - began > 60 and not self.host.discards.holders(message.id)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
+        slow = self.host.now() - began > 60 and not self.host.discards.holders_of_shadow(message.id)
         return NOT_REDUNDANT if slow else refusal
 
 
@@ -143,19 +143,19 @@ class TimeoutRejects(Redundancy):
 class ShadowsOutsideMailOnly(Redundancy):
     """Makes no shadow of what a mailbox of the organisation submitted."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Make no shadow of a message whose sender is in a domain of the organisation; None: it may be acknowledged."""
         domains = self.host.config.mailbox_domains
         if message.envelope.reverse_path.rpartition("@")[2].casefold() in domains:
             return None
-        return await super().ensure_redundant(message, content, deadline)
+        return await super().make_redundant_or_refuse(message, content, deadline)
 
 
 @defect("shadow-redundancy-needs-a-partner", breaks="SR-CRE-03", slot="redundancy")
 class NeedsAPartner(Redundancy):
     """Makes shadows only of what other servers of the organisation hand over."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Make a shadow only of a message with a Received field, which another server has handled before.
 
         Return None where the message may be acknowledged.
@@ -163,14 +163,14 @@ class NeedsAPartner(Redundancy):
         # our own Received field is at the very beginning, without a line end before it
         if content.count(b"\r\nReceived:", 0, content.find(b"\r\n\r\n")) == 0:
             return None
-        return await super().ensure_redundant(message, content, deadline)
+        return await super().make_redundant_or_refuse(message, content, deadline)
 
 
 @defect("forgets-to-be-redundant-again", breaks="SR-BND-03", slot="redundancy")
 class ForgetsToBeRedundantAgain(Redundancy):
     """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
 
-    async def make_redundant(self, message: Message, content: bytes) -> None:
+    async def try_to_make_redundant(self, message: Message, content: bytes) -> None:
         """Mark the message as redundant without making a shadow."""
         self.host.messages.clear_redundancy_pending(message.id)
 
@@ -179,23 +179,23 @@ class ForgetsToBeRedundantAgain(Redundancy):
 class OneRoleAtATime(Redundancy):
     """Makes no shadows of its own messages while it holds shadows for others."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Make no shadow while this server holds a shadow for another one; None: the message may be acknowledged."""
-        if next(iter(self.host.messages.in_place("shadow")), None) is not None:
+        if next(iter(self.host.messages.held_as("shadow")), None) is not None:
             return None
-        return await super().ensure_redundant(message, content, deadline)
+        return await super().make_redundant_or_refuse(message, content, deadline)
 
 
 @defect("tells-discard-at-once", breaks="SR-MNT-01", slot="redundancy")
 class TellsDiscardAtOnce(Redundancy):
     """Offers the discard notification as soon as the shadow is made, before the next hop has the message."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Queue the discard notification as soon as the shadow is made, before the message is delivered.
 
         Return None where the message may be acknowledged.
         """
-        refusal = await super().ensure_redundant(message, content, deadline)
+        refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is None:
             self.host.discard_status.queue_notifications(message)
         return refusal
@@ -205,26 +205,26 @@ class TellsDiscardAtOnce(Redundancy):
 class TrustsAnotherBoundary(Redundancy):
     """Makes no shadow of what another server of the organisation hands over: that one had one."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Make no shadow of a message with a Received field of a known server; None: it may be acknowledged."""
         fields = content[: content.find(b"\r\n\r\n")]
         if any(f"by {peer.name} with".encode() in fields for peer in self.host.config.peers):
             return None
-        return await super().ensure_redundant(message, content, deadline)
+        return await super().make_redundant_or_refuse(message, content, deadline)
 
 
 @defect("leaves-it-to-the-hub", breaks="SR-IOP-02", slot="redundancy")
 class LeavesItToTheHub(Redundancy):
     """Makes no shadow of a message whose next hop is a server of Exchange 2010."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Make no shadow of a message to a mailbox on an Exchange 2010 server; None: it may be acknowledged."""
         config = self.host.config
         boxes = (config.mailboxes_by_address.get(each.address.casefold()) for each in message.envelope.recipients)
         hosts = (config.peers_by_name.get(box.server.casefold()) for box in boxes if box is not None)
         if any(host is not None and host.generation == "ex2010" for host in hosts):
             return None
-        return await super().ensure_redundant(message, content, deadline)
+        return await super().make_redundant_or_refuse(message, content, deadline)
 
 
 @defect("holds-promoted-mail-until-its-shadow-is-made", breaks="SR-OUT-05", slot="delivery")

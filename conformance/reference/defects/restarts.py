@@ -67,7 +67,7 @@ class RestartResumesTwentyMessages(Delivery):
 
     def start(self) -> None:
         """Start processing the first twenty primary messages."""
-        for message in [*self.host.messages.in_place("primary")][:20]:
+        for message in [*self.host.messages.held_as("primary")][:20]:
             self.start_processing(message)
 
 
@@ -96,7 +96,7 @@ class RestartDropsOldMail(Delivery):
     def start(self) -> None:
         """Delete queued messages older than ShadowResubmitTimeSpan, and start."""
         latest = self.host.now() - self.host.transport.ShadowResubmitTimeSpan
-        for message in [*self.host.messages.in_place("primary")]:
+        for message in [*self.host.messages.held_as("primary")]:
             if message.since < latest:
                 self.host.messages.drop(message.id)
         super().start()
@@ -111,7 +111,7 @@ class RestartDropsOldMail(Delivery):
 class NewDatabaseKnownByQueriesOnly(ShadowRedundancyManager):
     """Compares a primary's queue database in replies to XQDISCARD only, not in the primary's own requests."""
 
-    def record_session(self, primary: str, database: str) -> None:
+    def record_contact_and_database(self, primary: str, database: str) -> None:
         """Record a contact, and compare the database if a heartbeat is under way."""
         watch = self.watched.get(primary)
-        super().record_session(primary, database if watch is not None and watch.heartbeat_running else "")
+        super().record_contact_and_database(primary, database if watch is not None and watch.heartbeat_running else "")

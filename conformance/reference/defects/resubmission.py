@@ -88,7 +88,7 @@ class ResubmitsToAHubAfterAMove(SafetyNet):
         """Return the recipients among `addresses` that were not reached outside of the boundary."""
         if message.resubmitted:
             return ()
-        reached = self.host.messages.with_fate(message.id, ("delivered", "pending"), crossed=False)
+        reached = self.host.messages.recipients_with_fate(message.id, ("delivered", "pending"), crossed=False)
         return tuple(recipient for recipient in reached if recipient.address.casefold() in addresses)
 
 

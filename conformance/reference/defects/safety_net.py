@@ -51,12 +51,12 @@ class UnacknowledgedShadowsLeaveEarly(SafetyNet):
 class ResubmitsAcrossTheBoundary(SafetyNet):
     """Sends from Safety Net again also to recipients outside the boundary."""
 
-    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
         """Return all recipients where there is any recipient to resubmit to.
 
-        `boxes` are the addresses of the mailbox database, in lower case.
+        `addresses` are the addresses of the mailbox database, in lower case.
         """
-        correct = super().recipients_to_resubmit(message, boxes)
+        correct = super().recipients_to_resubmit(message, addresses)
         return correct and message.envelope.recipients
 
 
@@ -78,9 +78,9 @@ class ResubmitsOneMessage(SafetyNet):
         self.sent = False
         super().start()
 
-    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
         """Return the recipients of the first message, and none for all later ones."""
-        recipients = () if self.sent else super().recipients_to_resubmit(message, boxes)
+        recipients = () if self.sent else super().recipients_to_resubmit(message, addresses)
         self.sent = self.sent or bool(recipients)
         return recipients
 
@@ -89,6 +89,6 @@ class ResubmitsOneMessage(SafetyNet):
 class ResubmitsToHubs(SafetyNet):
     """Sends what Safety Net holds again also where a server of Exchange 2010 is the next hop."""
 
-    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients among `boxes`, the addresses of the mailbox database, wherever their next hop is."""
-        return tuple(one for one in message.envelope.recipients if one.address.casefold() in boxes)
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return the recipients among `addresses`, the addresses of the mailbox database, wherever their next hop is."""
+        return tuple(one for one in message.envelope.recipients if one.address.casefold() in addresses)

@@ -205,7 +205,7 @@ class FailsAsItIsStopped(Delivery):
         async def broken() -> None:
             raise DatabaseError("what was not delivered is gone")
 
-        for message in list(self.host.messages.in_place("primary")):
+        for message in list(self.host.messages.held_as("primary")):
             self.host.messages.drop(message.id)
         self.host.tasks.start(broken(), f"{self.host.name}: fails")
         await super().stop(grace)

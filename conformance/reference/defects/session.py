@@ -281,12 +281,12 @@ class OffersAtTheFrontDoor(OffersOnEveryListener):
 class TakesWhatItDidNotOffer(ShadowVerbs):
     """Does what a shadow verb says for a client that it did not offer it to."""
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return the reply to malformed arguments, None (permitted) for all others, without regard to right and order.
 
-        `words` are the arguments, `second` is the pattern of the second one.
+        `words` are the arguments, `second_pattern` is the pattern of the second one.
         """
-        return None if len(words) == 2 and second.fullmatch(words[1]) else MALFORMED
+        return None if len(words) == 2 and second_pattern.fullmatch(words[1]) else MALFORMED
 
 
 class AltersRefusal(ShadowVerbs):
@@ -294,9 +294,9 @@ class AltersRefusal(ShadowVerbs):
 
     reply = MALFORMED
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return `reply` for malformed arguments, and the correct refusal, or None for a permitted verb, otherwise."""
-        refused = super().refusal(words, second)
+        refused = super().refusal(words, second_pattern)
         return self.reply if refused == MALFORMED else refused
 
 
@@ -311,9 +311,9 @@ class MalformedIs500(AltersRefusal):
 class OutOfOrderIsMalformed(ShadowVerbs):
     """Answers a shadow verb out of order with 503 and the enhanced status code of malformed arguments."""
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return 503 with the status code 5.5.4 for a command out of order, and the correct refusal or None otherwise."""
-        refused = super().refusal(words, second)
+        refused = super().refusal(words, second_pattern)
         return "503 5.5.4 out of order" if refused == OUT_OF_ORDER else refused
 
 

@@ -64,7 +64,7 @@ class StopReleasesWhatIsQueued(Delivery):
     async def stop(self, grace: float) -> None:
         """Stop, and queue the notifications of all primary messages."""
         await super().stop(grace)
-        for message in [*self.host.messages.in_place("primary")]:
+        for message in [*self.host.messages.held_as("primary")]:
             self.host.discard_status.queue_notifications(message)
 
 

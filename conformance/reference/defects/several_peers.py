@@ -21,7 +21,7 @@ class ANewDatabaseCountsForAll(ShadowRedundancyManager):
     def promote_if_new_database(self, primary: str, database: str) -> None:
         """Promote all shadows if those of the primary are to be."""
         if database and self.host.shadows.rows_of_other_databases(primary, database):
-            self.host.promotion.take_over([message.id for message in self.host.messages.in_place("shadow")])
+            self.host.promotion.take_over([message.id for message in self.host.messages.held_as("shadow")])
 
 
 @defect("promotes-a-second-early", breaks="SR-MNT-10", slot="manager")
@@ -56,14 +56,16 @@ class WaitsForEverAfterTheContent(Outbound):
 class SecondLostSessionIsFinal(Delivery):
     """Reports a message as undeliverable when no server of its next hop would open a session, at the second time."""
 
-    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
+    async def record_outcome(
+        self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
+    ) -> None:
         """Record an outcome; the second one without any reply is a permanent failure."""
         silent: set[int] = self.__dict__.setdefault("_silent", set())
         if not replies and attempt.hop.kind == "outside":
             if attempt.message.id in silent:
                 replies = dict.fromkeys(attempt.recipients, Reply(550, "5.4.1", "no session"))
             silent.add(attempt.message.id)
-        await super().record_outcome(attempt, replies, reports=reports)
+        await super().record_outcome(attempt, replies, takes_over_reports=takes_over_reports)
 
 
 @defect("redirects-what-is-not-deferred", breaks="SR-CRE-10", slot="delivery")

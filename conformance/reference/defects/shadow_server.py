@@ -42,7 +42,7 @@ class ForgetsShadowsOnRestart(ShadowRedundancyManager):
 
     def start(self) -> None:
         """Delete all shadows."""
-        for message in list(self.host.messages.in_place("shadow")):
+        for message in list(self.host.messages.held_as("shadow")):
             self.host.messages.drop(message.id)
         super().start()
 
@@ -76,7 +76,7 @@ class OneShadowForEqualMessages(ShadowKeeping):
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
         """Store a shadow unless there is one with the same Message-ID."""
         name = internet_message_id(content)
-        if all(message.internet_id != name for message in self.host.messages.in_place("shadow")):
+        if all(message.internet_id != name for message in self.host.messages.held_as("shadow")):
             super().store(envelope, content, primary, database, shadow_id)
 
 
@@ -130,7 +130,7 @@ class DropsWhatIsDiscarded(ShadowRedundancyManager):
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete the shadow instead of moving it to Safety Net."""
-        if (stored := self.host.shadows.find(primary, database, shadow_id)) is not None:
+        if (stored := self.host.shadows.find_by_shadow_id(primary, database, shadow_id)) is not None:
             self.host.messages.drop(stored[0])  # its row id
 
 
@@ -140,7 +140,7 @@ class UnknownDiscardEndsTheHeartbeat(ShadowRedundancyManager):
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Discard a shadow. Raises SessionLost for one that is not here."""
-        if self.host.shadows.find(primary, database, shadow_id) is None:
+        if self.host.shadows.find_by_shadow_id(primary, database, shadow_id) is None:
             raise SessionLost(f"unknown shadow {shadow_id}")
         super().discard_shadow(primary, database, shadow_id)
 
@@ -151,7 +151,7 @@ class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Discard a shadow, or all shadows of the primary when the named one is not here."""
-        if self.host.shadows.find(primary, database, shadow_id) is not None:
+        if self.host.shadows.find_by_shadow_id(primary, database, shadow_id) is not None:
             super().discard_shadow(primary, database, shadow_id)
             return
         for row in self.host.shadows.rows_held_for(primary):
@@ -242,7 +242,7 @@ class OneLossCountsForAll(Promotion):
 
     def take_over(self, rows: Sequence[int]) -> None:
         """Take over the shadows of all primaries, not only those with the row ids `rows`."""
-        super().take_over([message.id for message in self.host.messages.in_place("shadow")])
+        super().take_over([message.id for message in self.host.messages.held_as("shadow")])
 
 
 @defect("takes-over-the-first-only", breaks="SR-OUT-08", slot="promotion")
@@ -262,7 +262,7 @@ class ForgetsWhatItTookOver(Promotion):
 
     def start(self) -> None:
         """Delete messages that were taken over before the restart (`resubmitted`) and are not processed."""
-        for message in list(self.host.messages.in_place("primary")):
+        for message in list(self.host.messages.held_as("primary")):
             if message.resubmitted:
                 self.host.messages.drop(message.id)
 
@@ -292,4 +292,4 @@ class ResubmitsWhatWasDiscarded(ShadowRedundancyManager):
     def start(self) -> None:
         """Take over all messages that are in the shadow Safety Net."""
         super().start()
-        self.host.promotion.take_over([message.id for message in self.host.messages.in_place("shadow-safety-net")])
+        self.host.promotion.take_over([message.id for message in self.host.messages.held_as("shadow-safety-net")])

@@ -8,7 +8,7 @@ from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
 from conformance.reference.headers import header_field
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.shadow.manager import ShadowRedundancyManager
-from conformance.reference.storage.discards import DiscardEvent
+from conformance.reference.storage.discards import DiscardNotification
 
 
 @defect("duplicate-by-spelling-of-the-mailbox", breaks="SR-DUP-01", slot="duplicates")
@@ -68,12 +68,12 @@ class DiscardsIdsThatBeginAlike(ShadowRedundancyManager):
 class ForgetsBeyondAPage(DiscardStatus):
     """Forgets the notifications that a reply has no room for, and says that none is left."""
 
-    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Return a page, and delete what is beyond it."""
         lines, events = await super().answer_query(server, limit)
         named = {event.id for event in events}
         if not lines[-1].endswith("end 0"):
-            for event in [*self.host.discards.all_events()]:
+            for event in [*self.host.discards.all_notifications()]:
                 if event.server == server and event.id not in named:
-                    self.host.discards.remove(event.id)
+                    self.host.discards.remove_notification(event.id)
         return [*lines[:-1], "250 2.0.0 end 0"], events

@@ -27,14 +27,16 @@ class HubCompletion(Completion):
     async def wait_until_passed_on(self, message: Message) -> None:
         """Wait, without limit, until no recipient of a message is pending."""
         try:
-            while self.host.messages.pending(message.id):
+            while self.host.messages.pending_recipients(message.id):
                 await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
         finally:
             self._passed_on_events.pop(message.id, None)
 
     def release_if_processed(self, row_id: int) -> None:
         """Wake the waiters of a message without pending recipients, and release the message if it is processed."""
-        if (event := self._passed_on_events.get(row_id)) is not None and not self.host.messages.pending(row_id):
+        if (event := self._passed_on_events.get(row_id)) is not None and not self.host.messages.pending_recipients(
+            row_id
+        ):
             event.set()
         super().release_if_processed(row_id)
 

@@ -61,7 +61,7 @@ class HubManager(ShadowRedundancyManager):
 
         `database` is the id of the primary's queue database. A copy that was taken over is no shadow any more, and stays.
         """
-        shadow = self.host.shadows.find(primary, database, shadow_id)
+        shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
         if shadow is not None and shadow.place == "shadow":
             self.host.messages.drop(shadow.row_id)
             self.host.log.info("%s discarded: %s has passed it on", shadow_id, primary)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from conformance.reference.boundary import sends_xshadow
+from conformance.reference.boundary import sends_xshadow_to
 from conformance.reference.host import Host
 from conformance.reference.hub2010.manager import hub_manager_of
 from conformance.reference.hub2010.shadow_queues import shadow_queues_of
@@ -36,7 +36,7 @@ class HubOutbound(Outbound):
         if not answer.positive or len(words) != 2:
             self.host.log.warning("%s does not track discard status: %s", server, answer)
             return
-        self.host.manager.record_session(server, words[1])
+        self.host.manager.record_contact_and_database(server, words[1])
         self._databases[dialogue] = words[1]
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
@@ -61,7 +61,7 @@ class HubOutbound(Outbound):
     def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
         """Return whether the server offers XSHADOW and this server may use it."""
         peer = self.host.config.peers_by_name.get(server.casefold())
-        return "XSHADOW" in dialogue.keywords and sends_xshadow(self.host.config, peer)
+        return "XSHADOW" in dialogue.keywords and sends_xshadow_to(self.host.config, peer)
 
 
 class HubRouting(Routing):

@@ -1,6 +1,6 @@
 """The receiving end in Exchange 2010: XSHADOW, and queries for the discard status of messages sent with it (wire-profile.md, 2010)."""
 
-from conformance.reference.boundary import accepts_xshadow
+from conformance.reference.boundary import advertises_xshadow_to
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
 from conformance.reference.message import Envelope
 from conformance.reference.receive.acceptance import MessageOrigin
@@ -13,13 +13,13 @@ class HubVerbs(ShadowVerbs):
 
     def ehlo_keywords(self) -> list[str]:
         """Return the keywords of the offered verbs for the EHLO reply."""
-        return ["XSHADOW"] if self.may_shadow else []
+        return ["XSHADOW"] if self.may_use_shadow_verbs else []
 
     @property
-    def may_shadow(self) -> bool:
+    def may_use_shadow_verbs(self) -> bool:
         """Whether the client may use the shadow verbs in this session."""
         session_state = self.session_state
-        return session_state.listener == "transport" and accepts_xshadow(self.host.config, session_state.peer)
+        return session_state.listener == "transport" and advertises_xshadow_to(self.host.config, session_state.peer)
 
     async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
         """Handle a shadow verb; return the lines of the reply."""

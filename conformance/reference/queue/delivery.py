@@ -44,7 +44,7 @@ class Delivery(Component):
 
     def start(self) -> None:
         """Resume all primary messages in the database."""
-        for message in self.host.messages.in_place("primary"):
+        for message in self.host.messages.held_as("primary"):
             self.start_processing(message)
 
     def start_processing(self, message: Message) -> None:
@@ -75,7 +75,7 @@ class Delivery(Component):
     async def _make_redundant(self, message: Message, content: bytes) -> None:
         """Have a shadow made, and forget the task that does so."""
         try:
-            await self.host.redundancy.make_redundant(message, content)
+            await self.host.redundancy.try_to_make_redundant(message, content)
         finally:
             self._redundancy_tasks.pop(message.id, None)
 
@@ -85,7 +85,7 @@ class Delivery(Component):
         A shadow that is still to be made is made at the same time: delivery does not wait for it (ruling 24).
         """
         self.host.journaling.send_report_if_due(message)
-        if pending := self.host.messages.pending(message.id):
+        if pending := self.host.messages.pending_recipients(message.id):
             self._queue_attempts(message, pending)
         else:
             self.host.completion.release_if_processed(message.id)
@@ -96,9 +96,9 @@ class Delivery(Component):
         for hop, group in (redirected or self.host.routing.group_by_next_hop(recipients)).items():
             attempt = DeliveryAttempt(message, tuple(group), hop, asyncio.get_running_loop().create_future())
             self._attempts[attempt] = None
-            self._queue_to(hop).add(attempt)
+            self._queue_for(hop).add(attempt)
 
-    def _queue_to(self, hop: NextHop) -> HopQueue:
+    def _queue_for(self, hop: NextHop) -> HopQueue:
         """Return the queue for a next hop, made if there is none, and remove queues without work."""
         for idle in [known for known, queue in self._queues.items() if not queue.waiting and not queue.workers]:
             del self._queues[idle]
@@ -110,14 +110,16 @@ class Delivery(Component):
         """Return a new queue for a next hop."""
         return create_hop_queue(self.host, hop, self.record_outcome)
 
-    async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
+    async def record_outcome(
+        self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
+    ) -> None:
         """Record the replies to an attempt, and return once they are on disk.
 
         Reports to the sender, defers recipients without a final reply (2yz or 5yz), and releases the message if nothing
-        is left to do. `reports`: the next hop takes over delivery status notifications (RFC 3461).
+        is left to do. `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
         """
         host, message = self.host, attempt.message
-        fate = attempt.hop.fate(reports=reports)
+        fate = attempt.hop.fate_when_accepted(takes_over_reports=takes_over_reports)
         accepted = [r for r in attempt.recipients if (reply := replies.get(r)) is not None and reply.positive]
         refused = [(r, reply) for r in attempt.recipients if (reply := replies.get(r)) is not None and reply.permanent]
         host.messages.set_fate(message.id, accepted, fate, crossed=attempt.hop.crosses_boundary)
@@ -222,7 +224,9 @@ class Completion(Component):
 
     def is_processed(self, message: Message) -> bool:
         """Return whether no recipient is pending, and every report about the message has been processed."""
-        return not self.host.messages.pending(message.id) and not self.host.messages.has_unprocessed_reports(message.id)
+        return not self.host.messages.pending_recipients(message.id) and not self.host.messages.has_unprocessed_reports(
+            message.id
+        )
 
     def release(self, message: Message) -> None:
         """Queue the discard notifications of a message, and move it to Safety Net (SR-MNT-01, SR-SFN-01)."""
@@ -245,8 +249,8 @@ class Redirection(Component):
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:
             raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
-        before = sum(1 for _ in self.host.messages.in_place("primary"))
+        before = sum(1 for _ in self.host.messages.held_as("primary"))
         await self.host.delivery.redirect_all(NextHop("redirection", peer.name, (peer.dial.transport,), (peer.name,)))
-        kept = sum(1 for _ in self.host.messages.in_place("primary"))
+        kept = sum(1 for _ in self.host.messages.held_as("primary"))
         self.host.log.warning("redirected to %s: %d messages, %d kept", peer.name, before - kept, kept)
         return {"redirected": before - kept, "kept": kept}

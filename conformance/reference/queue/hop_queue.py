@@ -44,10 +44,12 @@ _UNROUTABLE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no ro
 class RecordOutcome(Protocol):
     """A function that records the replies to an attempt; a recipient without a reply, or with a 4yz one, is to be retried.
 
-    `reports`: the next hop takes over delivery status notifications (RFC 3461).
+    `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
     """
 
-    async def __call__(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, reports: bool) -> None:
+    async def __call__(
+        self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
+    ) -> None:
         """Record the replies."""
 
 
@@ -55,7 +57,7 @@ class HopQueue:
     """Delivery attempts for one next hop, first in, first out; worker tasks run while there are attempts.
 
     `waiting` has the attempts that no worker has taken. `paused` is set when the node stops: then none is taken any
-    more. `record_outcome(attempt, replies, reports)` ends an attempt; `reports`: the next hop takes over status
+    more. `record_outcome(attempt, replies, takes_over_reports)` ends an attempt; `takes_over_reports`: the next hop takes over status
     notifications.
     """
 
@@ -94,7 +96,9 @@ class NowhereQueue(HopQueue):
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
         """Record a permanent failure for every recipient; the name of the hop says why it has no server."""
-        await self.record_outcome(attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), reports=False)
+        await self.record_outcome(
+            attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), takes_over_reports=False
+        )
 
 
 class MailboxQueue(HopQueue):
@@ -108,7 +112,7 @@ class MailboxQueue(HopQueue):
             recipient: await self.host.store.deliver(self.hop.addresses[0], envelope, recipient, content)
             for recipient in attempt.recipients
         }
-        await self.record_outcome(attempt, replies, reports=False)
+        await self.record_outcome(attempt, replies, takes_over_reports=False)
 
 
 class RemoteQueue(HopQueue):
@@ -128,9 +132,9 @@ class RemoteQueue(HopQueue):
             if unfinished is None:
                 return
             attempt = unfinished
-        await self.record_outcome(attempt, {}, reports=False)
+        await self.record_outcome(attempt, {}, takes_over_reports=False)
         while not reached and (other := self.pop()) is not None:
-            await self.record_outcome(other, {}, reports=False)  # the next hop is unreachable for them too
+            await self.record_outcome(other, {}, takes_over_reports=False)  # the next hop is unreachable for them too
 
     async def next_in_session(self) -> DeliveryAttempt | None:
         """Remove and return the next attempt for an open session; None ends the session."""
@@ -159,8 +163,8 @@ class RemoteQueue(HopQueue):
                 replies = await outbound.transmit(attempt, server, dialogue)
                 transmissions += 1
                 transmitted, attempt = attempt, None
-                await self.record_outcome(transmitted, replies, reports="DSN" in dialogue.keywords)
-                if dialogue.is_leaving:  # the next message needs another session
+                await self.record_outcome(transmitted, replies, takes_over_reports="DSN" in dialogue.keywords)
+                if dialogue.server_ends_session:  # the next message needs another session
                     return None, opened
                 attempt = await self.next_in_session()
             if attempt is not None:  # more messages than one session may carry

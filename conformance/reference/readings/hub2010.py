@@ -200,7 +200,7 @@ class AsksItsSendersAfterARestart(HubManager):
         super().start()
         discards = self.host.discards
         # a holder is a server that has the shadow of a message
-        held = [discards.holders(message.id) for message in self.host.messages.in_place("primary")]
+        held = [discards.holders_of_shadow(message.id) for message in self.host.messages.held_as("primary")]
         for server in dict.fromkeys(holder.server for holders in held for holder in holders):
             self.host.tasks.start(self._ask_at_start(server), f"{self.host.name}: question to {server}")
 
@@ -239,7 +239,7 @@ class _DropsTakenOverMessages(Delivery):
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
         """Queue attempts for those of the recipients that are still pending."""
-        pending = set(self.host.messages.pending(message.id))
+        pending = set(self.host.messages.pending_recipients(message.id))
         if left := [recipient for recipient in recipients if recipient in pending]:
             super()._queue_attempts(message, left)
 
@@ -257,11 +257,11 @@ class DropsWhatWasTakenOver(HubManager):
         """Discard a shadow; a message of this server is dropped where the notification comes from a server that held
         its shadow."""
         super().discard_shadow(primary, database, shadow_id)
-        stored = self.host.shadows.find("", "", shadow_id)  # row id and place of a message of this server
+        stored = self.host.shadows.find_by_shadow_id("", "", shadow_id)  # row id and place of a message of this server
         if stored is None or stored[1] != "primary":
             return
         delivery = self.host.delivery
         assert isinstance(delivery, _DropsTakenOverMessages)
-        if primary in {holder.server for holder in self.host.discards.holders(stored[0])}:
+        if primary in {holder.server for holder in self.host.discards.holders_of_shadow(stored[0])}:
             self.host.log.info("%s is not retried: %s has delivered it", shadow_id, primary)
             delivery.drop_when_idle(stored[0])

@@ -27,12 +27,12 @@ VERBS_SLOTS = ("verbs", "ex2010.verbs")
 class RefusesStrangersWith550(ShadowVerbs):
     """Answers a shadow verb of a client without the right on the transport listener with 550 5.7.1, offered or not."""
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return 550 in place of "not offered" on the transport listener, and the usual refusal or None otherwise.
 
-        `words` are the arguments of the verb, `second` is the pattern of the second one; None permits the verb.
+        `words` are the arguments of the verb, `second_pattern` is the pattern of the second one; None permits the verb.
         """
-        refused = super().refusal(words, second)
+        refused = super().refusal(words, second_pattern)
         return FORBIDDEN if refused == NOT_OFFERED and self.session_state.listener == "transport" else refused
 
 
@@ -40,13 +40,13 @@ class RefusesStrangersWith550(ShadowVerbs):
 class ChecksArgumentsFirst(ShadowVerbs):
     """Answers malformed arguments with 501 also where the command is out of order."""
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return 501 for malformed arguments of a command that is also out of order, else the usual refusal or None.
 
-        `words` are the arguments of the verb, `second` is the pattern of the second one; None permits the verb.
+        `words` are the arguments of the verb, `second_pattern` is the pattern of the second one; None permits the verb.
         """
-        refused = super().refusal(words, second)
-        malformed = len(words) != 2 or not second.fullmatch(words[1])
+        refused = super().refusal(words, second_pattern)
+        malformed = len(words) != 2 or not second_pattern.fullmatch(words[1])
         return MALFORMED if refused == OUT_OF_ORDER and malformed else refused
 
 
@@ -54,14 +54,14 @@ class ChecksArgumentsFirst(ShadowVerbs):
 class ChecksTheOrderFirst(ShadowVerbs):
     """Answers a second request in one session, and one inside a transaction, with 503 whatever its arguments are."""
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return 503 for a repeated request, and for a command in a transaction, also where its arguments are malformed.
 
-        Otherwise the usual refusal, or None. `second` is the pattern of the second of the arguments `words`.
+        Otherwise the usual refusal, or None. `second_pattern` is the pattern of the second of the arguments `words`.
         """
-        refused = super().refusal(words, second)
+        refused = super().refusal(words, second_pattern)
         # a second argument of the form of an id: the request, not XQDISCARD
-        repeated = second is SHADOW_ID and self.client_identity is not None
+        repeated = second_pattern is SHADOW_ID and self.client_identity is not None
         out_of_order = repeated or self.session_state.in_transaction
         return OUT_OF_ORDER if refused == MALFORMED and out_of_order else refused
 
@@ -73,7 +73,7 @@ class KnowsNoXshadowParameter(ShadowVerbs):
     def mail_refusal(self, shadow_id: str) -> str | None:
         """Return 501 5.5.4 for XSHADOW= on MAIL where XSHADOW is not offered, and the usual refusal or None
         otherwise."""
-        return super().mail_refusal(shadow_id) if self.may_shadow else MALFORMED
+        return super().mail_refusal(shadow_id) if self.may_use_shadow_verbs else MALFORMED
 
 
 @reading("holds-open-sessions-to-old-limits", allowed_by="ruling 22", slots=("receiver",))

@@ -12,7 +12,7 @@ from conformance.reference.shadow.choice import ShadowServerChoice
 from conformance.reference.shadow.creation import ShadowCreation
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.shadow.manager import ShadowRedundancyManager
-from conformance.reference.storage.discards import DiscardEvent
+from conformance.reference.storage.discards import DiscardNotification
 
 IDLE_SESSION_S = 20.0
 """How long a shadow session is kept open for the next message."""
@@ -77,7 +77,7 @@ class OpensShadowSessionsEarly(ShadowCreation):
         self._early: dict[str, Dialogue] = {}
         if not self.host.transport.ShadowRedundancyEnabled:
             return  # SR-ENA-02
-        for peer in {peer.name: peer for peer in self.host.choice.attempts()}.values():
+        for peer in {peer.name: peer for peer in self.host.choice.servers_to_try()}.values():
             self.host.tasks.start(self._open_early(peer), f"{self.host.name}: session with {peer.name}")
 
     async def _open_early(self, peer: Peer) -> None:
@@ -134,9 +134,9 @@ class GivesUpSooner(ShadowCreation):
 class ChoosesInOrder(ShadowServerChoice):
     """Tries the servers of a site in the order of their names, not by chance."""
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return as many attempts at the same servers, with each site's servers in the order of their names."""
-        chosen = super().attempts()
+        chosen = super().servers_to_try()
         sites = dict.fromkeys(peer.site for peer in chosen)
         return [peer for site in sites for peer in _in_turn([peer for peer in chosen if peer.site == site])]
 
@@ -179,7 +179,7 @@ class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
 
     def queue_notifications(self, message: Message) -> None:
         """Queue the notifications, except for servers whose acknowledgement of the copy was not received."""
-        for holder in self.host.discards.holders(message.id):
+        for holder in self.host.discards.holders_of_shadow(message.id):
             if not holder.acknowledged:  # it may hold the copy
                 self.host.discards.remove_holder(message.id, holder.server)
         super().queue_notifications(message)
@@ -191,6 +191,6 @@ class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
 class TellsThreeAtATime(DiscardStatus):
     """Answers XQDISCARD with at most three notifications, however many were asked for."""
 
-    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Return the reply to a server's query with at most three notifications and how many are left, and these."""
-        return await super().answer_query(server, min(most, 3))
+        return await super().answer_query(server, min(limit, 3))

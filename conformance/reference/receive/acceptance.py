@@ -37,7 +37,7 @@ class Acceptance(Component):
             return refusal
         message_id, traced = self.add_trace_field(content, origin, "ESMTP")
         message = self.store(envelope, traced, message_id, origin)
-        refusal = await self.host.redundancy.ensure_redundant(message, traced, origin.deadline)
+        refusal = await self.host.redundancy.make_redundant_or_refuse(message, traced, origin.deadline)
         if refusal is not None:
             self.host.messages.drop(message.id)
             await self.host.db.commit()

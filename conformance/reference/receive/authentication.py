@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from conformance.reference.boundary import in_boundary, shadows_by_receiver
+from conformance.reference.boundary import in_boundary, makes_shadows_on_receipt
 from conformance.reference.config import Listener, Peer
 from conformance.reference.host import Component, Host
 from conformance.reference.receive.fast_smtp import FastSMTP
@@ -42,7 +42,7 @@ class Rights(Component):
         peer = self.host.config.peers_by_name.get(name.casefold())
         return peer.secret if peer is not None else None
 
-    def may_shadow(self, peer: Peer | None) -> bool:
+    def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Return whether a client is offered XSHADOWREQUEST; `peer` is the identified server, None for other clients.
 
         It must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must be
@@ -52,7 +52,7 @@ class Rights(Component):
             peer is not None
             and self.host.transport.ShadowRedundancyEnabled
             and peer.role == "mailbox"
-            and shadows_by_receiver(peer.generation)
+            and makes_shadows_on_receipt(peer.generation)
             and in_boundary(self.host.config, peer)
             and peer.accept_xshadow
         )

@@ -111,7 +111,7 @@ class Receiver(Chunking, PeerAuthentication):
         return self._started_at + self.limits.connection_timeout
 
     @property
-    def _deadline(self) -> float:
+    def _reply_deadline(self) -> float:
         """The event loop's time by which a message must have its reply."""
         return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20)
 
@@ -249,7 +249,7 @@ class Receiver(Chunking, PeerAuthentication):
         envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
         address = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
         from_organisation = not host.rights.is_submission(self.session_state.peer)
-        origin = MessageOrigin(self.session.host_name or "", address, from_organisation, self._deadline)
+        origin = MessageOrigin(self.session.host_name or "", address, from_organisation, self._reply_deadline)
         if not host.db.has_room(len(content)):
             host.log.warning("no room for a message of %d octets", len(content))
             return [host.acceptance.no_room_reply()] * (

@@ -13,7 +13,7 @@ from conformance.reference.host import Host
 from conformance.reference.message import Envelope
 from conformance.reference.receive.acceptance import MessageOrigin
 from conformance.reference.replies import Reply
-from conformance.reference.storage.discards import DiscardEvent
+from conformance.reference.storage.discards import DiscardNotification
 
 ListenerName = Literal["frontend", "transport", "delivery"]
 
@@ -54,17 +54,17 @@ class ShadowVerbs:
         self.host = host
         self.session_state = session_state
         self.client_identity: tuple[str, str] | None = None
-        self.unconfirmed_discards: list[DiscardEvent] = []
+        self.unconfirmed_discards: list[DiscardNotification] = []
 
     def ehlo_keywords(self) -> list[str]:
         """Return the keywords of the offered verbs for the EHLO reply."""
-        return ["XSHADOWREQUEST"] if self.may_shadow else []
+        return ["XSHADOWREQUEST"] if self.may_use_shadow_verbs else []
 
     @property
-    def may_shadow(self) -> bool:
+    def may_use_shadow_verbs(self) -> bool:
         """Whether the client may use the shadow verbs in this session."""
         session_state = self.session_state
-        return session_state.listener == "transport" and self.host.rights.may_shadow(session_state.peer)
+        return session_state.listener == "transport" and self.host.rights.may_use_shadow_verbs(session_state.peer)
 
     async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
         """Handle a shadow verb with these arguments; return the lines of the reply, 502 for an unknown verb."""
@@ -79,14 +79,14 @@ class ShadowVerbs:
     async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
         """Handle `XSHADOWREQUEST server database`: a primary names itself and its queue database; reply with those of this server.
 
-        The session counts as contact with the primary, and may show that it has a new database (`record_session`).
+        The session counts as contact with the primary, and may show that it has a new database (`record_contact_and_database`).
         """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
         if self.client_identity is not None:
             return [OUT_OF_ORDER]
         self.client_identity = (words[0], words[1])
-        self.host.manager.record_session(*self.client_identity)
+        self.host.manager.record_contact_and_database(*self.client_identity)
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
@@ -97,20 +97,20 @@ class ShadowVerbs:
         lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
         return lines
 
-    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return the reply that refuses a verb with the arguments `<server> <second>`, or None if it is permitted.
 
-        `words` are the arguments, `second` is the pattern of the second one; if permitted, the server name in them is
+        `words` are the arguments, `second_pattern` is the pattern of the second one; if permitted, the server name in them is
         replaced with the configured spelling.
         """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
             return OUT_OF_ORDER
         peer = session_state.peer
-        if not self.may_shadow or peer is None:
+        if not self.may_use_shadow_verbs or peer is None:
             forbidden = session_state.listener == "transport" and self.host.rights.lacks_xshadow_right(peer)
             return FORBIDDEN if forbidden else NOT_OFFERED
-        if len(words) != 2 or not NAME.fullmatch(words[0]) or not second.fullmatch(words[1]):
+        if len(words) != 2 or not NAME.fullmatch(words[0]) or not second_pattern.fullmatch(words[1]):
             return MALFORMED
         if session_state.in_transaction:
             return OUT_OF_ORDER
@@ -121,7 +121,7 @@ class ShadowVerbs:
 
     def mail_refusal(self, shadow_id: str) -> str | None:
         """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted."""
-        if not self.may_shadow:
+        if not self.may_use_shadow_verbs:
             return NO_SUCH_PARAMETER
         if self.client_identity is None:
             return OUT_OF_ORDER

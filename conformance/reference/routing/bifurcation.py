@@ -8,7 +8,7 @@ reached to the site before it.
 
 from collections.abc import Iterable
 
-from conformance.reference.boundary import shadows_by_receiver
+from conformance.reference.boundary import makes_shadows_on_receipt
 from conformance.reference.config import NodeConfiguration, Peer
 from conformance.reference.host import Component
 from conformance.reference.message import Recipient
@@ -79,7 +79,7 @@ def _servers(config: NodeConfiguration, site: str, hosting: set[str]) -> list[Pe
     servers = [peer for peer in config.peers if peer.site == site and _routes_mail(peer)]
 
     def sort_key(peer: Peer) -> tuple[bool, bool, str]:
-        no_transport_server = peer.role == "mailbox" and not shadows_by_receiver(peer.generation)
+        no_transport_server = peer.role == "mailbox" and not makes_shadows_on_receipt(peer.generation)
         return (no_transport_server, peer.name not in hosting, peer.name)
 
     return sorted(servers, key=sort_key)

@@ -35,10 +35,10 @@ class NextHop:
         """Return the protocol of one of its servers."""
         return "lmtp" if self.kind in ("mailbox", "delivery") or server in self.lmtp_servers else "smtp"
 
-    def fate(self, *, reports: bool) -> Fate:
+    def fate_when_accepted(self, *, takes_over_reports: bool) -> Fate:
         """Return the fate of a recipient that the next hop has accepted.
 
-        `reports`: the server offers DSN (RFC 3461), and so takes over status notifications (`passed-on`).
+        `takes_over_reports`: the server offers DSN (RFC 3461), and so takes over status notifications (`passed-on`).
         """
         match self.kind:
             case "mailbox" | "delivery":
@@ -46,7 +46,7 @@ class NextHop:
             case "redirection":
                 return "redirected"
             case _:
-                return "passed-on" if reports else "relayed"
+                return "passed-on" if takes_over_reports else "relayed"
 
 
 def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:

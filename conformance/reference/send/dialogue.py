@@ -21,7 +21,7 @@ class Dialogue(ABC):
 
     `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is
     the name that the client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the
-    message or not. `is_leaving`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
+    message or not. `server_ends_session`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
     """
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
@@ -30,8 +30,8 @@ class Dialogue(ABC):
         self.idle_timeout = idle_timeout
         self.keywords: Mapping[str, str] = {}
         self.outcome_unknown = False
-        self.is_leaving = False
-        self.takes_eight_bits = False
+        self.server_ends_session = False
+        self.sends_eight_bits_always = False
         """Whether the server is sent eight-bit content even if it does not offer 8BITMIME."""
 
     # different in each protocol
@@ -90,10 +90,10 @@ class Dialogue(ABC):
         says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME.
         """
         self.outcome_unknown = False
-        if not (content.isascii() or "8BITMIME" in self.keywords or self.takes_eight_bits):
+        if not (content.isascii() or "8BITMIME" in self.keywords or self.sends_eight_bits_always):
             return dict.fromkeys(envelope.recipients, _NO_EIGHT_BITS)
         replies = await self._transmit(envelope, content, extra)
-        self.is_leaving = any(reply.code == 421 for reply in replies.values())
+        self.server_ends_session = any(reply.code == 421 for reply in replies.values())
         return replies
 
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from conformance.reference.boundary import can_shadow
+from conformance.reference.boundary import can_be_shadow_server
 from conformance.reference.config import NodeConfiguration, Peer
 from conformance.reference.host import Component
 
@@ -20,12 +20,12 @@ class ShadowServerChoice(Component):
         """Begin without any recorded failure."""
         self._failed = {}
 
-    def attempts(self) -> list[Peer]:
+    def servers_to_try(self) -> list[Peer]:
         """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it.
 
         Empty if no server may be asked.
         """
-        return attempts(self.host.config, self.unresponsive_servers(), self.host.random)
+        return servers_to_try(self.host.config, self.unresponsive_servers(), self.host.random)
 
     def unresponsive_servers(self) -> frozenset[str]:
         """Return the servers with a failed attempt within the last ShadowHeartbeatFrequency and no contact since."""
@@ -41,23 +41,23 @@ class ShadowServerChoice(Component):
         self._failed.pop(server, None)
 
 
-def attempts(config: NodeConfiguration, unresponsive: frozenset[str], rng: random.Random) -> list[Peer]:
+def servers_to_try(config: NodeConfiguration, unresponsive: frozenset[str], rng: random.Random) -> list[Peer]:
     """Return the servers to try, in order; a server appears once for each permitted attempt at it.
 
     In a DAG that spans sites, ShadowMessagePreferenceSetting says whether those of other sites, of this site, or of other sites and
     then of this site are tried; otherwise only those of this site are (SR-PRF-06). Within each of these groups the order is random,
     with `unresponsive` servers last, and none is repeated before the others have been tried.
     """
-    candidates = [peer for peer in config.peers if can_shadow(config, peer)]
+    candidates = [peer for peer in config.peers if can_be_shadow_server(config, peer)]
     rng.shuffle(candidates)
     candidates.sort(key=lambda peer: peer.name in unresponsive)
     local = [peer for peer in candidates if peer.site == config.site]
     remote = [peer for peer in candidates if peer.site != config.site]
     transport = config.transport
-    local_attempts = _repeat(local, transport.MaxRetriesForLocalSiteShadow)
+    local_attempts = _cycle_through(local, transport.MaxRetriesForLocalSiteShadow)
     if not spans_sites(config):
         return local_attempts
-    remote_attempts = _repeat(remote, transport.MaxRetriesForRemoteSiteShadow)
+    remote_attempts = _cycle_through(remote, transport.MaxRetriesForRemoteSiteShadow)
     match transport.ShadowMessagePreferenceSetting:
         case "LocalOnly":
             return local_attempts
@@ -74,6 +74,6 @@ def spans_sites(config: NodeConfiguration) -> bool:
     )
 
 
-def _repeat(peers: Sequence[Peer], number: int) -> list[Peer]:
+def _cycle_through(peers: Sequence[Peer], number: int) -> list[Peer]:
     """Return `number` peers, repeating the given ones in turn; none if there are none."""
     return [peers[index % len(peers)] for index in range(number)] if peers else []

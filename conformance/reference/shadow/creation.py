@@ -36,7 +36,7 @@ class ShadowCreation(Component):
             return False
         try:
             async with asyncio.timeout_at(deadline):
-                for peer in self.host.choice.attempts():
+                for peer in self.host.choice.servers_to_try():
                     if await self.try_server(peer, message, content):
                         break
                 else:
@@ -92,7 +92,7 @@ class ShadowCreation(Component):
         answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")
         if not answer.positive:
             raise SessionLost(f"the reply to XSHADOWREQUEST was {answer}")
-        self.host.manager.record_session(peer.name, _named_database(answer))
+        self.host.manager.record_contact_and_database(peer.name, _named_database(answer))
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         """Send the copy, and record on disk that the server holds it, or may hold it. Raises SessionLost if it is not stored."""
@@ -133,7 +133,7 @@ NOT_REDUNDANT = Reply(451, "4.4.0", "Message failed to be made redundant")
 class Redundancy(Component):
     """Makes messages redundant, and decides whether one without a shadow may be acknowledged."""
 
-    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Have a shadow of a stored message made; return None if the message may be acknowledged, else the refusal.
 
         `deadline` is the event loop's time by which the sender must have its reply.
@@ -141,7 +141,7 @@ class Redundancy(Component):
         redundant = await self.host.creation.make_shadow(message, content, deadline)
         return None if redundant or not self.is_mandatory else NOT_REDUNDANT
 
-    async def make_redundant(self, message: Message, content: bytes) -> None:
+    async def try_to_make_redundant(self, message: Message, content: bytes) -> None:
         """Try to make a message redundant for which no sender waits: a report, or one that was promoted or resubmitted.
 
         Records that the attempt has ended, with or without a shadow.

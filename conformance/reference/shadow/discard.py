@@ -7,7 +7,7 @@ them. They are removed once the asking server has confirmed the reply by sending
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Component, Host
 from conformance.reference.message import Message
-from conformance.reference.storage.discards import DiscardEvent
+from conformance.reference.storage.discards import DiscardNotification
 
 
 class DiscardStatus(Component):
@@ -31,19 +31,19 @@ class DiscardStatus(Component):
 
     def queue_notifications(self, message: Message) -> None:
         """Queue a notification for every server that holds, or may hold, the message's shadow (SR-MNT-01)."""
-        for holder in self.host.discards.holders(message.id):
-            self.host.discards.queue(holder.server, holder.shadow_id, self.host.now())
+        for holder in self.host.discards.holders_of_shadow(message.id):
+            self.host.discards.queue_notification(holder.server, holder.shadow_id, self.host.now())
             self.host.log.info("%s discard notification queued for %s", holder.shadow_id, holder.server)
         if not self._alarm.is_set:
             self._set_alarm()
 
-    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Return the lines of the reply to XQDISCARD, and the notifications in them, at most `limit`.
 
         `server` asks for the shadows that it holds. Notifications that are unconfirmed in another session are left out
         (SR-WIR-04). The returned ones are marked as unconfirmed until the caller confirms or releases them.
         """
-        events, total = self.host.discards.pending(server, limit, self._unconfirmed)
+        events, total = self.host.discards.oldest_for_server(server, limit, self._unconfirmed)
         self._unconfirmed.update(event.id for event in events)
         if events:  # a shadow may go only once it is on disk that its message has been processed
             await self.host.db.commit()
@@ -54,22 +54,24 @@ class DiscardStatus(Component):
         ]
         return lines, events
 
-    def confirm_read(self, events: list[DiscardEvent]) -> None:
+    def confirm_read(self, events: list[DiscardNotification]) -> None:
         """Delete notifications that the asking server has read."""
         for event in events:
             self._unconfirmed.discard(event.id)
-            self.host.discards.remove(event.id)
+            self.host.discards.remove_notification(event.id)
             self.host.log.info("%s discard notification read by %s", event.shadow_id, event.server)
 
-    def release_unread(self, events: list[DiscardEvent]) -> None:
+    def release_unread(self, events: list[DiscardNotification]) -> None:
         """Release notifications whose reply may not have been read: the next query returns them again."""
         self._unconfirmed.difference_update(event.id for event in events)
 
     def drop_expired(self) -> None:
         """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next."""
         # 1 ms of tolerance for timers that fire early
-        for event in self.host.discards.queued_until(self.host.now() + 0.001 - self.notification_lifetime):
-            self.host.discards.remove(event.id)
+        for event in self.host.discards.notifications_queued_until(
+            self.host.now() + 0.001 - self.notification_lifetime
+        ):
+            self.host.discards.remove_notification(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
         self._set_alarm()
 

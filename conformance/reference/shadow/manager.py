@@ -91,7 +91,7 @@ class ShadowRedundancyManager(Component):
         else:
             self.host.choice.record_answer(server)
 
-    def record_session(self, primary: str, database: str) -> None:
+    def record_contact_and_database(self, primary: str, database: str) -> None:
         """Record a successful session with a primary in which it named this queue database ("": none).
 
         Promotes its shadows if the database is a new one.
@@ -128,7 +128,7 @@ class ShadowRedundancyManager(Component):
             reply = _parse_discard_reply(answer.text)
             for shadow_id in reply.discards:
                 self.discard_shadow(primary, reply.database, shadow_id)
-            self.record_session(primary, reply.database)
+            self.record_contact_and_database(primary, reply.database)
             if reply.discards:
                 await self.host.db.commit()  # the next command confirms that the reply was read
             if not reply.remaining or not reply.discards:
@@ -139,7 +139,7 @@ class ShadowRedundancyManager(Component):
 
         `database` is the id of the primary's queue database.
         """
-        shadow = self.host.shadows.find(primary, database, shadow_id)
+        shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
         if shadow is not None and shadow.place == "shadow":
             self.host.safety_net.hold(shadow.row_id, "shadow-safety-net")
             self.host.log.info("%s discarded: %s has processed it", shadow_id, primary)

@@ -25,7 +25,7 @@ class ShadowQueues(Component):
 
     def all_queued(self) -> Iterator[QueuedShadow]:
         """Yield all shadow messages, each once for each of its queues."""
-        for message in self.host.messages.in_place("shadow"):
+        for message in self.host.messages.held_as("shadow"):
             yield from self.queues_of(message)
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
@@ -50,8 +50,8 @@ class ShadowKeeping(Component):
         Records the contact with the primary, and watches it from now on.
         """
         host = self.host
-        host.manager.record_session(primary, database)
-        if host.shadows.find(primary, database, shadow_id) is None:
+        host.manager.record_contact_and_database(primary, database)
+        if host.shadows.find_by_shadow_id(primary, database, shadow_id) is None:
             self.store(envelope, content, primary, database, shadow_id)
         await host.db.commit()
         host.manager.watch(primary)
@@ -85,7 +85,7 @@ class Promotion(Component):
             if (shadow := host.messages.get(row)) is None:
                 continue
             new_id = self.new_message_id(shadow)
-            host.messages.take_over(row, message_id=new_id, since=host.now())
+            host.messages.make_primary(row, message_id=new_id, since=host.now())
             host.log.warning("%s taken over from %s: <%s>", new_id, shadow.primary, shadow.internet_id)
             if (message := host.messages.get(row)) is not None:
                 self.start_processing(message)

@@ -8,7 +8,7 @@ from conformance.reference.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardEvent:
+class DiscardNotification:
     """A queued discard notification: its row id, the server to notify, the shadow, and when it was queued (POSIX seconds)."""
 
     id: int
@@ -46,20 +46,22 @@ class Discards:
         """Record that a server holds no shadow of a message."""
         self._db.write("DELETE FROM holder WHERE message = ? AND server = ?", (message, server))
 
-    def holders(self, message: int) -> list[Holder]:
+    def holders_of_shadow(self, message: int) -> list[Holder]:
         """Return the servers that hold or may hold a message's shadow, sorted by name."""
         rows = self._db.read(
             "SELECT server, shadow_id, acknowledged FROM holder WHERE message = ? ORDER BY server", (message,)
         )
         return [Holder(row[0], row[1], bool(row[2])) for row in rows]
 
-    def queue(self, server: str, shadow_id: str, now: float) -> None:
+    def queue_notification(self, server: str, shadow_id: str, now: float) -> None:
         """Queue a discard notification, unless one for the server and shadow is queued already."""
         self._db.write(
             "INSERT OR IGNORE INTO discard (server, shadow_id, queued) VALUES (?, ?, ?)", (server, shadow_id, now)
         )
 
-    def pending(self, server: str, limit: int, excluded: Collection[int] = ()) -> tuple[list[DiscardEvent], int]:
+    def oldest_for_server(
+        self, server: str, limit: int, excluded: Collection[int] = ()
+    ) -> tuple[list[DiscardNotification], int]:
         """Return the oldest notifications for a server, at most `limit`, and their total number; both without `excluded` row ids."""
         to_read = limit + len(excluded)
         rows = self._db.read_cached(
@@ -67,26 +69,26 @@ class Discards:
             "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?",
             (server, to_read),
         )
-        events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in excluded]
+        events = [DiscardNotification(row[0], server, row[1], row[2]) for row in rows if row[0] not in excluded]
         total = len(events)
         if len(rows) == to_read:  # there may be more, and some of them may be excluded
             query = "SELECT COUNT(*) FROM discard WHERE server = ? AND id NOT IN (SELECT value FROM json_each(?))"
             total = self._db.read(query, (server, json.dumps([*excluded])))[0][0]
         return events[:limit], total
 
-    def all_events(self) -> Iterator[DiscardEvent]:
+    def all_notifications(self) -> Iterator[DiscardNotification]:
         """Yield all queued notifications, oldest first."""
         for row in self._db.read("SELECT id, server, shadow_id, queued FROM discard ORDER BY id"):
-            yield DiscardEvent(*row)
+            yield DiscardNotification(*row)
 
-    def queued_until(self, at: float) -> list[DiscardEvent]:
+    def notifications_queued_until(self, at: float) -> list[DiscardNotification]:
         """Return the notifications queued at `at` or before, oldest first."""
         rows = self._db.read(
             "SELECT id, server, shadow_id, queued FROM discard WHERE queued <= ? ORDER BY queued, id", (at,)
         )
-        return [DiscardEvent(*row) for row in rows]
+        return [DiscardNotification(*row) for row in rows]
 
-    def remove(self, event_id: int) -> None:
+    def remove_notification(self, event_id: int) -> None:
         """Delete a notification."""
         self._db.write("DELETE FROM discard WHERE id = ?", (event_id,))
 

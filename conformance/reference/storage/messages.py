@@ -53,7 +53,7 @@ class Messages:
         rows = self._db.read(f"SELECT {_COLUMNS} FROM message WHERE id = ?", (row_id,))  # noqa: S608
         return self._message(rows[0]) if rows else None
 
-    def in_place(self, *places: Place) -> Iterator[Message]:
+    def held_as(self, *places: Place) -> Iterator[Message]:
         """Yield all messages in these places, in the order of their ids; skip those deleted meanwhile."""
         marks = ", ".join("?" * len(places))
         rows = self._db.read(f"SELECT id FROM message WHERE place IN ({marks}) ORDER BY id", places)  # noqa: S608
@@ -79,7 +79,7 @@ class Messages:
         """Move a message to another place; `since` is when (POSIX seconds)."""
         self._db.write("UPDATE message SET place = ?, since = ? WHERE id = ?", (place, since, row_id))
 
-    def take_over(self, row_id: int, *, message_id: str, since: float) -> None:
+    def make_primary(self, row_id: int, *, message_id: str, since: float) -> None:
         """Make a shadow a primary message with a new id, still to be made redundant and journaled."""
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
@@ -108,7 +108,9 @@ class Messages:
                 (fate, crossed, row_id, recipient.address, recipient.orcpt, recipient.notify),
             )
 
-    def with_fate(self, row_id: int, fates: Sequence[Fate], *, crossed: bool | None = None) -> list[Recipient]:
+    def recipients_with_fate(
+        self, row_id: int, fates: Sequence[Fate], *, crossed: bool | None = None
+    ) -> list[Recipient]:
         """Return a message's recipients with one of these fates.
 
         Unless `crossed` is None, only those for which the message left the boundary (True) or did not (False).
@@ -120,9 +122,9 @@ class Messages:
             if row["fate"] in fates and (crossed is None or bool(row["crossed"]) is crossed)
         ]
 
-    def pending(self, row_id: int) -> list[Recipient]:
+    def pending_recipients(self, row_id: int) -> list[Recipient]:
         """Return the recipients that are still to be processed, without duplicates."""
-        return list(dict.fromkeys(self.with_fate(row_id, ("pending",))))
+        return list(dict.fromkeys(self.recipients_with_fate(row_id, ("pending",))))
 
     def without_delay_report(self, row_id: int, recipients: Iterable[Recipient]) -> list[Recipient]:
         """Return those of the recipients whose delay has not been reported."""
@@ -142,7 +144,7 @@ class Messages:
         value: float | None = self._db.read("SELECT MIN(since) AS since FROM message WHERE place = ?", (place,))[0][0]
         return value
 
-    def rows_held_since(self, place: Place, at: float) -> list[int]:
+    def rows_in_place_until(self, place: Place, at: float) -> list[int]:
         """Return the row ids of messages that came to a place at `at` or before, oldest first."""
         rows = self._db.read("SELECT id FROM message WHERE place = ? AND since <= ? ORDER BY since, id", (place, at))
         return [row["id"] for row in rows]

@@ -55,7 +55,7 @@ class Shadows:
         )
         return [row[0] for row in rows]
 
-    def find(self, primary: str, database: str, shadow_id: str) -> HeldShadow | None:
+    def find_by_shadow_id(self, primary: str, database: str, shadow_id: str) -> HeldShadow | None:
         """Return where the message with this shadow id is held, or None if it is not.
 
         With empty `primary` and `database` that is a message of which this server is the primary.
