@@ -26,6 +26,7 @@ SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,
             ELSE 'other' END AS what,
        CASE WHEN verb IN ('MAIL', 'RCPT') THEN regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)
             WHEN kind = 'reply' THEN recipient END AS address,
+       CASE WHEN verb = 'RCPT' THEN upper(regexp_extract(line, '(?i)>.* NOTIFY=(\\S*)', 1)) END AS notify,
        CASE WHEN kind = 'reply' AND operation.name IN ('request-shadow', 'track-shadow')
             THEN operation.name END AS handshake,
        CASE WHEN kind = 'connected'
@@ -74,7 +75,7 @@ SELECT cell_id, session, discard, number, any_value(both) AS parties,
        any_value(struct(n, t, address, operation.shadow_id, agreed AS handshake, operation.limit))
          FILTER (WHERE what IN ('MAIL', 'query')) AS begun,
        any_value(content) FILTER (WHERE what = 'content') AS content,
-       array_sort(collect_list(struct(n, address)) FILTER (WHERE what = 'RCPT')) AS asked,
+       array_sort(collect_list(struct(n, address, notify)) FILTER (WHERE what = 'RCPT')) AS asked,
        array_sort(collect_list(struct(n, code)) FILTER (WHERE what = 'to RCPT')) AS said,
        array_sort(collect_list(struct(n, t, code, address AS recipient)) FILTER (WHERE what = 'to CONTENT')) AS finals,
        any_value(struct(n, t, operation.database, operation.shadow_ids, operation.left))
@@ -86,7 +87,8 @@ GROUP BY cell_id, session, discard, number
 
 _ANSWERED = f"""
 SELECT cell_id, session, number, parties, begun, content, finals, discard, listed,
-       zip_with(asked, said, (a, s) -> named_struct('address', a.address, 'code', s.code)) AS envelope,
+       zip_with(asked, said, (a, s) -> named_struct('address', a.address, 'notify', a.notify, 'code', s.code))
+         AS envelope,
        array_max(transform(finals, one -> one.code)) AS code,
        exists(finals, one -> one.recipient IS NOT NULL) AS each
 FROM ({_GATHERED}) WHERE begun IS NOT NULL
@@ -97,6 +99,9 @@ _ENVELOPED = f"""
 SELECT *,
        array_sort(array_distinct(transform(filter(envelope, one -> one.code BETWEEN 200 AND 299), one -> one.address)))
          AS taken,
+       array_sort(array_distinct(transform(
+         filter(envelope, one -> one.code BETWEEN 200 AND 299 AND one.notify <> '' AND NOT one.notify LIKE '%FAILURE%'),
+         one -> one.address))) AS unreported,
        transform(filter(envelope, one -> one.code >= 500), one -> one.address) AS turned_away
 FROM ({_ANSWERED})
 """
@@ -114,6 +119,7 @@ _MAIL = {
     "WHEN begun.handshake = 'track-shadow' THEN 'tracked' ELSE 'plain' END",
     "sender": "begun.address",
     "recipients": "taken",
+    "unreported": "unreported",
     "accepted": "CASE WHEN each THEN array_sort(transform("
     "filter(finals, one -> one.code BETWEEN 200 AND 299), one -> one.recipient)) "
     "WHEN code BETWEEN 200 AND 299 THEN taken ELSE CAST(array() AS ARRAY<STRING>) END",

@@ -2,7 +2,8 @@
 
 A message expires after MessageExpirationTimeout (RFC 5321 4.5.4.1), and its sender gets a report. A message with a null
 reverse-path causes none (RL-DSN-02), and so does the report itself: where the way to the sender is as broken as that to the
-recipient, the report expires as well. Then a message is gone without a fault of any server.
+recipient, the report expires as well. Then a message is gone without a fault of any server. A sender who asks for no report of
+failures (NOTIFY=NEVER, or NOTIFY without FAILURE, RFC 3461 4.1) gets none: what was refused for good, or expired, is gone at once.
 
 A server gives up only what it tries in vain: its last attempt at the next hop before the end of the lifetime must have failed.
 `address` is a recipient, or the sender as the recipient of the report. Times are documented seconds.
@@ -10,27 +11,53 @@ A server gives up only what it tries in vain: its last attempt at the next hop b
 
 from collections.abc import Iterator
 
-from conformance.history.events import ConnectFailed, FaultFired, MessageMade
+from conformance.history.events import ConnectFailed, FaultFired, MessageMade, Reply
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import numeric_parameter_at
-from conformance.trace.sessions import Session
+from conformance.trace.sessions import Session, Transaction, parse_path
 
 
 def is_given_up_without_report(context: CheckContext, message: MessageMade, recipient: str, by_t: float) -> bool:
     """Return whether a server may have given up a message by a time, for a recipient, and has no report to pass on any more."""
-    return any(
-        not message.sender or _is_report_given_up(context, message, server, failed_t, by_t)
-        for server, since_t in _servers_with(context, message)
-        for failed_t in _failures(context, server, recipient, since_t)
-        if failed_t <= by_t
-    )
+    for given in _transactions_to_servers(context, message):
+        if given.dot_t is None:
+            continue
+        failures = _failures(context, given.server, recipient, given.dot_t)
+        if any(
+            failed_t <= by_t
+            and (not message.sender or _is_report_given_up(context, message, given.server, failed_t, by_t))
+            for failed_t in failures
+        ):
+            return True
+        if _asks_for_no_report(context, given, recipient) and any(
+            failed_t <= by_t for failed_t in _failures(context, given.server, recipient, given.dot_t, message)
+        ):
+            return True
+    return False
 
 
-def _servers_with(context: CheckContext, message: MessageMade) -> Iterator[tuple[str, float]]:
-    """Yield each server under test that was given a message or a shadow copy of it, and when."""
-    for given in context.trace.transactions_of(message.message):
-        if context.is_tested_server(given.server) and given.dot_t is not None:
-            yield given.server, given.dot_t
+def _transactions_to_servers(context: CheckContext, message: MessageMade) -> Iterator[Transaction]:
+    """Yield each transaction in which a server under test was given a message or a shadow copy of it."""
+    return (t for t in context.trace.transactions_of(message.message) if context.is_tested_server(t.server))
+
+
+def _asks_for_no_report(context: CheckContext, given: Transaction, recipient: str) -> bool:
+    """Return whether a transaction asks for no report of failures about a recipient whom it gives: NOTIFY without FAILURE."""
+    address = context.normalize_address(recipient)
+    if address not in context.normalize_addresses(given.recipients):
+        return False
+    for line in (
+        x.command.line for x in context.trace.sessions[given.session].exchanges if _is_within(given, x.command.n)
+    ):
+        _, notify, words = line.partition(">")[2].upper().partition(" NOTIFY=")
+        if notify and context.normalize_address(parse_path(line)) == address:
+            return "FAILURE" not in words.split(" ")[0].split(",")
+    return False
+
+
+def _is_within(transaction: Transaction, n: int) -> bool:
+    """Return whether a command belongs to a transaction that has its final dot."""
+    return transaction.dot_n is not None and transaction.n <= n < transaction.dot_n
 
 
 def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str, failed_t: float, by_t: float) -> bool:
@@ -51,9 +78,14 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     )
 
 
-def _failures(context: CheckContext, server: str, address: str, since_t: float) -> Iterator[float]:
-    """Yield the times at which a server may give up what it has for an address since a time: it was refused, or its time is up."""
-    attempts = _attempts(context, server, address)
+def _failures(
+    context: CheckContext, server: str, address: str, since_t: float, message: MessageMade | None = None
+) -> Iterator[float]:
+    """Yield the times at which a server may give up what it has for an address since a time: it was refused, or its time is up.
+
+    With `message` an attempt that was seen to be about another message does not count.
+    """
+    attempts = _attempts(context, server, address, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
     n = next((event.n for event in context.trace.events if event.t >= since_t), 0)
     expires_t = since_t + numeric_parameter_at(context, server, "MessageExpirationTimeout", n)
@@ -62,26 +94,64 @@ def _failures(context: CheckContext, server: str, address: str, since_t: float) 
         yield expires_t
 
 
-def _attempts(context: CheckContext, server: str, address: str) -> list[tuple[float, str]]:
+def _attempts(context: CheckContext, server: str, address: str, message: MessageMade | None) -> list[tuple[float, str]]:
     """Return when a server tried to reach a next hop for an address, in order: it `failed`, was `refused`, or it `worked`."""
     hops = {hop.removesuffix(".delivery") for hop in context.cell.topology.next_hops(server, address)}
     found = [(e.t, "failed") for e in context.trace.events_of(ConnectFailed) if e.client == server and e.server in hops]
     broken = {e.session for e in context.trace.events_of(FaultFired)}
     for session in context.trace.sessions.values():
         if session.client == server and session.server in hops:
-            outcome = _outcome(context, session, address, session.name in broken)
+            outcome = _outcome(context, session, address, message, broken=session.name in broken)
             found += [(session.t, outcome)] if outcome else []
     return sorted(found)
 
 
-def _outcome(context: CheckContext, session: Session, address: str, broken: bool) -> str:
+def _outcome(
+    context: CheckContext, session: Session, address: str, message: MessageMade | None, *, broken: bool
+) -> str:
     """Return how a session ended for an address, '' for one that nothing shows to be an attempt: it served another purpose."""
-    normalize_all = context.normalize_addresses
+    normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
-    own = [t for t in session.transactions if wanted & normalize_all((*t.recipients, *t.refused))]
+    own = [
+        t
+        for t in session.transactions
+        if (message is None or _may_be_about(context, t, message))
+        and (
+            wanted & normalize_all((*t.recipients, *t.refused))
+            or (message is not None and not (t.recipients or t.refused))
+        )
+    ]
     if any(wanted & normalize_all(t.accepted_recipients) for t in own):
         return "worked"
-    replies = [reply for reply in session.replies if not session.transactions or any(reply.n > t.n for t in own)]
+    replies = [
+        reply
+        for reply in session.replies
+        if not session.transactions
+        or any(
+            reply.n > t.n and (message is None or _answers(context, session, t, normalize(address), reply)) for t in own
+        )
+    ]
     if any(reply.code // 100 == 5 for reply in replies):
         return "refused"
     return "failed" if broken or any(reply.code // 100 == 4 for reply in replies) else ""
+
+
+def _may_be_about(context: CheckContext, transaction: Transaction, message: MessageMade) -> bool:
+    """Return whether a transaction passes a message on, or was broken off before that showed and has its reverse-path."""
+    sender = context.normalize_address(message.sender)
+    return transaction.message == message.message or (
+        transaction.dot_n is None and context.normalize_address(transaction.sender) == sender
+    )
+
+
+def _answers(context: CheckContext, session: Session, transaction: Transaction, address: str, reply: Reply) -> bool:
+    """Return whether a reply answers a transaction's content or one of its commands, for an address and not for another one."""
+    normalize = context.normalize_address
+    if reply.to == "CONTENT":
+        return reply in transaction.replies and (reply.recipient is None or normalize(reply.recipient) == address)
+    end = min((t.n for t in session.transactions if t.n > transaction.n), default=session.exchanges[-1].command.n + 1)
+    return any(
+        x.reply is reply and (x.command.verb != "RCPT" or normalize(parse_path(x.command.line)) == address)
+        for x in session.exchanges
+        if transaction.n <= x.command.n < end
+    )

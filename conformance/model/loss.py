@@ -6,7 +6,7 @@ A message is acknowledged when the harness, its sender, got a positive final rep
 must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), with these exceptions:
 
 - A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
-- It was given up, and so was its report (`giving_up`).
+- It was given up, and so was its report, or its sender asked for no report of failures (`giving_up`).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
 - Every server that ever had it lost its queue afterwards (SR-BND-09).
 

@@ -39,6 +39,7 @@ MAIL, RCPT, CONTENT, MAIL_REPLY, RCPT_REPLY, FINAL_REPLY, DISCARD_QUERY, DISCARD
 
 _HANDSHAKES = ("request-shadow", "track-shadow")
 _PATH = re.compile(r"(?:FROM|TO):\s*<([^>]*)>", re.IGNORECASE)
+_NOTIFY_WITHOUT_FAILURE = re.compile(r"[^>]*>.* NOTIFY=(?!\S*FAILURE)\S", re.IGNORECASE)
 
 
 def exchange_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
@@ -66,6 +67,8 @@ class _SessionEvents:
     is_discard: Flags
     addresses: DictionaryColumn
     """The address of MAIL or RCPT, or the recipient that a reply names."""
+    is_unreported: Flags
+    """Whether it is a RCPT that asks for no report of failures (RFC 3461 4.1)."""
     handshakes: DictionaryColumn
     """The operation of the session's latest handshake up to the event."""
     connected_rows: Integers
@@ -123,6 +126,7 @@ def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEven
         numbers=numbers,
         is_discard=is_discard,
         addresses=_addresses(events, rows, roles),
+        is_unreported=_is_unreported(events, rows, roles),
         handshakes=DictionaryColumn(
             np.where(latest >= starts, handshakes[latest], -1) if len(rows) else handshakes, operation.values
         ),
@@ -163,6 +167,12 @@ def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryC
     codes = np.where(named.codes >= 0, named.codes + len(paths.values), paths.codes)
     # An address that is in both lists gets one code by `map_values`.
     return DictionaryColumn(codes, (*paths.values, *named.values)).map_values(str).with_sorted_values()
+
+
+def _is_unreported(events: pa.Table, rows: Integers, roles: Integers) -> Flags:
+    """Return of each event whether it is a RCPT with a NOTIFY that does not have FAILURE."""
+    lines = take_or_null(events["line"].combine_chunks(), np.where(roles == RCPT, rows, -1))
+    return DictionaryColumn.encode(lines).matches(lambda line: _NOTIFY_WITHOUT_FAILURE.match(line) is not None)
 
 
 def _address_in(line: str) -> str:
@@ -250,7 +260,9 @@ def _rows_by_exchange(selected: _SessionEvents, exchange: Integers, role: int) -
 def _recipient_columns(
     selected: _SessionEvents, exchange: Integers, codes: Integers, finals: Integers, highest_code: Integers
 ) -> dict[str, pa.Array]:
-    """Return the columns `recipients` (RCPT accepted), `accepted` (by a final reply) and `refused` (for good, by either).
+    """Return the columns of recipients: `recipients` (RCPT accepted), `unreported` (of these), `accepted` (by a final reply), `refused`.
+
+    `unreported` are those whose NOTIFY asks for no report of failures, `refused` those refused for good by either reply.
 
     `exchange` and `codes` have the exchange's row and the reply code of each selected event, `finals` the indices of the
     final replies by exchange, `highest_code` the highest code of each exchange's final replies. A pair of exchange and address
@@ -264,7 +276,9 @@ def _recipient_columns(
     matched = find_sorted(_ordinal_keys(exchange[asked], size), _ordinal_keys(exchange[answered], size))
     answered, matched = answered[matched >= 0], matched[matched >= 0]
     pairs, code = exchange[answered] * width + selected.addresses.codes[asked][matched], codes[answered]
-    recipients = np.unique(pairs[(code >= 200) & (code < 300)])
+    was_taken = (code >= 200) & (code < 300)
+    recipients = np.unique(pairs[was_taken])
+    unreported = np.unique(pairs[was_taken & selected.is_unreported[asked][matched]])
     final_pairs, final_code = exchange[finals] * width + selected.addresses.codes[finals], codes[finals]
     is_named = per_recipient[exchange[finals]] & (selected.addresses.codes[finals] >= 0)
     all_accepted = (highest_code >= 200) & (highest_code < 300) & ~per_recipient
@@ -284,7 +298,12 @@ def _recipient_columns(
     refused = refused[np.argsort(refused // width, kind="stable")]
     return {
         name: lists_by_owner(packed // width, packed % width, selected.addresses.values, count)
-        for name, packed in (("recipients", recipients), ("accepted", accepted), ("refused", refused))
+        for name, packed in (
+            ("recipients", recipients),
+            ("unreported", unreported),
+            ("accepted", accepted),
+            ("refused", refused),
+        )
     }
 
 

@@ -32,12 +32,30 @@ WITH last_failure AS (
                         WHERE kind = 'incident' AND mode = 'node' AND action = 'wiped' GROUP BY cell_id, client) x
     ON x.cell_id = h.cell_id AND x.server = h.server AND x.n > h.n
   GROUP BY h.cell_id, h.key
+), unreported AS (
+  SELECT cell_id, key, server, sender, n, explode(unreported) AS recipient FROM mail_transactions WHERE to_server AND size(unreported) > 0
+), vain AS (
+  SELECT cell_id, client, n, key, sender, refused FROM mail_transactions
+  WHERE NOT from_outside AND NOT spoken AND mode <> 'shadow' AND (coalesce(code, 400) >= 400 OR size(refused) > 0)
+  UNION ALL
+  SELECT cell_id, client, n, NULL, NULL, NULL FROM single_events WHERE kind = 'incident' AND mode = 'connect-failed'
+  UNION ALL
+  SELECT /*+ SHUFFLE_HASH(s) */ r.cell_id, s.client, r.n, NULL, NULL, NULL FROM single_events r
+  JOIN single_events s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
+  WHERE r.kind = 'incident' AND r.mode = 'reply'
+), given_up AS (
+  SELECT u.cell_id, u.key, u.recipient,
+         bool_or(v.sender = u.sender AND array_contains(v.refused, u.recipient)) AS is_refused
+  FROM unreported u JOIN vain v
+    ON v.cell_id = u.cell_id AND v.client = u.server AND v.n > u.n AND coalesce(v.key, u.key) = u.key
+  GROUP BY u.cell_id, u.key, u.recipient
 )
 SELECT a.cell_id, min(a.acknowledged_n) AS n,
        CASE WHEN count(d.key) > 0 THEN false
             WHEN bool_or(size(r.failed) = 0 AND r.action = 'failed' OR array_contains(r.failed, a.recipient)) THEN false
             WHEN any_value(a.sender) = '' AND count(rf.key) > 0 THEN false
-            WHEN coalesce(any_value(y.on_all_holders), false) THEN NULL
+            WHEN bool_or(g.is_refused) THEN false
+            WHEN coalesce(any_value(y.on_all_holders), false) OR count(g.key) > 0 THEN NULL
             WHEN any_value(c.quiet)
               OR any_value(c.waited) >= 2 * any_value(CAST(element_at(tp.servers, a.server).retry AS DOUBLE))
                 AND coalesce(any_value(b.t) < any_value(c.half_wait_t), true) THEN true END AS bad
@@ -51,6 +69,7 @@ LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHER
   ON r.cell_id = a.cell_id AND r.about <=> a.message_id AND r.recipient = a.sender
 LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions) rf
   ON rf.cell_id = a.cell_id AND rf.key = a.key AND rf.recipient = a.recipient
+LEFT JOIN given_up g ON g.cell_id = a.cell_id AND g.key = a.key AND g.recipient = a.recipient
 GROUP BY a.cell_id, a.message, a.recipient
 """
 """RL-ACK-01: each acknowledged recipient got the message, or its sender got a failure report.
@@ -58,7 +77,9 @@ GROUP BY a.cell_id, a.message, a.recipient
 Not judged: a message of which every server that held it lost its queue afterwards (SR-BND-09), and a transport that may
 still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the second half of that wait. A message with a null
-reverse-path needs no report (RL-DSN-02). Messages that share a Message-ID are distinguished by their dates (SR-DUP-02).
+reverse-path needs no report (RL-DSN-02), and neither has a recipient with a NOTIFY without FAILURE who was refused for good by
+a server that the one with the message tried (RFC 3461 4.1); if that server tried in vain otherwise, the message may
+have expired, which is not judged. Messages that share a Message-ID are distinguished by their dates (SR-DUP-02).
 """
 
 TWO_COPIES = """

@@ -59,6 +59,7 @@ TRANSACTION_COLUMNS: dict[str, tuple[str, str]] = {
     "recipients": ("ARRAY<STRING>", "mail: accepted by RCPT, sorted; delivery: the one recipient"),
     "accepted": ("ARRAY<STRING>", "mail, attempt: recipients that the final reply accepted"),
     "refused": ("ARRAY<STRING>", "mail: recipients refused for good, by the reply to RCPT or the final reply"),
+    "unreported": ("ARRAY<STRING>", "mail: accepted by RCPT with a NOTIFY that asks for no report of failures, sorted"),
     "shadow_id": ("STRING", "mail: XSHADOW= of MAIL"),
     "message": ("STRING", "message, attempt: the message's name in the scenario"),
     "key": ("STRING", "identifies a message: its Message-ID, else its body's hash"),

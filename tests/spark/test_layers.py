@@ -98,7 +98,7 @@ def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
         {"kind": "connected", "client": "c", "server": "s", "listener": "door"},
         {"kind": "command", "verb": "MAIL", "line": "MAIL FROM:<A@x>"},
         {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<b@x>"},
-        {"kind": "command", "verb": "RCPT", "line": "rcpt to: <c@x>"},
+        {"kind": "command", "verb": "RCPT", "line": "rcpt to: <c@x> orcpt=rfc822;c@x notify=Success,delay"},
         {"kind": "reply", "to": "MAIL", "code": 250},
         {"kind": "reply", "to": "RCPT", "code": 550},
         {"kind": "reply", "to": "RCPT", "code": 250},
@@ -106,7 +106,7 @@ def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
         {"kind": "reply", "to": "CONTENT", "code": 250},
         {"kind": "command", "verb": "MAIL", "line": "MAIL FROM:<>"},
         {"kind": "reply", "to": "MAIL", "code": 250},
-        {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<d@x>"},
+        {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<d@x> NOTIFY=SUCCESS,FAILURE"},
         {"kind": "reply", "to": "RCPT", "code": 250},
         {"kind": "content", "digest": {"message_id": "two", "body_sha256": "x"}},
         {"kind": "reply", "to": "CONTENT", "code": 554},
@@ -117,11 +117,23 @@ def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
 
     rows = [{"cell": "c", "session": "1", "n": n, "t": float(n), **one} for n, one in enumerate(said)]
     events = pa.Table.from_pylist(rows, arrow_schema(TABLES["events"]))
-    names = ["n", "number", "sender", "recipients", "accepted", "refused", "key", "code", "reply_n", "client"]
+    names = [
+        "n",
+        "number",
+        "sender",
+        "recipients",
+        "unreported",
+        "accepted",
+        "refused",
+        "key",
+        "code",
+        "reply_n",
+        "client",
+    ]
     made = exchange_rows(events, np.zeros(len(rows), np.int64)).select(names).to_pylist()
     assert [list(one.values()) for one in made] == [
-        [1, 1, "A@x", ["c@x"], ["c@x"], ["b@x"], "one", 250, 8, "c"],
-        [9, 2, "", ["d@x"], [], ["d@x"], "two", 554, 14, "c"],
+        [1, 1, "A@x", ["c@x"], ["c@x"], ["c@x"], ["b@x"], "one", 250, 8, "c"],
+        [9, 2, "", ["d@x"], [], [], ["d@x"], "two", 554, 14, "c"],
     ]
 
 
