@@ -1,4 +1,7 @@
-"""The transport high-availability boundary: which servers are in it, and which may keep shadows (SR-BND-01, SR-BND-02)."""
+"""The transport high-availability boundary: which servers are in it, and which may keep shadows (SR-BND-01, SR-BND-02).
+
+Pure functions of the configuration of one server ("this server"); a `peer` is another server that it lists.
+"""
 
 from conformance.reference.config import NodeConfiguration, Peer
 
@@ -14,7 +17,10 @@ def in_boundary(config: NodeConfiguration, peer: Peer) -> bool:
 
 
 def makes_shadows_on_receipt(generation: str) -> bool:
-    """Return whether servers of this generation have a shadow made when they receive a message (2013 and later)."""
+    """Return whether servers of this generation have a shadow made when they receive a message: all but `ex2010`.
+
+    A 2010 server keeps a shadow itself when it sends.
+    """
     return generation != "ex2010"
 
 
@@ -34,7 +40,7 @@ def can_be_shadow_server(config: NodeConfiguration, peer: Peer) -> bool:
 
 
 def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
-    """Return whether a 2010 server advertises XSHADOW to a peer: the peer holds ms-Exch-SMTP-Accept-XSHADOW here (SR-E10-18).
+    """Return whether this server, of 2010, advertises XSHADOW to a peer: it holds ms-Exch-SMTP-Accept-XSHADOW here (SR-E10-18).
 
     `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client.
     """
@@ -42,13 +48,16 @@ def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
 
 
 def sends_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
-    """Return whether a 2010 server sends XSHADOW to a peer: it holds ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19)."""
+    """Return whether this server, of 2010, sends XSHADOW to a peer: it holds ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19).
+
+    `peer` is None for a next hop outside of the organisation.
+    """
     return peer is not None and peer.send_xshadow and _xshadow_rights_count(config, peer)
 
 
 def _xshadow_rights_count(config: NodeConfiguration, peer: Peer) -> bool:
-    """Return whether rights of a peer count: shadow redundancy is enabled (SR-ENA-02), and it is a transport server.
+    """Return whether the rights of a peer to use XSHADOW count: shadow redundancy is enabled here (SR-ENA-02) and the peer is a server.
 
-    Only the Mailbox Transport Submission service (role `submission`) is none.
+    A peer of the role `submission` is the Mailbox Transport Submission service and no transport server.
     """
     return config.transport.ShadowRedundancyEnabled and peer.role != "submission"

@@ -110,7 +110,7 @@ name, which stands for both.
 
 @dataclass(frozen=True, slots=True)
 class ComponentSets:
-    """The component classes for each generation of servers."""
+    """The component classes for each generation of servers: `since_2013` for 2013 and later, `ex2010` for Exchange 2010."""
 
     since_2013: ComponentClasses = EXCHANGE_2013
     ex2010: ComponentClasses = EXCHANGE_2010
@@ -132,7 +132,7 @@ class ComponentSets:
         return kind
 
     def with_replaced(self, classes: Mapping[str, type]) -> "ComponentSets":
-        """Return a copy in which these slots (names of `SLOTS`) have these classes.
+        """Return a copy in which these slots (names of `SLOTS`) have these classes; each defect and reading is applied so.
 
         A name without `ex2010.` stands for both generations, unless 2010 has a class of its own in that slot.
         """

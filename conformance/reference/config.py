@@ -1,6 +1,6 @@
-"""The configuration of a node: exactly the JSON document of the node contract, 1 or 2.
+"""The configuration of a node: exactly the JSON document of the node contract, 1 or 2, which the harness writes and the node reads.
 
-Units are seconds and octets. A parameter that is left out has its documented default. Unknown parameters, values out of range or of
+Units are octets and real seconds: who writes the file has divided each documented time by `scale`, and defaults are divided here. A parameter that is left out has its documented default. Unknown parameters, values out of range or of
 the wrong type, and contradictory parameters are refused with an error that names them (SR-CFG-01, SR-CFG-02, SR-CFG-03).
 """
 
@@ -40,7 +40,7 @@ class Listener(_StrictModel):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "Listener":
-        """Refuse an age limit that does not exceed the idle limit."""
+        """Raise ValueError, which refuses the configuration, if the age limit does not exceed the idle limit (SR-CFG-01)."""
         if self.connection_timeout <= self.connection_inactivity_timeout:
             raise ValueError("connection_timeout must be greater than connection_inactivity_timeout")
         return self
@@ -154,7 +154,7 @@ class Transport(_StrictModel):
 
     @model_validator(mode="after")
     def _local_only_tries_no_remote_site(self) -> "Transport":
-        """Refuse LocalOnly together with attempts in remote sites."""
+        """Raise ValueError, which refuses the configuration, for LocalOnly together with attempts in remote sites (SR-CFG-02)."""
         if self.ShadowMessagePreferenceSetting == "LocalOnly" and self.MaxRetriesForRemoteSiteShadow > 0:
             raise ValueError(
                 "ShadowMessagePreferenceSetting LocalOnly contradicts MaxRetriesForRemoteSiteShadow above 0"
@@ -198,7 +198,9 @@ class NodeConfiguration(_StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _with_default_times(cls, document: Any) -> Any:
-        """Set each time that is left out to its documented default divided by `scale`, as the given times already are.
+        """Return the JSON document with each time that it leaves out set to the documented default divided by `scale`.
+
+        Times that the document gives are divided by `scale` already. What has a wrong type is left for validation to refuse.
 
         An Edge server has other defaults for its listeners (SR-TMO-06, SR-TMO-07).
         """
@@ -221,7 +223,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_contract_keys(self) -> "NodeConfiguration":
-        """Refuse keys of contract 2 in a configuration of contract 1."""
+        """Raise ValueError for keys of version 2 of the node contract in a configuration that states version 1."""
         contract_2_keys = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
         if self.contract == 1 and (contract_2_keys or any("hub" in site.model_fields_set for site in self.sites)):
             raise ValueError(f"{', '.join(contract_2_keys) or 'sites.hub'}: unknown in contract 1")
@@ -229,7 +231,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> "NodeConfiguration":
-        """Refuse two servers of one name, and two mailboxes of one address, compared without case."""
+        """Raise ValueError if two servers have one name, or two mailboxes one address, compared without case."""
         names = [self.name, *(peer.name for peer in self.peers)]
         if len(set(map(str.casefold, names))) != len(names):
             raise ValueError("peers: a name is given to two servers")
@@ -265,7 +267,7 @@ class NodeConfiguration(_StrictModel):
 
 
 def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Return the configuration in a JSON document, validated by the model `kind`.
+    """Return the configuration in a JSON document, validated by the model `kind`, which a defect may have replaced.
 
     Raises ConfigurationError with one line that names every wrong parameter.
     """
@@ -278,7 +280,7 @@ def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfigura
 
 
 def load_configuration(path: Path, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
-    """Return the configuration in a file, validated by the model `kind`. Raises ConfigurationError."""
+    """Return the configuration in a file, validated by the model `kind`. Raises ConfigurationError if it is unreadable or refused."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -25,7 +25,9 @@ class CommandFailed(Exception):
 
 @asynccontextmanager
 async def serve_commands(directory: Path, command: Command) -> AsyncIterator[None]:
-    """Serve the control socket in `directory` within the context: await `command(name, arguments)` for each request.
+    """Serve the control socket in `directory` while the context is open: await `command(name, arguments)` for each request.
+
+    A socket that a killed node left there is replaced. Each connection has one request and one response.
 
     `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses.
     """
@@ -61,7 +63,10 @@ async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict
 
 
 async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> Any:
-    """Send a command to the running node with this data directory; return its answer. Raises CommandFailed."""
+    """Send a command to the running node with this data directory, and return its answer, a JSON value.
+
+    Waits without limit. Raises CommandFailed if no node runs there, or it refuses the command.
+    """
     try:
         with _short_socket_path(directory) as path:
             reader, writer = await asyncio.open_unix_connection(path, limit=_LIMIT)

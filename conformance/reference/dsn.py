@@ -1,4 +1,4 @@
-"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464), formatted by pure functions."""
+"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464), formatted by pure functions; reports.py sends them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def format_report(
     envelope: Envelope,
     content: bytes,
 ) -> bytes:
-    """Return the report about some recipients of a message, to be sent to its sender with a null reverse-path.
+    """Return the content of the report about some recipients of a message, to be sent to its sender with a null reverse-path.
 
     `message_id` is the id of the report, `at` its time (POSIX seconds); `envelope` and `content` are those of the message. The report
     contains the whole message if its sender asks for that (RET=FULL) and the action is a failure, else its header.
@@ -74,7 +74,7 @@ def format_report(
         f"Reporting-MTA: dns; {server}",
         *([f"Original-Envelope-Id: {printable(envelope.envid)}"] if envelope.envid else []),
         "",
-        *(line for status in statuses for line in _fields(action, status)),
+        *(line for status in statuses for line in _recipient_fields(action, status)),
         f"--{boundary}",
         "Content-Type: message/rfc822" if full else "Content-Type: text/rfc822-headers",
         *([] if returned.isascii() else ["Content-Transfer-Encoding: 8bit"]),
@@ -84,8 +84,8 @@ def format_report(
     return "\r\n".join(lines).encode("ascii") + returned + f"\r\n--{boundary}--\r\n".encode("ascii")
 
 
-def _fields(action: ReportAction, status: RecipientStatus) -> list[str]:
-    """Return the per-recipient fields (RFC 3464 2.3), with the blank line that ends them."""
+def _recipient_fields(action: ReportAction, status: RecipientStatus) -> list[str]:
+    """Return the lines of the fields about one recipient (RFC 3464 2.3), with the blank line that ends them."""
     return [
         *([f"Original-Recipient: {printable(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
         f"Final-Recipient: rfc822; {printable(status.recipient.address)}",
@@ -98,7 +98,7 @@ def _fields(action: ReportAction, status: RecipientStatus) -> list[str]:
 
 
 def _diagnostic(status: RecipientStatus) -> str:
-    """Return the reply of the next hop as one printable line of at most 400 characters."""
+    """Return the reply of the next hop as one printable line of at most 400 characters; "" if there is no reply."""
     return printable(" ".join(status.diagnostic.split())[:400])
 
 

@@ -52,9 +52,10 @@ class DuplicateDetection(Component):
         return DuplicateKey(mailbox.casefold(), internet_id, submitted)
 
     async def claim_delivery(self, key: DuplicateKey) -> bool:
-        """Return whether the caller is to deliver a message; it must then call `end_delivery`.
+        """Return whether the caller is to deliver the message with this key; it must then call `end_delivery`.
 
-        False: it was delivered before. Waits while another caller is delivering the same message.
+        False: it was delivered to the mailbox before, within the tracking window. Waits while another caller is delivering a message
+        with the same key, and then decides by the outcome of that.
         """
         while (other := self._in_progress.get(key)) is not None:
             await asyncio.wait([other])
@@ -64,7 +65,10 @@ class DuplicateDetection(Component):
         return True
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """Record a successful delivery, and wake the callers that wait for this one; a failed one is not recorded."""
+        """End the delivery that `claim_delivery` permitted: record it in the delivered-to table if it succeeded.
+
+        Callers that wait for it in `claim_delivery` go on; after a failure the first of them delivers.
+        """
         if delivered:
             self.host.delivered.add(*key, self.host.now())
             self._set_alarm()
@@ -73,13 +77,16 @@ class DuplicateDetection(Component):
             in_progress.set_result(None)
 
     def was_delivered(self, key: DuplicateKey) -> bool:
-        """Return whether such a message was delivered within the tracking window."""
+        """Return whether a message with this key was delivered within the tracking window before now."""
         delivered_at = self.host.delivered.delivered_at(*key)
         return delivered_at is not None and self.host.now() < delivered_at + self.tracking_window
 
     @property
     def tracking_window(self) -> float:
-        """The tracking window in force, seconds; only the configured one is already divided by `scale`."""
+        """The tracking window in force, real seconds: DuplicateTrackingWindow, or FALLBACK_WINDOW if that exceeds MAX_WINDOW (SR-DUP-04).
+
+        The configured window is already divided by `scale`, the two constants are not.
+        """
         window = self.host.transport.DuplicateTrackingWindow
         scale = self.host.config.scale
         return FALLBACK_WINDOW / scale if window > MAX_WINDOW / scale else window

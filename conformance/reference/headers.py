@@ -1,4 +1,7 @@
-"""The header fields that the server reads and adds. Content is otherwise passed on octet for octet."""
+"""The header fields that the server reads and adds. Content is otherwise passed on octet for octet.
+
+`content` is a message as after DATA: header and body, with CRLF line ends and without dot-stuffing.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -70,7 +73,7 @@ def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str
 
 
 def _header_end(content: bytes) -> int:
-    """Return the length of the header, with its last line end and without the blank line."""
+    """Return the length of the header in octets, with its last line end and without the blank line after it."""
     if content.startswith(b"\r\n"):
         return 0
     end = content.find(b"\r\n\r\n")

@@ -1,4 +1,7 @@
-"""What the components of one node share: configuration, clock, storage, random numbers, log, tasks, and each other."""
+"""What the components of one node share: configuration, clock, storage, random numbers, log, tasks, and each other.
+
+A component is one function of the server as an object, such as `delivery`. `components.py` makes them and sets them on the `Host`.
+"""
 
 import logging
 import random
@@ -113,4 +116,4 @@ class Component:
         """Resume the work that is in the database; the node calls this once all components exist and the listeners are open."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Adapt to `host.config`, which has just replaced `before`."""
+        """Adapt to `host.config`, which has just replaced `before`; the node calls this at each reload."""

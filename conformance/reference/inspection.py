@@ -1,5 +1,7 @@
 """The queues of a node: as the JSON object of `inspect` (node contract), and as a table (`conformance queues NODE`).
 
+The node answers the command `inspect` with the object; the harness compares it with what it expects. The program makes the table of it.
+
 The kinds of queues: `submission`, `delivery`, `shadow`, `safety-net`, `shadow-safety-net`, `discard` (notifications).
 """
 
@@ -15,17 +17,17 @@ Queues = dict[tuple[str, str, str], list[dict[str, Any]]]
 
 
 def queue_state(host: Host) -> dict[str, Any]:
-    """Return the JSON object of `inspect`: queue database, queues with their items, rows of the delivered-to table."""
+    """Return the JSON object of `inspect`: id of the queue database, queues with their items, number of rows in the delivered-to table."""
     queues: Queues = {}
     _add_primary_messages(host, queues)
     for shadow in host.shadow_queues.all_queued():
         name = f"shadow {shadow.primary} to {shadow.next_hop}"
-        _add(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
+        _add_item(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
     for message in host.messages.held_as("safety-net"):
-        _add(queues, "safety-net", "safety-net", host.name, _item(message))
+        _add_item(queues, "safety-net", "safety-net", host.name, _item(message))
     for message in host.messages.held_as("shadow-safety-net"):
         name = f"shadow-safety-net {message.primary}"
-        _add(queues, name, "shadow-safety-net", message.primary, _item(message))
+        _add_item(queues, name, "shadow-safety-net", message.primary, _item(message))
     for event in host.discards.all_notifications():
         item: dict[str, Any] = {
             "message_id": None,
@@ -33,7 +35,7 @@ def queue_state(host: Host) -> dict[str, Any]:
             "primary": host.name,
             "recipients": [],
         }
-        _add(queues, f"discard {event.server}", "discard", event.server, {**item, "since": event.queued})
+        _add_item(queues, f"discard {event.server}", "discard", event.server, {**item, "since": event.queued})
     return {
         "database": host.identity.database,
         "queues": [
@@ -47,19 +49,19 @@ def queue_state(host: Host) -> dict[str, Any]:
 def _add_primary_messages(host: Host, queues: Queues) -> None:
     """Add the primary messages to `queues`, with their pending recipients.
 
-    A message is in the submission queue until the attempt to make a shadow has ended, then in the queue of each next
-    hop.
+    A message is in the submission queue until the attempt to make a shadow has ended (`redundancy_pending`), then in the queue of
+    each next hop. One without pending recipients, which waits for the reports about it, is in no queue.
     """
     for message in host.messages.held_as("primary"):
         pending = host.messages.pending_recipients(message.id)
         if message.redundancy_pending:
-            _add(queues, "submission", "submission", host.name, _item(message, pending))
+            _add_item(queues, "submission", "submission", host.name, _item(message, pending))
             continue
         for hop, recipients in host.routing.group_by_next_hop(pending).items():
-            _add(queues, f"delivery {hop.name}", "delivery", hop.name, _item(message, recipients))
+            _add_item(queues, f"delivery {hop.name}", "delivery", hop.name, _item(message, recipients))
 
 
-def _add(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -> None:
+def _add_item(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -> None:
     """Add an item to a queue, which is created if it does not exist."""
     queues.setdefault((name, kind, hop), []).append(item)
 
@@ -67,7 +69,8 @@ def _add(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -
 def _item(message: Message, recipients: Iterable[Recipient] | None = None) -> dict[str, Any]:
     """Return a message as an item of a queue, with these recipients or, for None, all of its own.
 
-    `primary` is None for a message of which this server is the primary.
+    In the item `primary` is the name of the primary server of a shadow, None for a message of this server itself; `since` is when the
+    message came to its place (POSIX seconds).
     """
     listed = message.envelope.recipients if recipients is None else recipients
     return {
@@ -83,7 +86,7 @@ _COLUMNS = ("queue", "next hop", "messages", "oldest since")
 
 
 def table_rows(state: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield one row of the table for each queue in the JSON object of `inspect`."""
+    """Yield one row of the table, with the columns of `_COLUMNS`, for each queue in the JSON object of `inspect`."""
     for queue in state["queues"]:
         oldest = min((item["since"] for item in queue["items"]), default=None)
         since = "" if oldest is None else datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -17,10 +17,10 @@ class Journaling(Component):
     """Sends journal reports."""
 
     def send_report_if_due(self, message: Message) -> None:
-        """Start the delivery of the journal report about a message, if one is due.
+        """Store the journal report about a message and start its delivery, if one is due (`journal_due`).
 
-        The message is released only after it. If no journal recipient is configured any more, none is made, now or
-        later.
+        `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). If no journal recipient is
+        configured any more, no report is made, now or later.
         """
         host = self.host
         if not message.journal_due:
@@ -32,7 +32,11 @@ class Journaling(Component):
         content = self.compose(message, host.messages.content(message.id), journal.recipient)
         draft = new_message(
             content,
-            Envelope("", (Recipient(journal.recipient),), "" if content.isascii() else "8BITMIME"),
+            Envelope(
+                reverse_path="",
+                recipients=(Recipient(journal.recipient),),
+                body="" if content.isascii() else "8BITMIME",
+            ),
             message_id=host.identity.new_id(),
             since=host.now(),
             cause=message.id,
@@ -42,10 +46,11 @@ class Journaling(Component):
         host.delivery.start_processing(host.messages.add(draft, content))
 
     def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
-        """Return the content of the journal report: the envelope as text, and the message attached.
+        """Return the content of the journal report about a message: its envelope as text, and the message attached.
 
-        `content` is that of the message, `recipient` the journal recipient. Without a Message-ID (`internet_id` is
-        None) this server's id of the message identifies the report.
+        `content` is that of the message, `recipient` the journal recipient. The Message-ID of the report is derived from Message-ID
+        and Date of the message, so that it is the same when a promoted shadow is journaled again; without a Message-ID (`internet_id` is
+        None) it is derived from this server's id of the message.
         """
         server = self.host.name
         origin = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""

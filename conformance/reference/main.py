@@ -1,4 +1,7 @@
-"""The reference transport as a program: `conformance node --config FILE` (node contract)."""
+"""The reference transport as a program: `conformance node --config FILE` (node contract).
+
+It runs one node (node.py) in its process, or sends a command to one that runs in another process (control.py).
+"""
 
 import argparse
 import asyncio
@@ -61,7 +64,10 @@ def show_queues(config: Path) -> int:
 
 
 def _send_command(config: Path, words: Sequence[str]) -> int:
-    """Send a command to the running node, print its answer; return 0, or 1 if it was refused or no node runs."""
+    """Send a command (`words`: its name and arguments) to the running node, and print its answer as JSON.
+
+    Return the exit code: 0, or 1 if the command was refused or no node runs. Raises ConfigurationError if the file names no data directory.
+    """
     try:
         answer = asyncio.run(control.send_command(read_data_dir(config), words[0], words[1:]))
     except control.CommandFailed as error:
@@ -74,7 +80,8 @@ def _send_command(config: Path, words: Sequence[str]) -> int:
 async def _serve(node: Node) -> int:
     """Start a node and run it until it is signalled to stop or fails; return the exit code.
 
-    Also serves administrators' commands on the socket in its data directory. Raises what `Node.start` raises.
+    The exit code is 1 if a task of the node failed, before or during its stop, else 0. Also serves administrators' commands on the
+    socket in its data directory. Raises what `Node.start` raises.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -100,7 +107,7 @@ async def _serve(node: Node) -> int:
 
 
 async def _reload(node: Node) -> None:
-    """Reload the configuration; log why, if it was refused."""
+    """Have the node read its configuration file again; if the file is refused, log why. The node goes on with the old one then."""
     log = logging.getLogger("conformance.node")
     try:
         await node.reload()

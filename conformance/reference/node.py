@@ -1,6 +1,7 @@
 """The node: the lifecycle of one server (start, reload, stop, kill), its listeners and its status file.
 
-A node that runs as a program (main.py) and a node in the harness's process are both this `Node`, made by `create`.
+A node that runs as a program (main.py) and a node in the harness's process are both this `Node`, made by `create`. The status file is
+JSON, `{"revision": N, "applied": true}`: by it the harness sees that a changed configuration is in force (node contract).
 """
 
 import asyncio
@@ -36,9 +37,9 @@ GRACE = 5.0
 class Node:
     """One transport server.
 
-    `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the
-    unexpected exception that ended the node, as text, or None; then `when_failed`, which the owner sets, has been
-    called.
+    `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the first
+    unexpected exception of a task, as text, or None. It does not stop the node: that is for `when_failed` to do, a function
+    that the owner sets and that is called then.
     """
 
     def __init__(self, path: Path, clock: Clock, classes: ComponentSets) -> None:
@@ -82,7 +83,10 @@ class Node:
     async def _listen(
         self, classes: ComponentClasses, host: Host, name: ListenerName, initial: Listener
     ) -> asyncio.Server:
-        """Open the listener `name` at the address in `initial`; a session has the limits configured when it begins."""
+        """Open the listener `name` at the address in `initial`.
+
+        A session has the limits that are configured when it begins, or those of `initial` if the listener is configured no more.
+        """
         receiver = classes.local_receiver if name == "delivery" else classes.receiver  # LMTP or SMTP
 
         def new_session() -> Receiver:
@@ -92,7 +96,11 @@ class Node:
         return await loop.create_server(new_session, initial.host, initial.port, backlog=_BACKLOG)
 
     async def stop(self) -> None:
-        """Stop in an orderly way: close the listeners, wait up to GRACE for messages in transmission, and write all to disk."""
+        """Stop in an orderly way: close the listeners, wait up to GRACE for messages in transmission, and write all to disk.
+
+        It waits GRACE seconds at most for messages being sent, and as long again for those being received. Does the same as `kill` if
+        the node was killed or never started.
+        """
         for server in self._servers:
             server.close()
         if self._host is not None and not self._ended:
@@ -104,13 +112,16 @@ class Node:
         await self.kill()
 
     async def _wait_for_replies(self) -> None:
-        """Wait until every received message has its reply, at most GRACE."""
+        """Wait until every received message has its reply, at most GRACE seconds."""
         if working := [session.acceptance_task for session in self._sessions if session.acceptance_task is not None]:
             await asyncio.wait(working, timeout=GRACE)
         await asyncio.sleep(0)  # lets the sessions write their replies
 
     async def kill(self) -> None:
-        """End as a killed process would: close all sockets at once, and lose what is not committed."""
+        """End as a killed process would: close all sockets at once, and lose what is not committed to the database.
+
+        Waits until all tasks of the node have been cancelled.
+        """
         self._ended = True
         for server in self._servers:
             server.close()
@@ -125,7 +136,8 @@ class Node:
     async def reload(self) -> None:
         """Read the configuration file again and apply it.
 
-        Raises ConfigurationError if it is refused; the configuration in force then stays. The status file says which.
+        Raises ConfigurationError if it is refused: a parameter is wrong, or one that cannot change was changed. The configuration in
+        force then stays. The status file says whether the new one was applied. Raises DatabaseError if the node is not running.
         """
         host = self._running
         before = host.config
@@ -145,9 +157,9 @@ class Node:
         self._write_status(after, after.revision)
 
     def _write_status(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
-        """Write to the status file whether a revision was applied; `error` says why it was not, and is empty if it was.
+        """Write to the status file of `config` whether a revision was applied; `error` says why it was not, and is empty if it was.
 
-        Writes nothing if no status file is configured, or the configuration has no revision (None).
+        Writes nothing if no status file is configured, or the file that was read has no revision (None).
         """
         if config.status_file is not None and revision is not None:
             write_status(Path(config.status_file), revision, error)
@@ -181,13 +193,13 @@ class Node:
 
     @property
     def _running(self) -> Host:
-        """The components of the running node. Raises DatabaseError if it is not running."""
+        """The object that has the components of the running node. Raises DatabaseError if the node is not running."""
         if self._host is None or self._ended:
             raise DatabaseError("the node is not running")
         return self._host
 
     def _record_failure(self, error: BaseException) -> None:
-        """Record the first unexpected exception of a task, and call `when_failed`; ignore those after `kill`."""
+        """Record and log the first unexpected exception of a task, and call `when_failed`; ignore later ones and those after `kill`."""
         if self.failure is None and not self._ended:
             self.failure = f"{type(error).__name__}: {error}"
             if self._host is not None:
@@ -196,7 +208,10 @@ class Node:
 
 
 def write_status(path: Path, revision: int, error: str = "") -> None:
-    """Replace the status file atomically; `error` says why the configuration was refused, and is empty for an applied one."""
+    """Replace the status file atomically with `revision` and whether it was applied.
+
+    `error` says why the configuration was refused, and is empty for an applied one; it is cut to 2000 characters.
+    """
     status: dict[str, Any] = {"revision": revision, "applied": not error}
     if error:
         status["error"] = error[:2000]

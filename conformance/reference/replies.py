@@ -1,4 +1,7 @@
-"""SMTP replies: those that this node sends as a server, and those that it receives as a client."""
+"""SMTP replies: those that this node sends as a server, and those that it receives as a client.
+
+An enhanced status code is three numbers after the code, as in `250 2.1.5 ok` (RFC 3463).
+"""
 
 import re
 from dataclasses import dataclass
@@ -52,7 +55,7 @@ NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 
 @lru_cache(maxsize=256)
 def parse_reply(code: int, message: str) -> Reply:
-    """Return a server's reply, cut to 2000 characters, with unprintable characters replaced by `?`.
+    """Return the reply that a server sent, cut to 2000 characters, with unprintable characters replaced by `?`; cached.
 
     `message` has its lines without the code, separated by LF; an enhanced status code is taken off each line.
     """

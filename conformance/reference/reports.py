@@ -19,7 +19,7 @@ class Reports(Component):
     """Sends delivery status notifications; never about a message with a null reverse-path."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report recipients that have failed for good, except those whose NOTIFY excludes FAILURE (RFC 3461 5.2.1).
+        """Send a report about recipients that have failed for good, except those whose NOTIFY excludes FAILURE (RFC 3461 5.2.1).
 
         `failures` has the final reply for each: that of the next hop, or one of this server, such as for expiry.
         """
@@ -28,36 +28,44 @@ class Reports(Component):
             "failed",
             message,
             [
-                RecipientStatus(recipient, reply.status, str(reply), remote)
+                RecipientStatus(recipient, status=reply.status, diagnostic=str(reply), remote=remote)
                 for recipient, reply in failures
                 if not recipient.notify or "FAILURE" in recipient.notify
             ],
         )
 
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
-        """Report recipients with NOTIFY=SUCCESS that were delivered or relayed (RFC 3461 5.2.2, 5.2.3).
+        """Send a report about recipients with NOTIFY=SUCCESS that were delivered or relayed (RFC 3461 5.2.2, 5.2.3).
+
+        `relayed`: handed to a next hop without DSN, which will send no report.
 
         For any other fate (`passed-on`, `redirected`) the next hop or the target of the redirection sends the report.
         """
         action: ReportAction | None = "delivered" if fate == "delivered" else "relayed" if fate == "relayed" else None
         if action is not None:
-            requested = [RecipientStatus(r, "2.1.5", remote=hop.name) for r in recipients if "SUCCESS" in r.notify]
+            requested = [
+                RecipientStatus(r, status="2.1.5", remote=hop.name) for r in recipients if "SUCCESS" in r.notify
+            ]
             self.send_report(action, message, requested)
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Report, once for each, recipients with NOTIFY=DELAY that have been pending for DELAY_NOTIFICATION_TIMEOUT."""
+        """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT; once for each recipient.
+
+        Records on disk whose delay has been reported.
+        """
         host = self.host
         requested = [recipient for recipient in recipients if "DELAY" in recipient.notify]
         if not requested or not host.is_due(message.since + DELAY_NOTIFICATION_TIMEOUT):
             return
         unreported = host.messages.without_delay_report(message.id, requested)
         host.messages.set_delay_reported(message.id, unreported)
-        self.send_report("delayed", message, [RecipientStatus(recipient, "4.4.7") for recipient in unreported])
+        self.send_report("delayed", message, [RecipientStatus(recipient, status="4.4.7") for recipient in unreported])
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Store a report about these recipients, and start its delivery.
+        """Store a report about these recipients of a message as a message to its sender, and start its delivery.
 
-        Does nothing if there are no recipients, or the reverse-path of the message is null.
+        `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). Does nothing if there are no
+        recipients, or the reverse-path of the message is null: there is nobody to report to then (RFC 5321 6.1).
         """
         host = self.host
         if not statuses or not message.envelope.reverse_path:
@@ -75,7 +83,7 @@ class Reports(Component):
         body = "" if content.isascii() else "8BITMIME"
         draft = new_message(
             content,
-            Envelope("", (Recipient(message.envelope.reverse_path),), body),
+            Envelope(reverse_path="", recipients=(Recipient(message.envelope.reverse_path),), body=body),
             message_id=report_id,
             since=host.now(),
             cause=message.id,

@@ -2,7 +2,8 @@
 
 The primary server of a message holds it in `safety-net`, its shadow server in `shadow-safety-net`. When a mailbox database becomes
 active on another server, the primary resubmits the messages that were delivered to it; the shadow server does so only if the
-primary does not answer or has lost its queue database.
+primary does not answer or has lost its queue database. The harness reports such a failover by a changed configuration, in which the
+mailboxes have another server, or by the command `resubmit DATABASE`.
 """
 
 from collections.abc import Sequence
@@ -39,12 +40,12 @@ class SafetyNet(Component):
             self.resubmit(database)
 
     def hold(self, row_id: int, place: Place) -> None:
-        """Move a processed message to Safety Net or shadow Safety Net, as `place` says (SR-SFN-01, SR-MNT-06)."""
+        """Move a processed message, with this row id, to `place`: `safety-net` or `shadow-safety-net` (SR-SFN-01, SR-MNT-06)."""
         self.host.messages.move(row_id, place, self.host.now())
         self.set_alarm()
 
     def hold_time(self, place: Place) -> float:
-        """Return how long a message is held in a place, seconds.
+        """Return how long a message is held in one of `_PLACES`, seconds.
 
         After processing that is SafetyNetHoldTime (SR-SFN-02); for a shadow without a discard notification it is
         SafetyNetHoldTime + MessageExpirationTimeout (SR-SFN-03).
@@ -58,7 +59,7 @@ class SafetyNet(Component):
         host = self.host
         for place in _PLACES:
             # 1 ms of tolerance for timers that fire early
-            for row_id in host.messages.rows_in_place_until(place, host.now() + 0.001 - self.hold_time(place)):
+            for row_id in host.messages.rows_in_place_since(place, host.now() + 0.001 - self.hold_time(place)):
                 host.messages.drop(row_id)
                 host.log.info("row %d left the %s: hold time over", row_id, place)
         self._alarm.cancel()
@@ -68,15 +69,16 @@ class SafetyNet(Component):
         )
 
     def set_alarm(self) -> None:
-        """Make the alarm due no later than the earliest expiry of a message that comes to a place now."""
+        """Make the alarm for `drop_expired` due no later than the expiry of a message that comes to any of `_PLACES` now."""
         earliest_expiry = self.host.now() + min(map(self.hold_time, _PLACES))
         if self._alarm.due is None or self._alarm.due > earliest_expiry:
             self._alarm.set(earliest_expiry)
 
     def resubmit(self, database: str) -> int:
-        """Resubmit held messages for the mailboxes of a mailbox database (SR-SFN-05); return how many primary messages.
+        """Deliver held messages again to the mailboxes of a mailbox database (SR-SFN-05); return how many of Safety Net itself.
 
-        Those in the shadow Safety Net are resubmitted in the background, if their primary does not answer.
+        Those in the shadow Safety Net are resubmitted in the background and not counted, if their primary does not answer or has
+        lost its queue database.
         """
         host = self.host
         addresses = [box.address.casefold() for box in host.config.mailboxes if box.database == database]
@@ -94,8 +96,12 @@ class SafetyNet(Component):
         return number
 
     async def _resubmit_shadows(self, primary: str, messages: Sequence[Message], addresses: Sequence[str]) -> None:
-        """Resubmit messages of the shadow Safety Net whose primary does not answer or has another queue database than theirs."""
-        # None for a primary that does not answer: then no message's database is equal
+        """Resubmit messages of the shadow Safety Net unless their primary answers with the queue database that they came from.
+
+        Opens a session with the primary, whose answer to XQDISCARD names its queue database. `addresses` (in lower case) are those of
+        the mailboxes that failed over.
+        """
+        # None for a primary that does not answer: then no message's database is equal to it
         database = await self.host.manager.query_in_new_session(primary)
         number = sum(
             self._resubmit_message(message.id, addresses) for message in messages if message.database != database
@@ -104,9 +110,9 @@ class SafetyNet(Component):
             self.host.log.warning("shadow Safety Net: %d messages of %s resubmitted", number, primary)
 
     def _resubmit_message(self, row_id: int, addresses: Sequence[str]) -> bool:
-        """Start the delivery of a copy of a held message to its recipients among `addresses` (in lower case).
+        """Start the delivery of a copy of a held message to those recipients among `addresses` to whom it is resubmitted.
 
-        Return whether it has any to whom it is resubmitted.
+        Return whether there are any; False also for a deleted message. `addresses` are in lower case.
         """
         message = self.host.messages.get(row_id)
         recipients = self.recipients_to_resubmit(message, addresses) if message is not None else ()
@@ -125,7 +131,7 @@ class SafetyNet(Component):
         return True
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients among `addresses` to whom a held message is resubmitted.
+        """Return the recipients among `addresses` (in lower case) to whom a held message is resubmitted.
 
         Excluded are those that were or would now be reached outside of the boundary (SR-SFN-04, SR-IOP-03). A message that was
         itself resubmitted has none, since its original is still held.

@@ -1,6 +1,7 @@
 """The wall clock of a node, its supervised tasks, and its alarms: timers for points in wall-clock time.
 
-Durations run on the event loop's timers; only time stamps come from the wall clock.
+Durations run on the event loop's timers; only time stamps come from the wall clock. The clock goes on while a node is down, so time
+stamps on disk can be compared with it after a restart.
 """
 
 import asyncio
@@ -33,14 +34,14 @@ class Tasks:
         self._running: set[asyncio.Task[Any]] = set()
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a coroutine as a task of the node, and return the task."""
+        """Start a coroutine as a task of the node, and return the task; `name` appears in asyncio's messages about it."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._running.add(task)
         task.add_done_callback(self._on_done)
         return task
 
     async def cancel(self) -> None:
-        """Cancel all tasks but the current one, and wait until they have ended."""
+        """Cancel all tasks but the current one, and wait until they have ended; also tasks that start meanwhile."""
         while running := [task for task in self._running if task is not asyncio.current_task()]:
             for task in running:
                 task.cancel()

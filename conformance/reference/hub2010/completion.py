@@ -1,7 +1,8 @@
 """Completion in Exchange 2010, and the components that begin with 2013.
 
 A message that all next hops have accepted is not kept: its shadow is in the shadow queue of each next hop that uses XSHADOW, and any
-other next hop counts as delivered (SR-E10-01, SR-E10-14). There are no shadows made at receipt, and no Safety Net.
+other next hop counts as delivered (SR-E10-01, SR-E10-14). There are no shadows made at receipt, and no Safety Net. Each class takes the
+place of the component of 2013 that it derives from (components.py).
 """
 
 import asyncio
@@ -15,9 +16,10 @@ from conformance.reference.shadow.creation import ShadowCreation
 
 
 class HubCompletion(Completion):
-    """Deletes messages that were passed on, and wakes the sessions that wait for that.
+    """Deletes messages that were passed on, and wakes the sessions that wait for that, because they withhold the reply to the message.
 
-    `_passed_on_events` has an event by row id for each message that is waited for.
+    `_passed_on_events` has an event by row id for each message that is waited for. A message is *processed* when no recipient is pending
+    and no report about it is under way.
     """
 
     def __init__(self, host: Host) -> None:
@@ -25,7 +27,7 @@ class HubCompletion(Completion):
         self._passed_on_events: dict[int, asyncio.Event] = {}
 
     async def wait_until_passed_on(self, message: Message) -> None:
-        """Wait, without limit, until no recipient of a message is pending."""
+        """Wait, without limit, until no recipient of a message is pending: each was handed on, delivered, or has failed."""
         try:
             while self.host.messages.pending_recipients(message.id):
                 await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
@@ -41,7 +43,7 @@ class HubCompletion(Completion):
         super().release_if_processed(row_id)
 
     def release(self, message: Message) -> None:
-        """Queue the discard notifications of a message, and delete it."""
+        """Queue the discard notifications of a processed message for the servers that keep its shadow (SR-E10-04), and delete it."""
         self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)
 
@@ -50,7 +52,7 @@ class NoShadowAtReceipt(ShadowCreation):
     """Makes no shadow at receipt: a 2010 server keeps one itself when it sends."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Return False: no shadow is made."""
+        """Make no shadow, and return False."""
         return False
 
 
@@ -64,7 +66,7 @@ class NoSafetyNet(SafetyNet):
         """Do nothing: the shadow queues have an expiry of their own (SR-E10-12)."""
 
     def set_alarm(self) -> None:
-        """Do nothing."""
+        """Do nothing: no message expires in Safety Net."""
 
     def resubmit(self, database: str) -> int:
         """Return 0: nothing is resubmitted."""

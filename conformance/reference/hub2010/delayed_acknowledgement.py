@@ -1,6 +1,6 @@
 """Delayed acknowledgement: the reply to a sender that keeps no shadow is withheld until the message has been delivered.
 
-The sender then still has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15,
+This is the component `host.acceptance` of an Exchange 2010 server. "Delivered" includes handed on to the next hop. The sender then still has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15,
 SR-E10-16).
 """
 
@@ -26,7 +26,9 @@ class DelayedAcknowledgement(Acceptance):
         return await self.acknowledge_after_delivery(self.store(envelope, traced, message_id, origin), origin.deadline)
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
-        """Start the delivery of a stored message, and return the reply once it need not be withheld any more.
+        """Start the delivery of a stored message, and return the reply once it need not be withheld any more (`wait_until_delivered`).
+
+        The reply is 250, also if the message is not delivered in time, or 452 if the disk is full.
 
         `deadline` is the event loop's time by which the sender must have its reply.
         """
@@ -37,10 +39,10 @@ class DelayedAcknowledgement(Acceptance):
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Accept a message at once whose sender keeps the shadow, and record the sender for the notification (SR-E10-03).
+        """Accept a message at once whose sender keeps the shadow (SR-E10-03), and return the reply.
 
-        `sender` is the name of that server, `shadow_id` the id of its shadow. A message with a shadow id that is
-        already in the queue gets the reply of a repeated transmission.
+        `sender` is the name of that server, `shadow_id` the id of its shadow. The sender is recorded as holder of the shadow, which gets
+        the discard notification. A message with a shadow id that is already in the queue gets the reply of a repeated transmission.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal

@@ -20,7 +20,8 @@ class HubManager(ShadowRedundancyManager):
     """Watches every server for which there is a shadow queue (SR-E10-05 to SR-E10-12).
 
     `missed_intervals` counts the failed heartbeats in a row by server. `_failed` says until when (POSIX seconds) a
-    server counts as failed. `_answered` has the servers that were in contact since the last heartbeat to them began.
+    server counts as failed. `_answered` has the servers that were in contact since the last heartbeat to them began. *Contact* is a
+    successful session that this server has opened.
     """
 
     def __init__(self, host: Host) -> None:
@@ -39,7 +40,10 @@ class HubManager(ShadowRedundancyManager):
         return frozenset(name for name, until in self._failed.items() if self.host.now() < until)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Query discard status before the session ends, whether shadows are held or not (SR-E10-05). Raises SessionLost."""
+        """Query discard status in a session that is open for mail, whether shadows are held or not (SR-E10-05). Raises SessionLost.
+
+        `query_discards` sends XQDISCARD, deletes the shadows that the reply names, and records the contact.
+        """
         await self.query_discards(primary, dialogue)
 
     def watch(self, primary: str, since: float | None = None) -> None:
@@ -47,14 +51,14 @@ class HubManager(ShadowRedundancyManager):
         super().watch(primary)
 
     def record_contact(self, primary: str) -> None:
-        """Record a successful session: the count of failed intervals starts again (SR-E10-09)."""
+        """Record a successful session: the primary counts as failed no more, and the count of failed intervals starts again (SR-E10-09)."""
         super().record_contact(primary)
         self._failed.pop(primary, None)
         self.missed_intervals.pop(primary, None)
         self._answered.add(primary)
 
     def record_query_from(self, server: str) -> None:
-        """Do nothing: only a session that this server opens counts as contact (SR-E10-06)."""
+        """Do nothing when another server sends XQDISCARD here: only a session that this server opens counts as contact (SR-E10-06, ruling 30)."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete a shadow whose primary has passed the message on (SR-E10-07).
@@ -72,19 +76,25 @@ class HubManager(ShadowRedundancyManager):
         return REPLY_SHARE * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     def next_session_at(self, primary: str) -> float:
-        """Return when the next heartbeat is due: after each ShadowHeartbeatTimeoutInterval without a session (SR-E10-06)."""
+        """Return when the next heartbeat is due, POSIX seconds: after each ShadowHeartbeatTimeoutInterval without a session (SR-E10-06).
+
+        Intervals are counted from the last contact, or from when watching began if that is later, as after a restart (ruling 28).
+        """
         began = self.watched[primary].started_at
         contact = max(began, self.host.shadows.last_contact(primary) or began)
         missed = self.missed_intervals.get(primary, 0)
         return contact + (missed + 1) * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     async def query_in_new_session(self, primary: str) -> str | None:
-        """Query discard status in a session of its own, as every shadow server does, and note whether it was contact."""
+        """Query discard status in a session of its own, as in 2013; return the id of the primary's queue database, None if that failed.
+
+        Afterwards `_answered` has the primary if it gave any valid reply to XQDISCARD, even if the session was lost then.
+        """
         self._answered.discard(primary)
         return await super().query_in_new_session(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Count a failed interval; from ShadowHeartbeatRetryCount in a row on, declare the primary failed after each.
+        """Count a failed interval; from ShadowHeartbeatRetryCount in a row on, declare the primary failed after each (SR-E10-08).
 
         A session that was lost after a reply was contact, and no failed interval.
         """
@@ -95,7 +105,10 @@ class HubManager(ShadowRedundancyManager):
             self.declare_failed(primary)
 
     def declare_failed(self, primary: str) -> None:
-        """Promote the shadows that have an alternative route (SR-E10-08, SR-E10-10); drop expired ones, keep the rest (SR-E10-11)."""
+        """Promote the shadows of a failed primary that have an alternative route (SR-E10-08, SR-E10-10), and delete expired ones (SR-E10-12).
+
+        The rest is kept (SR-E10-11). When a promoted message has been delivered, the failed primary gets a discard notification for it.
+        """
         host, transport = self.host, self.host.transport
         queues = shadow_queues_of(host)
         wait = transport.ShadowHeartbeatTimeoutInterval * transport.ShadowHeartbeatRetryCount
@@ -118,6 +131,6 @@ class HubManager(ShadowRedundancyManager):
 
 
 def hub_manager_of(host: Host) -> HubManager:
-    """Return the Shadow Redundancy Manager of a 2010 server, with its 2010 type."""
+    """Return the Shadow Redundancy Manager of a 2010 server, with its 2010 type; the node must be of that generation."""
     assert isinstance(host.manager, HubManager)
     return host.manager

@@ -1,4 +1,7 @@
-"""The sending end in Exchange 2010: messages are sent with XSHADOW and kept as shadows (EX2010, message flow)."""
+"""The sending end in Exchange 2010: messages are sent with XSHADOW and kept as shadows (EX2010, message flow).
+
+The next hop is then the primary: it must deliver the message. This server keeps the shadow until the next hop reports that it has.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,7 +23,8 @@ from conformance.reference.send.dialogue import Dialogue
 class HubOutbound(Outbound):
     """Sends with XSHADOW where the next hop offers it, and keeps the shadow.
 
-    `_databases` has the queue database of each next hop that accepted XSHADOW in an open session.
+    `_databases` has, by open session, the id of the queue database of a server that accepted XSHADOW in it. `hop` is the next hop, `server`
+    the name of that one of its servers with which the session is.
     """
 
     def __init__(self, host: Host) -> None:
@@ -28,7 +32,11 @@ class HubOutbound(Outbound):
         self._databases: WeakKeyDictionary[Dialogue, str] = WeakKeyDictionary()
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Send XSHADOW, so that the next hop tracks discard status for this server (SR-E10-02). Raises SessionLost."""
+        """Send XSHADOW, so that the next hop tracks discard status for this server (SR-E10-02). Raises SessionLost.
+
+        Does nothing where XSHADOW may not be used; if the next hop refuses it, the session goes on without. Its reply names its queue
+        database: shadows that it got with another one are promoted.
+        """
         if not self.may_use_xshadow(dialogue, server):
             return
         answer = await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
@@ -40,7 +48,10 @@ class HubOutbound(Outbound):
         self._databases[dialogue] = words[1]
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Transmit a message; if XSHADOW is in use, keep a shadow for the recipients that were accepted. Raises SessionLost."""
+        """Transmit a message; if XSHADOW was accepted in this session, keep a shadow for the recipients that the next hop has accepted.
+
+        Return the final reply for each recipient. Raises SessionLost.
+        """
         database = self._databases.get(dialogue)
         if database is None:
             return await super().transmit(attempt, server, dialogue)
@@ -59,7 +70,7 @@ class HubOutbound(Outbound):
             await self.host.manager.query_in_session(server, dialogue)
 
     def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
-        """Return whether the server offers XSHADOW and this server may use it."""
+        """Return whether `server` offers XSHADOW in this session and this server may use it there (SR-E10-19)."""
         peer = self.host.config.peers_by_name.get(server.casefold())
         return "XSHADOW" in dialogue.keywords and sends_xshadow_to(self.host.config, peer)
 
@@ -68,7 +79,7 @@ class HubRouting(Routing):
     """Routes around servers that have failed (SR-E10-10)."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop; servers that have failed are tried last."""
+        """Return the recipients by next hop; in each next hop the servers that were recently declared failed are tried last."""
         failed = hub_manager_of(self.host).failed_primaries
         return {_failed_last(hop, failed): members for hop, members in super().group_by_next_hop(recipients).items()}
 

@@ -1,6 +1,7 @@
 """The shadow queues of Exchange 2010: what was sent to a next hop, kept until that server has passed it on (EX2010, components).
 
-There is one queue for each next hop; a shadow in it has the recipients that were sent there.
+There is one queue for each next hop; a shadow in it has the recipients that were sent there. That next hop is the *primary* of the
+shadow: it must deliver the message now.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +12,16 @@ from conformance.reference.shadow.shadow_queues import Promotion, QueuedShadow, 
 
 
 class HubShadowQueues(ShadowQueues):
-    """The shadow queues of one server."""
+    """The shadow queues of one server, on disk: messages whose place is `shadow`, by `Message.primary`."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
         """Yield a shadow message in its only queue, that of the server which it was sent to."""
-        yield QueuedShadow(message.primary, message.primary, message, message.envelope.recipients)
+        yield QueuedShadow(
+            primary=message.primary,
+            next_hop=message.primary,
+            message=message,
+            recipients=message.envelope.recipients,
+        )
 
     def keep(
         self,
@@ -28,7 +34,8 @@ class HubShadowQueues(ShadowQueues):
     ) -> None:
         """Keep a shadow of a message that a next hop has accepted for these recipients (SR-E10-03).
 
-        The next hop is the `primary` now, and `database` the id of its queue database.
+        The next hop is the `primary` now, `database` the id of its queue database, and `shadow_id` was sent to it with XSHADOW=. Does not
+        wait for the disk.
         """
         shadow = new_message(
             content,
@@ -52,9 +59,9 @@ class HubShadowQueues(ShadowQueues):
         return [message for message in messages if message is not None]
 
     def notify_when_delivered(self, message: Message, primary: str) -> None:
-        """Record a failed primary as one to notify when a message promoted from it has been delivered (SR-E10-08).
+        """Have a discard notification queued for a failed primary once a message promoted from it has been delivered (SR-E10-08).
 
-        It is recorded as a holder of the message's shadow.
+        To that end the primary is recorded as a holder of the message's shadow: it may still have the message.
         """
         self.host.discards.add_holder(message.id, primary, message.shadow_id, acknowledged=True)
 
@@ -67,7 +74,7 @@ class HubShadowQueues(ShadowQueues):
 
 
 def shadow_queues_of(host: Host) -> HubShadowQueues:
-    """Return the shadow queues of a 2010 server, with their 2010 type."""
+    """Return the shadow queues of a 2010 server, with their 2010 type; the node must be of that generation."""
     assert isinstance(host.shadow_queues, HubShadowQueues)
     return host.shadow_queues
 
@@ -76,5 +83,5 @@ class HubPromotion(Promotion):
     """Promotes shadows without giving them a new id."""
 
     def new_message_id(self, message: Message) -> str:
-        """Return the id that the shadow has."""
+        """Return the shadow id of the message, which its failed primary knows, as its id here."""
         return message.shadow_id

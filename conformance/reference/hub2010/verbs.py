@@ -1,4 +1,7 @@
-"""The receiving end in Exchange 2010: XSHADOW, and queries for the discard status of messages sent with it (wire-profile.md, 2010)."""
+"""The receiving end in Exchange 2010: XSHADOW, and queries for the discard status of messages sent with it (wire-profile.md, 2010).
+
+The client keeps shadows of what it sends here; this server is the primary of those messages.
+"""
 
 from conformance.reference.boundary import advertises_xshadow_to
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
@@ -9,7 +12,10 @@ from conformance.reference.replies import Reply
 
 
 class HubVerbs(ShadowVerbs):
-    """XSHADOW and XQDISCARD, also called XQUERYDISCARD, in one session."""
+    """XSHADOW and XQDISCARD, also called XQUERYDISCARD, in one session.
+
+    `client_identity` is the pair (server, id of its queue database) that the client named with XSHADOW, None before it.
+    """
 
     def ehlo_keywords(self) -> list[str]:
         """Return the keywords of the offered verbs for the EHLO reply."""
@@ -17,7 +23,7 @@ class HubVerbs(ShadowVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client may use the shadow verbs in this session."""
+        """Whether the client may use XSHADOW and XQDISCARD in this session: on the transport listener, with the right to (SR-E10-18)."""
         session_state = self.session_state
         return session_state.listener == "transport" and advertises_xshadow_to(self.host.config, session_state.peer)
 
@@ -34,7 +40,8 @@ class HubVerbs(ShadowVerbs):
     async def handle_xshadow(self, words: list[str]) -> list[str]:
         """Handle `XSHADOW server database`: a sender names itself and its queue database, and will keep shadows (SR-E10-02).
 
-        Shadows that came from another queue database of that sender are promoted.
+        If this server holds shadows for the sender that came from another queue database of it, they are promoted: the sender has lost
+        those messages (SR-E10-21). Return the lines of the reply.
         """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
@@ -46,8 +53,9 @@ class HubVerbs(ShadowVerbs):
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message whose sender keeps the shadow; return the reply."""
+        """Accept a message that was sent with XSHADOW=: its sender keeps the shadow, so the reply is not withheld; return it."""
         assert self.client_identity is not None
         acceptance = self.host.acceptance
         assert isinstance(acceptance, DelayedAcknowledgement)
-        return await acceptance.accept_with_shadow(envelope, content, origin, self.client_identity[0], shadow_id)
+        sender, _ = self.client_identity
+        return await acceptance.accept_with_shadow(envelope, content, origin, sender, shadow_id)

@@ -3,8 +3,11 @@
 `start_processing` has a shadow made if one is still missing, reports to the journal, and queues one delivery attempt for each
 next hop (bifurcation). `record_outcome` stores what became of the recipients of an attempt: failures are reported to the sender,
 recipients without an outcome are retried after MessageRetryInterval until the message expires. When no recipient is pending and
-no report about the message is under way, `Completion` releases the message: its shadow may be discarded, and it moves to Safety
-Net. `Redirection` drains the queues to another server on an administrator's command.
+no report about the message is under way, the message is *processed*. Then `Completion` releases it: its shadow may be discarded, and
+it moves to Safety Net. `Redirection` drains the queues to another server on an administrator's command.
+
+A *primary message* is one that this server has acknowledged or made itself and must deliver (`Message.place` is `primary`). These are
+components of a node: others call them as `host.delivery`, `host.completion` and `host.redirection`.
 """
 
 import asyncio
@@ -48,7 +51,10 @@ class Delivery(Component):
             self.start_processing(message)
 
     def start_processing(self, message: Message) -> None:
-        """Start processing a primary message, unless it is in process already or the node is stopping."""
+        """Start processing a primary message that is in the queue database, unless it is in process already or the node is stopping.
+
+        `redundancy_pending`: a shadow has still to be made. That waits for the disk, so it begins in a task.
+        """
         if message.id in self._processing or self._paused:
             return
         self._processing.add(message.id)
@@ -60,27 +66,27 @@ class Delivery(Component):
     def stop_processing(self, row_id: int) -> None:
         """Forget a message that has been processed, and cancel the making of its shadow, if under way (SR-BND-04)."""
         self._processing.discard(row_id)
-        if (effort := self._redundancy_tasks.pop(row_id, None)) is not None:
-            effort.cancel()
+        if (making_shadow := self._redundancy_tasks.pop(row_id, None)) is not None:
+            making_shadow.cancel()
 
     async def _start_redundancy(self, message: Message) -> None:
-        """Start to make a message redundant in the background, and its delivery at the same time, once it is on disk."""
+        """Wait until a message is on disk, then start to make its shadow in the background, and its delivery at the same time."""
         await self.host.db.commit()
-        effort = self._make_redundant(message, self.host.messages.content(message.id))
+        making_shadow = self._make_redundant(message, self.host.messages.content(message.id))
         self._redundancy_tasks[message.id] = self.host.tasks.start(
-            effort, f"{self.host.name}: shadow of {message.message_id}"
+            making_shadow, f"{self.host.name}: shadow of {message.message_id}"
         )
         self._begin_delivery(message)
 
     async def _make_redundant(self, message: Message, content: bytes) -> None:
-        """Have a shadow made, and forget the task that does so."""
+        """Try to have a shadow made, and at the end, also when cancelled, forget the task that does so: the current one."""
         try:
             await self.host.redundancy.try_to_make_redundant(message, content)
         finally:
             self._redundancy_tasks.pop(message.id, None)
 
     def _begin_delivery(self, message: Message) -> None:
-        """Send the journal report if due, and queue attempts for the pending recipients, or release the message.
+        """Send the journal report if due, and queue attempts for the pending recipients; if there are none, release the message.
 
         A shadow that is still to be made is made at the same time: delivery does not wait for it (ruling 24).
         """
@@ -91,10 +97,15 @@ class Delivery(Component):
             self.host.completion.release_if_processed(message.id)
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue one attempt for each next hop of the recipients; during a redirection one for its target only."""
+        """Queue one attempt for each next hop of the recipients; during a redirection one for its target only.
+
+        An attempt is in `_attempts` until its outcome is recorded.
+        """
         redirected = {self._redirect_target: list(recipients)} if self._redirect_target is not None else None
         for hop, group in (redirected or self.host.routing.group_by_next_hop(recipients)).items():
-            attempt = DeliveryAttempt(message, tuple(group), hop, asyncio.get_running_loop().create_future())
+            attempt = DeliveryAttempt(
+                message, recipients=tuple(group), hop=hop, finished=asyncio.get_running_loop().create_future()
+            )
             self._attempts[attempt] = None
             self._queue_for(hop).add(attempt)
 
@@ -113,10 +124,10 @@ class Delivery(Component):
     async def record_outcome(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Record the replies to an attempt, and return once they are on disk.
+        """Record the replies of the next hop to an attempt, by recipient, and return once they are on disk; the queue calls this.
 
-        Reports to the sender, defers recipients without a final reply (2yz or 5yz), and releases the message if nothing
-        is left to do. `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
+        Sends delivery status notifications to the sender, defers recipients without a final reply (2yz or 5yz), and releases the
+        message if nothing is left to do. `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
         """
         host, message = self.host, attempt.message
         fate = attempt.hop.fate_when_accepted(takes_over_reports=takes_over_reports)
@@ -162,7 +173,7 @@ class Delivery(Component):
         self._alarm.set(self._deferred[0][0])
 
     def _retry(self) -> None:
-        """Queue attempts for the deferred recipients that are due, and set the alarm for the next."""
+        """Queue attempts for the deferred recipients that are due, and set the alarm for the next; the alarm calls this."""
         while self._deferred and self.host.is_due(self._deferred[0][0]):
             _, _, message, recipients = heapq.heappop(self._deferred)
             self._queue_attempts(message, recipients)
@@ -172,7 +183,8 @@ class Delivery(Component):
     async def redirect_all(self, target: NextHop) -> None:
         """Try each queued message once at one server instead of its next hops (Redirect-Message); return when that is done.
 
-        Attempts that are being transmitted are left to finish. What the target does not accept is routed as usual again.
+        Attempts that are being transmitted are left to finish; those that still wait in a queue, and what waits for a retry, are
+        replaced with attempts at `target`. What the target does not accept is routed as usual again.
         """
         self._redirect_target = target
         try:
@@ -194,7 +206,7 @@ class Delivery(Component):
             self._redirect_target = None
 
     async def stop(self, grace: float) -> None:
-        """Start nothing new, and wait until the attempts under way have finished, at most `grace` seconds."""
+        """Start nothing new, and wait until the attempts under way have finished, at most `grace` seconds; the node is stopping."""
         self._paused = True
         self._alarm.cancel()
         workers: set[asyncio.Task[None]] = set()
@@ -209,9 +221,9 @@ class Completion(Component):
     """Releases a message when all its recipients, and all reports that it caused, are processed (SR-MNT-07, SR-MNT-08)."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Release a primary message if it is processed; then do the same for the message that it is a report about.
+        """Release a primary message if it is processed; then do the same for the message that it is a report about (`cause`).
 
-        Does nothing for a row (`Message.id`) that is deleted or no primary message any more.
+        Called after each attempt. Does nothing if the row (`Message.id`) is deleted, is no primary message any more, or is not processed.
         """
         message = self.host.messages.get(row_id)
         if message is None or message.place != "primary" or not self.is_processed(message):
@@ -223,13 +235,16 @@ class Completion(Component):
             self.release_if_processed(message.cause)
 
     def is_processed(self, message: Message) -> bool:
-        """Return whether no recipient is pending, and every report about the message has been processed."""
+        """Return whether no recipient is pending, and every report about the message has been processed (SR-MNT-07, SR-MNT-08)."""
         return not self.host.messages.pending_recipients(message.id) and not self.host.messages.has_unprocessed_reports(
             message.id
         )
 
     def release(self, message: Message) -> None:
-        """Queue the discard notifications of a message, and move it to Safety Net (SR-MNT-01, SR-SFN-01)."""
+        """Queue the discard notifications of a processed message, and move it to Safety Net (SR-MNT-01, SR-SFN-01).
+
+        A discard notification lets a server that holds the message's shadow give it up.
+        """
         self.host.discard_status.queue_notifications(message)
         self.host.safety_net.hold(message.id, "safety-net")
 
@@ -244,13 +259,16 @@ class Redirection(Component):
     async def redirect(self, target: str) -> dict[str, int]:
         """Drain the delivery queues to a server, and return how many messages were redirected and how many kept.
 
-        Waits until each message has been tried. Raises CommandRefused if `target` is not a server of the boundary.
+        `redirected` are the messages that have been processed since, at the target or otherwise, `kept` the others, which are routed as
+        usual again. Waits until each message has been tried at the target. Raises CommandRefused if `target` is not the name of a server
+        of this boundary with a transport listener.
         """
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:
             raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
         before = sum(1 for _ in self.host.messages.held_as("primary"))
-        await self.host.delivery.redirect_all(NextHop("redirection", peer.name, (peer.dial.transport,), (peer.name,)))
+        hop = NextHop(kind="redirection", name=peer.name, addresses=(peer.dial.transport,), servers=(peer.name,))
+        await self.host.delivery.redirect_all(hop)
         kept = sum(1 for _ in self.host.messages.held_as("primary"))
         self.host.log.warning("redirected to %s: %d messages, %d kept", peer.name, before - kept, kept)
         return {"redirected": before - kept, "kept": kept}

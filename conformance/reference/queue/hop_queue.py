@@ -2,7 +2,7 @@
 
 A message with recipients at several next hops is bifurcated: it has one `DeliveryAttempt` for each next hop. The queue gives
 attempts to at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION
-attempts in it, and reports the replies of each to `record_outcome`. If the session is lost, the attempt that was under way is
+attempts in it, and gives the replies of each to `record_outcome` (`Delivery` in delivery.py, which also adds the attempts). If the session is lost, the attempt that was under way is
 repeated in a new session or at the next server of the hop, unless all servers have failed: then the attempt is over, and the
 caller retries its recipients later.
 """
@@ -24,7 +24,8 @@ from conformance.reference.send.dialogue import SessionLost
 class DeliveryAttempt:
     """One attempt to deliver a message to one next hop, for those of its recipients that are reached there.
 
-    `finished` is done when the outcome has been recorded, and cancelled when the attempt is withdrawn.
+    `hop` is the next hop, which may have several servers that are tried in turn. `finished` is done when the outcome has been recorded,
+    and cancelled when the attempt is withdrawn.
     """
 
     message: Message
@@ -50,15 +51,15 @@ class RecordOutcome(Protocol):
     async def __call__(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Record the replies."""
+        """Record the replies, and return once they are on disk."""
 
 
 class HopQueue:
     """Delivery attempts for one next hop, first in, first out; worker tasks run while there are attempts.
 
     `waiting` has the attempts that no worker has taken. `paused` is set when the node stops: then none is taken any
-    more. `record_outcome(attempt, replies, takes_over_reports)` ends an attempt; `takes_over_reports`: the next hop takes over status
-    notifications.
+    more. `record_outcome(attempt, replies, takes_over_reports)` ends an attempt: recipients without a reply are retried later;
+    `takes_over_reports`: the next hop takes over delivery status notifications (DSN).
     """
 
     def __init__(self, host: Host, hop: NextHop, record_outcome: RecordOutcome) -> None:
@@ -87,25 +88,25 @@ class HopQueue:
             await self.deliver(attempt)
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Make an attempt, possibly further ones of the queue after it, and record the outcomes."""
+        """Make an attempt, possibly further ones of the queue after it, and record the outcome of each."""
         raise NotImplementedError
 
 
 class NowhereQueue(HopQueue):
-    """Recipients without a next hop: they fail at once."""
+    """The queue for recipients without a next hop: they fail at once."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Record a permanent failure for every recipient; the name of the hop says why it has no server."""
+        """Record a permanent failure (550) for every recipient; the name of the hop, `no such mailbox` or `no route`, says which."""
         await self.record_outcome(
             attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), takes_over_reports=False
         )
 
 
 class MailboxQueue(HopQueue):
-    """Recipients with mailboxes hosted here."""
+    """The queue for recipients with mailboxes hosted here."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Deliver into one mailbox after another; the hop's only address is that of the mailbox store."""
+        """Deliver into one mailbox after another, and record the replies; the hop's only address is that of the mailbox store."""
         content = self.host.messages.content(attempt.message.id)
         envelope = attempt.message.envelope
         replies = {
@@ -116,14 +117,18 @@ class MailboxQueue(HopQueue):
 
 
 class RemoteQueue(HopQueue):
-    """Recipients at another server: a session carries several messages, and after a lost session the next server is tried."""
+    """The queue for recipients at other servers: a session carries several messages; after a lost one the next server is tried.
+
+    `messages_per_session` is the most that one session carries.
+    """
 
     messages_per_session = MESSAGES_PER_SESSION
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Try one server of the next hop after another, until an attempt has an outcome or no server is left.
+        """Try one server of the next hop after another, until no attempt is left over from a lost session or no server is left.
 
-        If no server could be reached, the other attempts in the queue end without a reply too.
+        An attempt that is left then ends without a reply, to be retried later. If no server could be reached, the other attempts in the
+        queue end so too.
         """
         reached = False
         for server, address in zip(self.hop.servers, self.hop.addresses, strict=True):
@@ -145,8 +150,9 @@ class RemoteQueue(HopQueue):
     ) -> tuple[DeliveryAttempt | None, bool]:
         """Transmit `first` and then further attempts of the queue in one session, at most `messages_per_session`.
 
-        Return the attempt that was under way when the session was lost (None if each has its outcome or is back in the queue), and
-        whether the session could be opened.
+        Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its outcome or is
+        back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue if the session ended
+        between messages, so that the server cannot have it.
         """
         outbound = self.host.outbound
         dialogue = outbound.new_dialogue(self.hop, server, address)

@@ -1,4 +1,7 @@
-"""Sessions with next hops: the mail transactions, and the commands before and after them."""
+"""Sessions with next hops: the mail transactions, and the commands before and after them.
+
+Components of a node that has messages to send; the workers of the delivery queues (hop_queue.py) call `host.outbound`.
+"""
 
 from conformance.reference.config import Address
 from conformance.reference.host import Component
@@ -13,11 +16,14 @@ from conformance.reference.send.factory import create_dialogue
 class Outbound(Component):
     """The send connector: makes sessions with next hops, transmits messages, and queries discard status in the same sessions.
 
-    `hop` is the next hop, `server` the name of that of its servers with which the session is.
+    `hop` is the next hop, `server` the name of that one of its servers with which the session is, `dialogue` the client's end of it.
     """
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a client session with a server of a next hop, not connected yet."""
+        """Return a client session with a server of a next hop at address `dial`, not connected yet.
+
+        It speaks SMTP or LMTP as the hop asks, and authenticates if the server is a peer with a secret.
+        """
         idle = self.host.transport.SendConnectionInactivityTimeout
         peer = self.host.config.peers_by_name.get(server.casefold())
         return create_dialogue(
@@ -34,10 +40,13 @@ class Outbound(Component):
         return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
 
     def extra_mail_parameters(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> str:
-        """Return further MAIL parameters, each with a leading blank; none here."""
+        """Return further MAIL parameters for an attempt, each with a leading blank; "" here, for subclasses to override."""
         return ""
 
     async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Query discard status after the last message of a session (SR-MNT-02). Raises SessionLost."""
+        """Query discard status after the last message of a session, before QUIT (SR-MNT-02). Raises SessionLost.
+
+        That asks the server which of the shadows that this server holds for it may be discarded.
+        """
         if "XSHADOWREQUEST" in dialogue.keywords:  # the server has the shadow verbs, XQDISCARD among them
             await self.host.manager.query_in_session(server, dialogue)

@@ -1,4 +1,8 @@
-"""Accepting a message: what happens between its final dot and the reply (SR-CRE-01, SR-CRE-05)."""
+"""Accepting a message: what happens between its final dot and the reply (SR-CRE-01, SR-CRE-05).
+
+The session of a listener (session.py) calls `host.acceptance` with each message that it has received. A *trace field* is the Received
+field that each server adds at the beginning of a message.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -29,9 +33,10 @@ class Acceptance(Component):
     """Accepts messages as their primary server, or into mailboxes hosted here."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message as its primary: have a shadow made, write it to disk, then return 250, or return a refusal.
+        """Accept a message as its primary: have a shadow made, write it to disk, start its delivery and return 250; or return a refusal.
 
-        A refused message is not kept.
+        A message is refused if it loops, has bare line ends, finds the disk full, or has no shadow though redundancy is mandatory
+        (SR-ENA-04). A refused message is not kept.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -48,8 +53,8 @@ class Acceptance(Component):
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
         """Add a message to the queue database, without waiting for the disk; return it with its row id.
 
-        It is marked as still to be made redundant and, unless it comes from the organisation, to be journaled if that
-        is configured.
+        It is marked as still to be made redundant (`redundancy_pending`) and, if a journal recipient is configured and no other server
+        of the organisation has accepted it before, as still to be journaled (`journal_due`).
         """
         draft = new_message(
             content,
@@ -62,7 +67,10 @@ class Acceptance(Component):
         return self.host.messages.add(draft, content)
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Wait until a stored message is on disk, start its delivery, and return 250; drop it and return 452 if the disk is full."""
+        """Wait until a stored message is on disk, start its delivery, and return 250; delete it and return 452 if the disk is full.
+
+        Whether it has a shadow has been decided: it is not to be made redundant any more.
+        """
         self.host.messages.clear_redundancy_pending(message.id)
         try:
             await self.host.db.commit_if_room()
@@ -79,7 +87,7 @@ class Acceptance(Component):
         return NO_ROOM
 
     def acknowledgement_reply(self, message: Message) -> Reply:
-        """Return the positive reply to a message."""
+        """Return the positive reply to a message, with its Message-ID or, if it has none, this server's id of it."""
         return Reply(250, "2.6.0", f"<{message.internet_id or message.message_id}> Queued mail for delivery")
 
     async def deliver_to_mailboxes(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> list[Reply]:
@@ -113,11 +121,11 @@ def content_refusal(content: bytes) -> Reply | None:
 
 
 def envelope_of(reverse_path: str, recipients: list[Recipient], parameters: dict[str, str]) -> Envelope:
-    """Return the envelope of a transaction; `parameters` are those of MAIL. The null reverse-path `<>` becomes ""."""
+    """Return the envelope of a transaction; `parameters` are those of MAIL by name in upper case. The null reverse-path `<>` becomes ""."""
     return Envelope(
-        "" if reverse_path == "<>" else reverse_path,
-        tuple(recipients),
-        parameters.get("BODY", ""),
-        parameters.get("RET", ""),
-        parameters.get("ENVID", ""),
+        reverse_path="" if reverse_path == "<>" else reverse_path,
+        recipients=tuple(recipients),
+        body=parameters.get("BODY", ""),
+        ret=parameters.get("RET", ""),
+        envid=parameters.get("ENVID", ""),
     )

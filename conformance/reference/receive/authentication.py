@@ -26,13 +26,13 @@ from conformance.reference.receive.verbs import NOT_OFFERED, SessionState
 
 
 class Rights(Component):
-    """The permissions of receive connectors."""
+    """The permissions of receive connectors: who a client is, and whether it may use the shadow verbs (XSHADOWREQUEST, XQDISCARD)."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Return the peer that a client of the transport listener is, or None.
+        """Return the peer that a client of the transport listener is, or None if it is no known server.
 
-        That is the peer it `authenticated` as (None: it did not), or, on an externally secured connector, the one that
-        it names in EHLO (`hello`).
+        That is the peer it `authenticated` as (None: it did not), or, where `listener` is externally secured, the one that it names in
+        EHLO (`hello`).
         """
         name = authenticated or (hello if listener.externally_secured else "")
         return self.host.config.peers_by_name.get(name.casefold())
@@ -43,9 +43,9 @@ class Rights(Component):
         return peer.secret if peer is not None else None
 
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
-        """Return whether a client is offered XSHADOWREQUEST; `peer` is the identified server, None for other clients.
+        """Return whether a client is offered XSHADOWREQUEST and XQDISCARD; `peer` is the identified server, None for other clients.
 
-        It must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must be
+        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must be
         enabled here.
         """
         return (
@@ -90,7 +90,7 @@ class PeerAuthentication(FastSMTP):
         return ["AUTH PLAIN"] if self.may_authenticate and self.session.ssl is not None else []
 
     def identify_peer(self) -> Peer | None:
-        """Return the peer that the client is known to be, or None."""
+        """Return the peer that the client has shown to be (`Rights.identify`), or None; always None on other listeners than `transport`."""
         if self.session_state.listener != "transport":
             return None
         authenticated = self.session.auth_data.login if self.session.authenticated else None
@@ -98,7 +98,10 @@ class PeerAuthentication(FastSMTP):
         return self.host.rights.identify(self.limits, self.session.host_name or "", name)
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH PLAIN of a server of the organisation (RFC 4954)."""
+        """Handle AUTH PLAIN of a server of the organisation (RFC 4954); the session then knows the client as that peer.
+
+        Replies 502 where authentication is not offered.
+        """
         if not self.may_authenticate:
             await self.push(NOT_OFFERED)
             return
@@ -120,7 +123,7 @@ _VALID_FROM, _VALID_UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 
 
 @cache
 def server_context() -> ssl.SSLContext:
-    """Return the server-side TLS context of this process, with a self-signed certificate."""
+    """Return the server-side TLS context of this process, with a self-signed certificate; made once, since that is slow."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _CERTIFICATE_NAME)])
     certificate = (

@@ -1,4 +1,4 @@
-"""CHUNKING (RFC 3030): a message that comes in counted chunks in place of DATA."""
+"""CHUNKING (RFC 3030): a message that comes in counted chunks, with the command BDAT, in place of DATA."""
 
 import asyncio
 import re
@@ -39,7 +39,10 @@ class Chunking(FastSMTP):
             await self.end_chunks()
 
     async def take_chunk(self, size: int) -> str | None:
-        """Read a chunk and keep it; return the reply that refuses it, if any. Raises IncompleteReadError at the end of the stream."""
+        """Read a chunk of `size` octets and keep it; return None, or the reply that refuses it, in which case its octets are dropped.
+
+        Raises IncompleteReadError if the client leaves before the end of the chunk.
+        """
         assert self.envelope is not None
         kept = len(self._chunks or b"")
         refusal = None
@@ -59,7 +62,10 @@ class Chunking(FastSMTP):
             size -= len(await self._reader.readexactly(min(size, _PART)))
 
     async def end_chunks(self) -> None:
-        """Decide about the message whose last chunk has come, and answer."""
+        """Accept or refuse the message whose last chunk has come, as after DATA, send the reply, and end the mail transaction.
+
+        The handler hook is `Hooks.handle_DATA`.
+        """
         assert self.envelope is not None
         self.envelope.content = self.envelope.original_content = self._chunks or b""
         self.forget_chunks()

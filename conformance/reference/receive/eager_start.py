@@ -9,7 +9,7 @@ def run_eagerly(coroutine: Coroutine[Any, Any, None], *, name: str | None = None
     """Run a coroutine until it first waits; return the task that runs the rest, or None if it has ended.
 
     The first part runs in no task of its own, so it must not use the current task (as `asyncio.timeout` does). An exception in it
-    is raised here.
+    is raised here. fast_smtp.py runs each command of a session so.
     """
     try:
         awaited = coroutine.send(None)

@@ -86,7 +86,7 @@ class FastSMTP(PrefixedDir, SMTP):
 
     @functools.cached_property
     def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # nothing assigns it
-        """The mechanisms of AUTH by name, which is offered in few sessions."""
+        """The mechanisms of AUTH by name, such as PLAIN, without the excluded ones; found on first use, since few sessions offer AUTH."""
         methods = {}
         for name in prefixed_names(type(self), "auth_"):
             method = getattr(self, name)
@@ -178,7 +178,7 @@ class FastSMTP(PrefixedDir, SMTP):
             task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        """Go on with the lines that arrived while the task ran."""
+        """Go on with the lines that arrived while the task of a command ran; asyncio calls this when the task is done."""
         self._handler_coroutine = None
         self._handle_buffered_lines()
 
@@ -202,7 +202,11 @@ class FastSMTP(PrefixedDir, SMTP):
         return None if self._overlong else line
 
     async def _handle_line(self, line: bytes) -> None:
-        """Handle a command line; b"" stands for one that was too long. An error is reported to the client or closes the session."""
+        """Handle a command line; b"" stands for one that was too long.
+
+        An unexpected error gets the reply that the handler chooses. If the client leaves, TLS fails or the task is cancelled, the
+        connection is closed.
+        """
         try:
             await (self._dispatch(line) if line else self.push("500 Command line too long"))
         except asyncio.CancelledError:
@@ -293,19 +297,19 @@ class FastSMTP(PrefixedDir, SMTP):
         self._timeout_handle = self.loop.call_at(self._idle_deadline, self._on_idle_timer)
 
     def _on_idle_timer(self) -> None:
-        """Time the session out, or set the timer again if the deadline has moved."""
+        """Time the session out (`_timeout_cb`), or set the timer again if the deadline has moved since it was set."""
         if self.loop.time() < self._idle_deadline:
             self._set_idle_timer()
         else:
             self._timeout_cb()  # type: ignore[no-untyped-call]
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        """Return an address and the text after it, as aiosmtpd parses them; cached for equal arguments."""
+        """Return the address in the argument of MAIL or RCPT and the text after it, as aiosmtpd parses them; None each if invalid."""
         return _parse_address(self.local_part_limit, arg)
 
 
 class _AddressParser(SMTP):
-    """As much of aiosmtpd's server as its address parser needs."""
+    """As much of aiosmtpd's server as its address parser needs: so that an address can be parsed without a session."""
 
     def __init__(self, local_part_limit: int) -> None:
         self.local_part_limit = local_part_limit
@@ -313,4 +317,5 @@ class _AddressParser(SMTP):
 
 @functools.lru_cache(maxsize=1024)
 def _parse_address(local_part_limit: int, arg: str) -> tuple[str | None, str | None]:
+    """Return what aiosmtpd's parser finds in `arg`: an address and the text after it, None each if there is no valid one; cached."""
     return SMTP._getaddr(_AddressParser(local_part_limit), arg)

@@ -1,4 +1,4 @@
-"""The hooks that aiosmtpd calls in a session once it has parsed a command."""
+"""The hooks that aiosmtpd calls in a session once it has parsed a command; most pass it on to the session (session.py)."""
 
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ class Hooks(PrefixedDir):
         return server.ehlo_reply(name, responses)
 
     async def handle_RSET(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
-        """Discard the transaction."""
+        """Discard the mail transaction, and return the reply to RSET."""
         server.reset_transaction()
         return "250 2.0.0 forgotten"
 
@@ -44,7 +44,7 @@ class Hooks(PrefixedDir):
     async def handle_RCPT(
         self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
     ) -> str:
-        """Accept or refuse a recipient."""
+        """Accept or refuse a recipient as `Receiver.recipient_reply` decides; an accepted one joins aiosmtpd's transaction."""
         reply = server.recipient_reply(address)
         if reply.startswith("250"):
             envelope.rcpt_tos.append(address)

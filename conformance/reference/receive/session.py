@@ -36,7 +36,8 @@ class Receiver(Chunking, PeerAuthentication):
 
     `name` is that of the listener, `limits` its configuration; `sessions` is the set of the node's open sessions, to
     which it adds itself. `verbs` handles the shadow verbs. `acceptance_task` decides about the message in hand, or is
-    None. `_mail_parameters`, `_recipients` and `_shadow_id` (of XSHADOW=) belong to the mail transaction.
+    None. `_mail_parameters` (of MAIL, by name in upper case), `_recipients` and `_shadow_id` (the value of XSHADOW=) belong to the mail
+    transaction. Names that begin with `smtp_`, and `push`, `session` and `envelope`, are aiosmtpd's.
     """
 
     def __init__(self, host: Host, name: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
@@ -69,7 +70,7 @@ class Receiver(Chunking, PeerAuthentication):
     # the connection and its limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the session and the timer for its age; or, once TLS has begun, forget what the client said before."""
+        """Start the session and the timer for its age; or, when called again since TLS has begun, forget what the client said before."""
         super().connection_made(transport)
         if self._age_timer is not None:
             self._reset_session()
@@ -79,7 +80,7 @@ class Receiver(Chunking, PeerAuthentication):
         self._age_timer = self.loop.call_at(self._expires_at, self._timeout_cb)
 
     def _reset_session(self) -> None:
-        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2)."""
+        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2): who it is, its verbs, and its mail transaction."""
         self.verbs.session_ended()
         self.session_state = SessionState(self.session_state.listener)
         self.verbs = self.host.verbs(self.host, self.session_state)
@@ -94,7 +95,10 @@ class Receiver(Chunking, PeerAuthentication):
         super().connection_lost(error)
 
     def apply_limits(self, limits: Listener) -> None:
-        """Apply changed time limits to the open session; its age and idle time count on."""
+        """Apply changed time limits to the open session after a reload; its age and the time for which it is idle count on.
+
+        A session that exceeds the new limits ends in the next turn of the event loop. While a message is being decided there is no idle limit.
+        """
         self.limits = limits
         longer = limits.connection_inactivity_timeout - self._timeout_duration
         self._timeout_duration = limits.connection_inactivity_timeout
@@ -107,16 +111,16 @@ class Receiver(Chunking, PeerAuthentication):
 
     @property
     def _expires_at(self) -> float:
-        """The event loop's time at which the session is too old."""
+        """The event loop's time at which the session is too old and ends (SR-TMO-07)."""
         return self._started_at + self.limits.connection_timeout
 
     @property
     def _reply_deadline(self) -> float:
-        """The event loop's time by which a message must have its reply."""
+        """The event loop's time by which a message must have its reply: a margin before the session is too old."""
         return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20)
 
     def data_received(self, data: bytes) -> None:
-        """Restart the idle timeout, unless a message is being decided, and pass the octets on."""
+        """Restart the idle timeout, unless a message is being accepted or refused, and pass the octets on."""
         if self.acceptance_task is None:
             self._reset_timeout()
         super().data_received(data)
@@ -132,7 +136,7 @@ class Receiver(Chunking, PeerAuthentication):
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
 
     def _send_and_close(self, line: bytes) -> None:
-        """Send a last line, and close the connection if it is open."""
+        """Send a last reply line and close the connection, if it is open."""
         if self.transport is not None:
             self.transport.write(line)
             self.transport.close()
@@ -161,7 +165,8 @@ class Receiver(Chunking, PeerAuthentication):
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
         """Reset the session for a client that greets as `name`, and return the EHLO or LHLO reply as a list of one text.
 
-        `responses` are the reply lines that aiosmtpd would send.
+        That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords and those of AUTH,
+        DSN, CHUNKING and the shadow verbs, as far as they are offered to this client.
         """
         self.verbs.confirm_discards_read()
         self.reset_transaction()
@@ -177,14 +182,18 @@ class Receiver(Chunking, PeerAuthentication):
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH, which confirms the discard notifications in the last reply."""
+        """Handle AUTH, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
         self.verbs.confirm_discards_read()
         await super().smtp_AUTH(arg)
 
     # a mail transaction
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it."""
+        """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it.
+
+        If it is accepted, a mail transaction with these parameters begins. As any command it confirms that the client has read the
+        discard notifications in the last reply to XQDISCARD.
+        """
         self.verbs.confirm_discards_read()
         path, parameters = _split_parameters(arg or "")
         if _has_invalid_dsn_parameter(arg or ""):
@@ -204,7 +213,7 @@ class Receiver(Chunking, PeerAuthentication):
             self._shadow_id = parameters.get("XSHADOW")
 
     async def smtp_RCPT(self, arg: str | None) -> None:
-        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it."""
+        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it, and kept with an accepted recipient."""
         path, parameters = _split_parameters(arg or "")
         before = len(self.envelope.rcpt_tos)
         await super().smtp_RCPT(path)
@@ -225,9 +234,10 @@ class Receiver(Chunking, PeerAuthentication):
         return "250 2.1.5 recipient ok"
 
     async def handle_message(self, content: bytes) -> str:
-        """Accept or refuse a message after its final dot, and return the reply lines joined with CRLF.
+        """Accept or refuse a message after its final dot or last chunk, and return the reply lines joined with CRLF.
 
-        The work is done in a task that goes on if the session is lost (SR-TMO-03).
+        The work is done in a task that goes on if the session is lost (SR-TMO-03). The idle timer is off meanwhile. If `shut_down` was
+        called meanwhile, the session ends after the reply.
         """
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
@@ -244,12 +254,21 @@ class Receiver(Chunking, PeerAuthentication):
         return "\r\n".join(str(reply) for reply in replies)
 
     async def _accept(self, content: bytes) -> list[Reply]:
-        """Return the replies to a message: one, or on the delivery listener one for each recipient (LMTP)."""
+        """Decide about a message, and return the replies to it: one, or on the delivery listener one for each recipient (LMTP).
+
+        A message of a client that said XSHADOW= is for the verbs (a shadow copy, or in 2010 a message whose shadow the client keeps), one
+        on the delivery listener goes into mailboxes, any other is accepted as its primary.
+        """
         host = self.host
         envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
         address = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
         from_organisation = not host.rights.is_submission(self.session_state.peer)
-        origin = MessageOrigin(self.session.host_name or "", address, from_organisation, self._reply_deadline)
+        origin = MessageOrigin(
+            hello=self.session.host_name or "",
+            address=address,
+            from_organisation=from_organisation,
+            deadline=self._reply_deadline,
+        )
         if not host.db.has_room(len(content)):
             host.log.warning("no room for a message of %d octets", len(content))
             return [host.acceptance.no_room_reply()] * (
@@ -270,7 +289,7 @@ class Receiver(Chunking, PeerAuthentication):
     # the shadow verbs, and other commands that confirm the last discard notifications
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
-        """Handle a shadow verb and send its reply."""
+        """Handle a shadow verb with the argument text `arg`, and send the reply that `verbs` gives, 502 where the verb is not offered."""
         self.verbs.confirm_discards_read()
         await self.push("\r\n".join(await self.verbs.dispatch(verb, (arg or "").split())))
 
@@ -295,17 +314,17 @@ class Receiver(Chunking, PeerAuthentication):
         await self._shadow_verb("XQUERYDISCARD", arg)
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, which confirms the discard notifications in the last reply."""
+        """Handle RSET, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
         self.verbs.confirm_discards_read()
         await super().smtp_RSET(arg)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
-        """Handle QUIT, which confirms the discard notifications in the last reply."""
+        """Handle QUIT, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
         self.verbs.confirm_discards_read()
         await super().smtp_QUIT(arg)
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Handle NOOP, which confirms the discard notifications in the last reply."""
+        """Handle NOOP, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
         self.verbs.confirm_discards_read()
         await self.push("250 2.0.0 ok")
 

@@ -46,8 +46,8 @@ class SessionState:
 class ShadowVerbs:
     """XSHADOWREQUEST and XQDISCARD in one session.
 
-    `client_identity` is the (server, queue database) that XSHADOWREQUEST named, None before it. `unconfirmed_discards`
-    are the notifications in the last reply to XQDISCARD.
+    `client_identity` is the pair (server, id of its queue database) that the client named with XSHADOWREQUEST, None before it.
+    `unconfirmed_discards` are the discard notifications in the last reply to XQDISCARD.
     """
 
     def __init__(self, host: Host, session_state: SessionState) -> None:
@@ -57,12 +57,12 @@ class ShadowVerbs:
         self.unconfirmed_discards: list[DiscardNotification] = []
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the keywords of the offered verbs for the EHLO reply."""
+        """Return the keywords of the verbs that this client is offered, for the EHLO reply; XQDISCARD has none of its own."""
         return ["XSHADOWREQUEST"] if self.may_use_shadow_verbs else []
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client may use the shadow verbs in this session."""
+        """Whether the client may use the shadow verbs in this session: on the transport listener, with the right to (`Rights`)."""
         session_state = self.session_state
         return session_state.listener == "transport" and self.host.rights.may_use_shadow_verbs(session_state.peer)
 
@@ -79,7 +79,8 @@ class ShadowVerbs:
     async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
         """Handle `XSHADOWREQUEST server database`: a primary names itself and its queue database; reply with those of this server.
 
-        The session counts as contact with the primary, and may show that it has a new database (`record_contact_and_database`).
+        The session counts as contact with the primary. If the database is another one than before, shadows held for the primary are
+        promoted (SR-MNT-11). A second request in one session is out of order.
         """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
@@ -90,7 +91,10 @@ class ShadowVerbs:
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """Handle XQDISCARD server max: a shadow server asks which shadows it may discard (SR-MNT-04, SR-WIR-04)."""
+        """Handle `XQDISCARD server max`: a shadow server asks which shadows it may discard (SR-MNT-04, SR-WIR-04).
+
+        Return the lines of the reply, with at most `max` discard notifications; they stay queued until the client's next command.
+        """
         if refused := self.refusal(words, COUNT):
             return [refused]
         self.host.manager.record_query_from(words[0])
@@ -98,10 +102,10 @@ class ShadowVerbs:
         return lines
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return the reply that refuses a verb with the arguments `<server> <second>`, or None if it is permitted.
+        """Return the reply that refuses a shadow verb with the arguments `words`, or None if it is permitted.
 
-        `words` are the arguments, `second_pattern` is the pattern of the second one; if permitted, the server name in them is
-        replaced with the configured spelling.
+        The first argument is the name of the server that the client is, the second matches `second_pattern`. If permitted, the name in
+        `words` is replaced with the configured spelling. The order of the checks is a choice (ruling 33).
         """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
@@ -120,7 +124,7 @@ class ShadowVerbs:
         return None
 
     def mail_refusal(self, shadow_id: str) -> str | None:
-        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted."""
+        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted: after XSHADOWREQUEST (2010: XSHADOW)."""
         if not self.may_use_shadow_verbs:
             return NO_SUCH_PARAMETER
         if self.client_identity is None:
@@ -133,7 +137,7 @@ class ShadowVerbs:
         return await self.host.keeping.keep(envelope, content, *self.client_identity, shadow_id)
 
     def confirm_discards_read(self) -> None:
-        """Confirm the notifications of the last reply, which the client has read since it sends another command (SR-WIR-05)."""
+        """Delete the notifications in the last reply to XQDISCARD: the client has read them, since it sends another command (SR-WIR-05)."""
         if self.unconfirmed_discards:
             self.host.discard_status.confirm_read(self.unconfirmed_discards)
             self.unconfirmed_discards = []

@@ -3,7 +3,8 @@
 A recipient whose mailbox is on a server of another Active Directory site is reached over the least-cost route of sites. Recipients
 with a common part of their routes share one transmission to the last common site that has a server (delayed fan-out). The
 connection does not stop at the sites between: it goes directly to the last site of the route, and only if no server there can be
-reached to the site before it.
+reached to the site before it. The functions are pure; `config` is the configuration of one server ("this server"). `Routing` makes
+them a component of a node, which the delivery of messages calls.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from conformance.reference.routing.site_routes import Path, least_cost_path, sha
 
 
 def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-    """Return the recipients by next hop.
+    """Return the recipients by next hop, so that the message needs one transmission to each.
 
     Delayed fan-out applies only to recipients whose delivery group is an Active Directory site: not to a DAG, nor to a next hop
     outside (SR-BIF-04).
@@ -39,7 +40,11 @@ def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]
 
 
 def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
-    """Return the site route to a next hop whose delivery group is another Active Directory site; None for any other hop."""
+    """Return the site route to a next hop whose delivery group is another Active Directory site; None for any other hop.
+
+    A hop of the kind `transport` is a server outside of the boundary. None also if no site links lead there. The route ends at its
+    first hub site that has a server.
+    """
     if hop.kind != "transport":  # no server outside of the boundary
         return None
     peer = config.peers_by_name[hop.name.casefold()]
@@ -50,7 +55,7 @@ def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
 
 
 def _up_to_hub_site(path: Path, hubs: frozenset[str]) -> Path:
-    """Return a route up to its first hub site after the start, where mail has to stop; without one the whole route."""
+    """Return a route up to its first site of `hubs` after the start, where mail has to stop; without one the whole route."""
     index = next((index for index, site in enumerate(path[1:], 1) if site in hubs), len(path))
     return path[: index + 1]
 
@@ -68,11 +73,12 @@ def _hop_along(config: NodeConfiguration, path: Path, hosting: set[str]) -> Next
     """
     servers = [peer for site in reversed(path[1:]) for peer in _servers(config, site, hosting)]
     names = tuple(peer.name for peer in servers)
-    return NextHop("transport", names[0], tuple(peer.dial.transport for peer in servers if peer.dial.transport), names)
+    addresses = tuple(peer.dial.transport for peer in servers if peer.dial.transport)
+    return NextHop(kind="transport", name=names[0], addresses=addresses, servers=names)
 
 
 def _servers(config: NodeConfiguration, site: str, hosting: set[str]) -> list[Peer]:
-    """Return the transport servers of a site, closest to the mailboxes first.
+    """Return the transport servers of a site, closest to the mailboxes first; `hosting` are the names of the servers that host those.
 
     From 2013 on the hosting server comes first; in 2010 a hub, since a mailbox server was no transport server then.
     """
@@ -107,9 +113,9 @@ class Routing(Component):
         return find_next_hop(self.host.config, address)
 
     def next_hop_name_in_boundary(self, address: str) -> str:
-        """Return the name of the next hop that a recipient has at any server of the boundary, such as a primary.
+        """Return the name of the next hop to which any server of the boundary, such as a primary, sends a recipient.
 
-        For a mailbox that is the server that hosts it.
+        For a mailbox that is the server that hosts it, for another address the next hop that this server has for it too.
         """
         mailbox = self.host.config.mailboxes_by_address.get(address.casefold())
         return mailbox.server if mailbox is not None else self.next_hop(address).name

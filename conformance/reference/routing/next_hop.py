@@ -1,4 +1,4 @@
-"""The next hop of a recipient, as a pure function of the configuration."""
+"""The next hop of a recipient, as a pure function of the configuration of one server ("this server")."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -50,14 +50,15 @@ class NextHop:
 
 
 def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
-    """Return the next hop for a recipient.
+    """Return the next hop for the recipient `address`, without regard to site routes.
 
     In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox, the route for
-    all domains. An unknown address in a domain with mailboxes has none, which a hop of the kind `nowhere` says.
+    all domains. An unknown address in a domain with mailboxes has none, which a hop of the kind `nowhere` says; nor has an address of
+    any other domain without a route.
     """
     mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:
-        return NextHop("mailbox", config.name, (mailbox.sink.dial,), (config.name,))
+        return NextHop(kind="mailbox", name=config.name, addresses=(mailbox.sink.dial,), servers=(config.name,))
     domain = address.rpartition("@")[2].casefold()
     by_domain = {route.domain.casefold(): route for route in config.routes}
     if domain in by_domain and (mailbox is not None or domain not in config.mailbox_domains):
@@ -65,9 +66,13 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     if mailbox is not None:
         hosting = config.peers_by_name.get(mailbox.server.casefold())
         if hosting is not None and in_boundary(config, hosting) and hosting.dial.delivery is not None:
-            return NextHop("delivery", hosting.name, (hosting.dial.delivery,), (hosting.name,))
+            return NextHop(
+                kind="delivery", name=hosting.name, addresses=(hosting.dial.delivery,), servers=(hosting.name,)
+            )
         if hosting is not None and hosting.dial.transport is not None:
-            return NextHop("transport", hosting.name, (hosting.dial.transport,), (hosting.name,))
+            return NextHop(
+                kind="transport", name=hosting.name, addresses=(hosting.dial.transport,), servers=(hosting.name,)
+            )
     if mailbox is None and domain in config.mailbox_domains:
         return NextHop("nowhere", "no such mailbox")
     return _hop_of_route(by_domain["*"]) if "*" in by_domain else NextHop("nowhere", "no route")
@@ -77,4 +82,10 @@ def _hop_of_route(route: Route) -> NextHop:
     """Return the next hop outside of the organisation that a configured route leads to."""
     names = tuple(hop.name for hop in route.next_hops)
     lmtp = frozenset(hop.name for hop in route.next_hops if hop.protocol == "lmtp")
-    return NextHop("outside", ",".join(names), tuple(hop.dial for hop in route.next_hops), names, lmtp)
+    return NextHop(
+        kind="outside",
+        name=",".join(names),
+        addresses=tuple(hop.dial for hop in route.next_hops),
+        servers=names,
+        lmtp_servers=lmtp,
+    )

@@ -1,4 +1,4 @@
-"""Routes between Active Directory sites, and delayed fan-out.
+"""Routes between Active Directory sites, and delayed fan-out: pure functions that bifurcation.py calls.
 
 The route with the least cost is chosen, then the one with the fewest hops, then the alphanumerically lower one (SR-BIF-01).
 Recipients whose routes begin alike share one transmission up to where the routes part (delayed fan-out, SR-BIF-03).
@@ -56,8 +56,8 @@ def common_beginning(paths: Sequence[Path]) -> Path:
 def shared_transmissions(paths: Iterable[Path], with_servers: Collection[str]) -> list[tuple[Path, list[Path]]]:
     """Return the transmissions for these routes: for each the route that it takes, and the routes that share it.
 
-    A shared one ends in the last common site that has a server, which splits the message; if there is no such site, each route has
-    a transmission of its own. All routes begin in the sender's site and lead to another.
+    `with_servers` are the sites that have a server. A shared transmission ends in the last common site of its routes that has one, which
+    splits the message; if there is no such site after the first, each route has a transmission of its own. All routes begin in the sender's site and lead to another.
     """
     by_first_step: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):

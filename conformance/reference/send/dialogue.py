@@ -1,4 +1,8 @@
-"""A client session with one server: what SMTP and LMTP have in common."""
+"""A client session with one server: what SMTP and LMTP have in common.
+
+A *dialogue* is this node's end of a session that it opens: to hand on a message, to have a shadow copy stored, or to ask for discard
+status. Subclasses are in smtp.py and lmtp.py.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -53,7 +57,7 @@ class Dialogue(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Drop the connection at once, in any state."""
+        """Drop the connection at once, in any state; does nothing if it is closed."""
 
     greeting_command: str
     """The command after the server's greeting: EHLO or LHLO."""
@@ -61,7 +65,7 @@ class Dialogue(ABC):
     # shared
 
     async def open(self) -> None:
-        """Connect and greet the server. Raises SessionLost, without leaving a connection open."""
+        """Connect, and send EHLO or LHLO, and what else begins a session. Raises SessionLost, without leaving a connection open."""
         try:
             greeting = await self.connect()
             if not greeting.positive:
@@ -84,7 +88,7 @@ class Dialogue(ABC):
         self.abort()
 
     async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:
-        """Transmit a message; return the final reply for each recipient, which may be that to MAIL, RCPT or DATA.
+        """Transmit a message in one transaction; return the final reply for each recipient, which may be that to MAIL, RCPT or DATA.
 
         `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then
         says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME.
@@ -97,7 +101,11 @@ class Dialogue(ABC):
         return replies
 
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
-        """Transmit a message as `transmit` says. After 421 no further command is sent."""
+        """Transmit a message as `transmit` says: MAIL, RCPT for each recipient, DATA and the content.
+
+        After 421 no further command is sent: recipients that had no permanent refusal get the 421. If no recipient is accepted, or
+        DATA is refused, the transaction is reset with RSET, so that the session can carry another message.
+        """
         mail_reply = await self.command(self._mail_command(envelope, content) + extra)
         if not mail_reply.positive:
             return dict.fromkeys(envelope.recipients, mail_reply)
@@ -122,12 +130,12 @@ class Dialogue(ABC):
         return {**replies, **dict(zip(accepted, finals, strict=True))}
 
     async def _reset_transaction(self) -> None:
-        """Send RSET. What was refused stays refused when the session is lost then, which the next command finds out."""
+        """Send RSET, and ignore the loss of the session meanwhile: the replies so far still count, and the next command finds the loss out."""
         with suppress(SessionLost):
             await self.command("RSET")
 
     def _mail_command(self, envelope: Envelope, content: bytes) -> str:
-        """Return MAIL with the parameters that the server offers."""
+        """Return the MAIL command, with those of SIZE, BODY, RET and ENVID that the server offers and the envelope has."""
         line = f"MAIL FROM:<{envelope.reverse_path}>"
         if "SIZE" in self.keywords:
             line += f" SIZE={len(content)}"
@@ -139,7 +147,7 @@ class Dialogue(ABC):
         return line
 
     def _rcpt_command(self, recipient: Recipient) -> str:
-        """Return RCPT with the DSN parameters if the server offers them."""
+        """Return the RCPT command, with NOTIFY and ORCPT (RFC 3461) if the server offers DSN and the recipient has them."""
         line = f"RCPT TO:<{recipient.address}>"
         if "DSN" in self.keywords:
             line += f" NOTIFY={recipient.notify}" if recipient.notify else ""

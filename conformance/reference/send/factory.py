@@ -1,4 +1,4 @@
-"""Making a client session for a protocol."""
+"""Making a client session for a protocol: how the rest of the node gets a `Dialogue`."""
 
 from typing import Literal
 

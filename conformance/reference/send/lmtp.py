@@ -1,4 +1,4 @@
-"""The LMTP client (RFC 2033).
+"""The LMTP client (RFC 2033), by which a node delivers into a mailbox store or to another server's mailboxes.
 
 aiosmtplib has no LMTP: it drops everything after the first reply to the final dot, while LMTP has one reply for each recipient.
 """
@@ -53,7 +53,7 @@ class LmtpDialogue(Dialogue):
         return replies + [_NO_REPLY] * (recipients - len(replies))
 
     def abort(self) -> None:
-        """Drop the connection at once."""
+        """Drop the connection at once; does nothing if it is closed."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.transport.abort()
@@ -76,7 +76,10 @@ class LmtpDialogue(Dialogue):
                 return parse_reply(int(line[:3]), "\n".join(lines))
 
     async def _read_line(self) -> str:
-        """Read one line. Raises SessionLost if nothing arrives within the idle timeout while the send buffer does not shrink."""
+        """Read one line, without its line end. Raises SessionLost if the connection ends, or if no line arrives within the idle timeout.
+
+        The timeout begins again if the server has read some of what is still in the send buffer.
+        """
         if self._reader is None:
             raise SessionLost("the session is closed")
         unsent = self._unsent()
@@ -92,5 +95,5 @@ class LmtpDialogue(Dialogue):
                 raise SessionLost(f"no reply: {error!r}") from error
 
     def _unsent(self) -> int:
-        """Return the octets in the send buffer."""
+        """Return the number of octets in the send buffer."""
         return self._writer.transport.get_write_buffer_size() if self._writer is not None else 0

@@ -29,7 +29,7 @@ class _FastProtocol(SMTPProtocol):
     """
 
     def data_received(self, data: bytes) -> None:
-        """Finish the awaited reply if the octets are exactly one; leave anything else to aiosmtplib."""
+        """Give octets that are exactly one whole reply to who awaits it; leave anything else to aiosmtplib."""
         waiter = self._response_waiter
         if waiter is None or not self._response_pending or self._buffer or waiter.done():
             super().data_received(data)
@@ -39,7 +39,7 @@ class _FastProtocol(SMTPProtocol):
             super().data_received(data)
 
     def send_command(self, octets: bytes) -> None:
-        """Send a command line, or a content, that has a reply. Raises SMTPServerDisconnected."""
+        """Send a command line, or a content with its final dot, and begin to await its `reply`. Raises SMTPServerDisconnected."""
         self._response_waiter = self._loop.create_future()
         self._response_pending = True
         self.write(octets)
@@ -52,7 +52,7 @@ class _FastProtocol(SMTPProtocol):
         return self._response_waiter
 
     async def start_tls(self, *args: Any, **named: Any) -> SMTPResponse:
-        """Start TLS as SMTPProtocol does, which expects a reply future that is not done."""
+        """Send STARTTLS and switch to TLS as SMTPProtocol does, which expects a reply future that is not done; return the reply."""
         self._response_waiter = self._loop.create_future()
         return await super().start_tls(*args, **named)
 
@@ -75,7 +75,7 @@ def _parse_whole_reply(octets: bytes) -> SMTPResponse | None:
 class SmtpDialogue(Dialogue):
     """A client session with an SMTP server.
 
-    One timer limits the time of all replies: `_idle_until` (the event loop's time) moves with each command, and the
+    `_secret` is shared with the server, if it is a peer: AUTH proves the client's name with it. One timer limits the time of all replies: `_idle_until` (the event loop's time) moves with each command, and the
     timer is set again if it fires before. `_unsent_before` is how much was in the send buffer when it moved.
     """
 
@@ -111,7 +111,8 @@ class SmtpDialogue(Dialogue):
     async def greet(self) -> None:
         """Send EHLO; with a secret send STARTTLS, EHLO, AUTH PLAIN and EHLO again, as far as they are offered. Raises SessionLost.
 
-        The keywords after AUTH may include some that the server offers to known peers only.
+        The keywords after AUTH may include some that the server offers to known peers only. After a refused AUTH (`login_refused`) the
+        session goes on unauthenticated.
         """
         await super().greet()
         if self._secret is None:
@@ -159,7 +160,7 @@ class SmtpDialogue(Dialogue):
         return [await self._reply("the message")] * recipients
 
     def abort(self) -> None:
-        """Drop the connection at once."""
+        """Drop the connection at once; does nothing if it is closed."""
         transport, self._transport = self._transport, None
         if self._timer is not None:
             self._timer.cancel()
@@ -173,16 +174,16 @@ class SmtpDialogue(Dialogue):
         return self._protocol is not None and self._transport is not None and self._protocol.is_connected
 
     def _send(self, octets: bytes) -> None:
-        """Send a command line or content. Raises SessionLost."""
+        """Send a command line, or content with its final dot. Raises SessionLost if the session is closed."""
         try:
             self._open_protocol().send_command(octets)
         except SMTPException as error:
             raise SessionLost(f"sending failed: {error!r}") from error
 
     async def _reply(self, to: str) -> Reply:
-        """Return the next reply; `to` says to what, for the error text. Raises SessionLost.
+        """Wait for the reply to what was sent last and return it; `to` says what that was, for the error text. Raises SessionLost.
 
-        The session is dropped if nothing arrives within the idle timeout while the send buffer does not shrink.
+        The session is dropped (`_on_timer`) if no reply arrives within the idle timeout and the send buffer did not shrink in that time.
         """
         self._idle_until = self._loop.time() + self.idle_timeout
         self._unsent_before = self._unsent()
@@ -203,7 +204,10 @@ class SmtpDialogue(Dialogue):
             self._awaiting_reply = False
 
     def _on_timer(self) -> None:
-        """Drop the session if it has been idle for too long, else set the timer again."""
+        """Drop the session if it has been idle for too long, else set the timer again; the event loop calls this.
+
+        A session in which no reply is awaited is not idle; nor is one whose server still reads what was sent (the send buffer shrinks).
+        """
         self._timer = None
         if not self._awaiting_reply or self._transport is None:
             return
@@ -218,18 +222,18 @@ class SmtpDialogue(Dialogue):
         self._timer = self._loop.call_at(self._idle_until, self._on_timer)
 
     def _unsent(self) -> int:
-        """Return the octets in the send buffer."""
+        """Return the number of octets in the send buffer."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _open_protocol(self) -> _FastProtocol:
-        """Return the protocol. Raises SessionLost if the session is closed."""
+        """Return the protocol object of the connection. Raises SessionLost if the session is closed."""
         if self._protocol is None or not self.is_alive:
             raise SessionLost("the session is closed")
         return self._protocol
 
 
 def _to_reply(response: SMTPResponse) -> Reply:
-    """Return the reply in a response. Raises SessionLost for a code outside of 200 to 599."""
+    """Return aiosmtplib's response as a `Reply`. Raises SessionLost for a code outside of 200 to 599."""
     if not 200 <= response.code <= 599:
         raise SessionLost(f"not a valid reply code: {response.code}")
     return parse_reply(response.code, response.message)

@@ -1,4 +1,7 @@
-"""The choice of shadow servers: which servers are asked, in which order, and how often (SR-PRF-01 to SR-PRF-06)."""
+"""The choice of shadow servers: which servers are asked, in which order, and how often (SR-PRF-01 to SR-PRF-06).
+
+A shadow server keeps a copy (shadow) of a message of this server. creation.py asks the servers in the order that is chosen here.
+"""
 
 import random
 from collections.abc import Sequence
@@ -28,25 +31,25 @@ class ShadowServerChoice(Component):
         return servers_to_try(self.host.config, self.unresponsive_servers(), self.host.random)
 
     def unresponsive_servers(self) -> frozenset[str]:
-        """Return the servers with a failed attempt within the last ShadowHeartbeatFrequency and no contact since."""
+        """Return the names of servers with a failed attempt within the last ShadowHeartbeatFrequency and no contact since."""
         earliest = self.host.now() - self.host.transport.ShadowHeartbeatFrequency
         return frozenset(name for name, at in self._failed.items() if at > earliest)
 
     def record_failure(self, server: str) -> None:
-        """Record that an attempt at a server failed: for a while it is tried after the others."""
+        """Record that an attempt at a server failed: it is tried after the others for ShadowHeartbeatFrequency."""
         self._failed[server] = self.host.now()
 
     def record_answer(self, server: str) -> None:
-        """Record contact with a server: its failure, if any, is forgotten."""
+        """Record that a server runs, since it was in contact: its failed attempt, if any, is forgotten."""
         self._failed.pop(server, None)
 
 
 def servers_to_try(config: NodeConfiguration, unresponsive: frozenset[str], rng: random.Random) -> list[Peer]:
-    """Return the servers to try, in order; a server appears once for each permitted attempt at it.
+    """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it.
 
     In a DAG that spans sites, ShadowMessagePreferenceSetting says whether those of other sites, of this site, or of other sites and
     then of this site are tried; otherwise only those of this site are (SR-PRF-06). Within each of these groups the order is random,
-    with `unresponsive` servers last, and none is repeated before the others have been tried.
+    with `unresponsive` servers (by name) last, and none is repeated before the others have been tried.
     """
     candidates = [peer for peer in config.peers if can_be_shadow_server(config, peer)]
     rng.shuffle(candidates)
@@ -68,12 +71,12 @@ def servers_to_try(config: NodeConfiguration, unresponsive: frozenset[str], rng:
 
 
 def spans_sites(config: NodeConfiguration) -> bool:
-    """Return whether this server is in a DAG with members in other sites; only then the preference setting counts."""
+    """Return whether this server is in a DAG with members in other sites; only then ShadowMessagePreferenceSetting counts (SR-PRF-06)."""
     return config.dag is not None and any(
         peer.dag == config.dag and peer.site != config.site and peer.role == "mailbox" for peer in config.peers
     )
 
 
 def _cycle_through(peers: Sequence[Peer], number: int) -> list[Peer]:
-    """Return `number` peers, repeating the given ones in turn; none if there are none."""
+    """Return a list of `number` peers that goes through the given ones in turn and begins again; empty if none are given."""
     return [peers[index % len(peers)] for index in range(number)] if peers else []

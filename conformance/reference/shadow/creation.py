@@ -1,5 +1,9 @@
 """Creating shadow copies: another server of the boundary stores the message before this one acknowledges it
-(SR-CRE-01, SR-CRE-02), and what happens if that fails (SR-ENA-03, SR-ENA-04, SR-PRF-07, SR-TMO-01)."""
+(SR-CRE-01, SR-CRE-02), and what happens if that fails (SR-ENA-03, SR-ENA-04, SR-PRF-07, SR-TMO-01).
+
+This is the primary's side. `Redundancy` is called by the acceptance of a message and, for messages that no sender waits for, by its
+delivery; it has `ShadowCreation` send the copy. The session, with XSHADOWREQUEST and MAIL ... XSHADOW=id, is described in wire-profile.md.
+"""
 
 import asyncio
 
@@ -20,7 +24,7 @@ class ShadowCreation(Component):
     """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07).
 
     The session then queries discard status and closes in the background (`_finishing`), so that the message is not
-    delayed. SessionLost is raised for a server that refuses, cannot be reached, or is silent for too long.
+    delayed. SessionLost stands for a failed attempt: the server refuses, cannot be reached, or is silent for too long.
     """
 
     def __init__(self, host: Host) -> None:
@@ -28,9 +32,10 @@ class ShadowCreation(Component):
         self._finishing: set[asyncio.Task[None]] = set()
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Have a shadow stored on another server; return whether one has acknowledged it.
+        """Have a shadow stored on another server; return whether one has acknowledged it, which is False if redundancy is disabled.
 
-        `deadline` is the event loop's time at which the effort times out (SR-TMO-01); None: it does not.
+        `deadline` is the event loop's time at which the attempts end (SR-TMO-01); None: they may take any time. May wait up to
+        FINISHING_WAIT seconds more, if many sessions that carried copies are still closing.
         """
         if not self.host.transport.ShadowRedundancyEnabled:
             return False
@@ -49,7 +54,10 @@ class ShadowCreation(Component):
         return True
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Send the copy to one server; return whether it has acknowledged it."""
+        """Send the copy to one server in a session; return whether it has acknowledged it, and record a failure in the choice of servers.
+
+        After a success the session goes on in the background (`_finish_session`).
+        """
         host = self.host
         dialogue = self.new_dialogue(peer)
         try:
@@ -84,8 +92,8 @@ class ShadowCreation(Component):
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
         """Send XSHADOWREQUEST with the name and queue database of this server (wire-profile.md), and record the contact.
 
-        The reply names the server's queue database. If that is a new one, shadows that are held here for the server are
-        promoted. Raises SessionLost if the request is refused.
+        The reply names the server's queue database. If that is another one than before, the server has lost its messages, and shadows
+        that are held here for it are promoted (SR-MNT-11). Raises SessionLost if the request is refused or not offered.
         """
         if "XSHADOWREQUEST" not in dialogue.keywords:
             raise SessionLost("it does not offer XSHADOWREQUEST")
@@ -111,7 +119,7 @@ class ShadowCreation(Component):
                 discards.remove_holder(message.id, peer.name)
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session."""
+        """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session; a lost one is only logged."""
         try:
             await self.host.manager.query_in_session(peer.name, dialogue)
             await dialogue.quit()
@@ -134,9 +142,10 @@ class Redundancy(Component):
     """Makes messages redundant, and decides whether one without a shadow may be acknowledged."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Have a shadow of a stored message made; return None if the message may be acknowledged, else the refusal.
+        """Try to have a shadow of a stored message made; return None if the message may be acknowledged, else the refusal.
 
-        `deadline` is the event loop's time by which the sender must have its reply.
+        Without a shadow it may be acknowledged unless redundancy is mandatory (`is_mandatory`). `deadline` is the event loop's time by
+        which the sender must have its reply.
         """
         redundant = await self.host.creation.make_shadow(message, content, deadline)
         return None if redundant or not self.is_mandatory else NOT_REDUNDANT

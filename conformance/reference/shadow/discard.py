@@ -1,5 +1,7 @@
 """Discard status, the primary's side: notifications queued on disk for each shadow server (wire-profile.md).
 
+A discard notification says that a message has been processed here, so that the server which holds its shadow may give it up.
+
 When a message has been processed, a notification is queued for each server that holds or may hold its shadow. XQDISCARD returns
 them. They are removed once the asking server has confirmed the reply by sending another command (SR-WIR-05), or expire.
 """
@@ -22,15 +24,18 @@ class DiscardStatus(Component):
         self._unconfirmed: set[int] = set()
 
     def start(self) -> None:
-        """Drop expired notifications."""
+        """Delete the notifications that expired while the node was down, and set the alarm for the next expiry."""
         self.drop_expired()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply a changed ShadowMessageAutoDiscardInterval."""
+        """Apply a changed ShadowMessageAutoDiscardInterval: delete what has expired by it, and set the alarm anew."""
         self.drop_expired()
 
     def queue_notifications(self, message: Message) -> None:
-        """Queue a notification for every server that holds, or may hold, the message's shadow (SR-MNT-01)."""
+        """Queue a notification for every server that holds, or may hold, the message's shadow (SR-MNT-01).
+
+        One that is queued already is not queued again. Does not wait for the disk.
+        """
         for holder in self.host.discards.holders_of_shadow(message.id):
             self.host.discards.queue_notification(holder.server, holder.shadow_id, self.host.now())
             self.host.log.info("%s discard notification queued for %s", holder.shadow_id, holder.server)
@@ -41,7 +46,8 @@ class DiscardStatus(Component):
         """Return the lines of the reply to XQDISCARD, and the notifications in them, at most `limit`.
 
         `server` asks for the shadows that it holds. Notifications that are unconfirmed in another session are left out
-        (SR-WIR-04). The returned ones are marked as unconfirmed until the caller confirms or releases them.
+        (SR-WIR-04). The returned ones are marked as unconfirmed until the caller passes them to `confirm_read` or `release_unread`. Waits
+        until it is on disk that their messages have been processed.
         """
         events, total = self.host.discards.oldest_for_server(server, limit, self._unconfirmed)
         self._unconfirmed.update(event.id for event in events)
@@ -55,7 +61,7 @@ class DiscardStatus(Component):
         return lines, events
 
     def confirm_read(self, events: list[DiscardNotification]) -> None:
-        """Delete notifications that the asking server has read."""
+        """Delete notifications that the asking server has read, as another command of it shows (SR-WIR-05)."""
         for event in events:
             self._unconfirmed.discard(event.id)
             self.host.discards.remove_notification(event.id)

@@ -1,6 +1,7 @@
 """The Shadow Redundancy Manager of a shadow server: heartbeat, discard status, and the decision to promote.
 
-Each primary for which shadows are held has an alarm at `next_session_at`. When it rings, a heartbeat session queries discard
+A primary is another server that has sent copies (shadows) of its messages here. To promote a shadow is to make it a message of this
+server, which then delivers it (`host.promotion.take_over`). Each primary for which shadows are held has an alarm at `next_session_at`. When it rings, a heartbeat session queries discard
 status (XQDISCARD). Such a query is also made in other sessions that are open anyway, which puts the next heartbeat off. The
 reply names the primary's queue database and the shadows that may be discarded. Shadows are promoted when the database is a
 new one (SR-MNT-11), or when no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09).
@@ -25,7 +26,10 @@ _LINE = re.compile(r"(database|discard|end) ([A-Za-z0-9-]{1,64})")
 
 @dataclass(slots=True)
 class WatchedPrimary:
-    """The state of watching one primary: its alarm, when watching started and discard status was last queried (POSIX seconds)."""
+    """The state of watching one primary: its alarm, when watching started and discard status was last queried (POSIX seconds).
+
+    `heartbeat_running`: a session that was opened for a heartbeat is open. The alarm is not set meanwhile.
+    """
 
     alarm: Alarm
     started_at: float
@@ -43,7 +47,10 @@ class DiscardReply:
 
 
 class ShadowRedundancyManager(Component):
-    """Watches every primary for which a shadow is held, independently of the others (SR-MNT-13)."""
+    """Watches every primary for which a shadow is held, independently of the others (SR-MNT-13).
+
+    `watched` has the state of each by its name. *Contact* is a successful session with a primary: the time until promotion begins again.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -62,7 +69,10 @@ class ShadowRedundancyManager(Component):
             self._set_alarm(primary)
 
     def watch(self, primary: str, since: float | None = None) -> None:
-        """Start watching a primary, unless it is watched; `since` is when it was last queried (POSIX seconds), by default now."""
+        """Start watching a primary, unless it is watched; `since` is when it was last queried (POSIX seconds), by default now.
+
+        Sets the alarm for its next heartbeat. If no contact with it is on record, now counts as one.
+        """
         if primary in self.watched:
             return
         if self.host.shadows.last_contact(primary) is None:
@@ -73,7 +83,7 @@ class ShadowRedundancyManager(Component):
         self._set_alarm(primary)
 
     def record_contact(self, primary: str) -> None:
-        """Record a successful session with a primary (SR-MNT-10)."""
+        """Record a successful session with a primary now: the time until promotion begins again (SR-MNT-10)."""
         self.host.choice.record_answer(primary)
         watch = self.watched.get(primary)
         in_heartbeat = watch is not None and watch.heartbeat_running
@@ -81,10 +91,10 @@ class ShadowRedundancyManager(Component):
         self.host.shadows.set_contact(primary, self.host.now(), alone=in_heartbeat)
 
     def record_query_from(self, server: str) -> None:
-        """Record an XQDISCARD from a server: it runs.
+        """Record that a server has sent XQDISCARD here, so that it runs.
 
-        If it is watched, that is a contact with the primary of shadows; else the choice of shadow servers only forgets
-        that an attempt at it had failed.
+        If it is watched, that counts as contact with the primary (ruling 17); in any case the choice of shadow servers forgets that an
+        attempt at it had failed.
         """
         if server in self.watched:
             self.record_contact(server)
@@ -94,7 +104,7 @@ class ShadowRedundancyManager(Component):
     def record_contact_and_database(self, primary: str, database: str) -> None:
         """Record a successful session with a primary in which it named this queue database ("": none).
 
-        Promotes its shadows if the database is a new one.
+        Promotes the shadows that came from another database of it: the primary has lost them (SR-MNT-11).
         """
         self.record_contact(primary)
         self.promote_if_new_database(primary, database)
@@ -109,15 +119,18 @@ class ShadowRedundancyManager(Component):
             self.host.promotion.take_over(orphans)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Query discard status in an open session, if shadows are held for that primary (SR-MNT-02). Raises SessionLost."""
+        """Query discard status in a session that is open for mail, if redundancy is enabled and shadows are held for that primary (SR-MNT-02).
+
+        Raises SessionLost.
+        """
         if self.is_enabled and self.host.shadows.has_any_for(primary):
             await self.query_discards(primary, dialogue)
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Query discard status until no notification remains, and discard the shadows that the replies name.
+        """Send XQDISCARD until no notification remains at the primary, and discard the shadows that the replies name.
 
-        Each reply counts as contact with the primary. Return the id of its queue database as the replies give it, ''
-        where they give none. Raises SessionLost.
+        Each reply counts as contact with the primary, and may show that it has a new queue database. Return the id of that database,
+        "" if the replies give none. Raises SessionLost.
         """
         while True:
             if primary in self.watched:
@@ -135,9 +148,9 @@ class ShadowRedundancyManager(Component):
                 return reply.database
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Move a shadow to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06).
+        """Move a shadow, whose message the primary has processed, to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06).
 
-        `database` is the id of the primary's queue database.
+        `database` is the id of the primary's queue database. A message that is no shadow any more is left where it is.
         """
         shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
         if shadow is not None and shadow.place == "shadow":
@@ -145,9 +158,9 @@ class ShadowRedundancyManager(Component):
             self.host.log.info("%s discarded: %s has processed it", shadow_id, primary)
 
     async def query_in_new_session(self, primary: str) -> str | None:
-        """Query discard status in a session of its own; return the id of the primary's queue database.
+        """Query discard status in a session that is opened for this; return the id of the primary's queue database ("": not given).
 
-        Returns None if the primary could not be queried: it is unknown or unreachable, or shadow redundancy is disabled.
+        Return None if the primary could not be queried: it is unknown or unreachable, or shadow redundancy is disabled here.
         """
         peer = self.host.config.peers_by_name.get(primary.casefold())
         if peer is None or peer.dial.transport is None or not self.is_enabled:
@@ -175,7 +188,10 @@ class ShadowRedundancyManager(Component):
         return min(self.host.transport.SendConnectionInactivityTimeout, self.host.transport.ShadowHeartbeatFrequency)
 
     def next_session_at(self, primary: str) -> float:
-        """Return when to open the next heartbeat session with a primary, POSIX seconds."""
+        """Return when to open the next heartbeat session with a primary, POSIX seconds: at the latest when promotion is due.
+
+        Promotion is decided when that session fails.
+        """
         return min(self.next_heartbeat_at(primary), self.promotion_at(primary))
 
     def next_heartbeat_at(self, primary: str) -> float:
@@ -201,7 +217,7 @@ class ShadowRedundancyManager(Component):
             del self.watched[primary]
 
     def _on_alarm(self, primary: str) -> None:
-        """Start a heartbeat if one is due, else set the alarm again."""
+        """Start a heartbeat in a task if one is due and shadows are held, else set the alarm again; the alarm calls this."""
         watch = self.watched[primary]
         if not self.host.shadows.has_any_for(primary) or not self.host.is_due(self.next_session_at(primary)):
             self._set_alarm(primary)  # queried in another session meanwhile, or no shadow is left
@@ -210,7 +226,7 @@ class ShadowRedundancyManager(Component):
         self.host.tasks.start(self._run_heartbeat(primary, watch), f"{self.host.name}: heartbeat to {primary}")
 
     async def _run_heartbeat(self, primary: str, watch: WatchedPrimary) -> None:
-        """Query a primary in a session of its own, and handle the failure of that."""
+        """Query a primary in a session of its own; if that fails, promote its shadows if that is due; then set the alarm again."""
         watch.last_query = self.host.now()
         if await self.query_in_new_session(primary) is None and self.is_enabled:
             self.heartbeat_failed(primary)
@@ -218,7 +234,7 @@ class ShadowRedundancyManager(Component):
         self._set_alarm(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Handle a failed heartbeat: promote the primary's shadows if that is due."""
+        """Promote the primary's shadows after a failed heartbeat, if no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09)."""
         if self.host.is_due(self.promotion_at(primary)):
             rows = self.host.shadows.rows_held_for(primary)
             self.host.log.warning("%s not reached for ShadowResubmitTimeSpan: taking over %d", primary, len(rows))
@@ -229,7 +245,7 @@ class ShadowRedundancyManager(Component):
 def _parse_discard_reply(text: str) -> DiscardReply:
     """Parse the text of a reply to XQDISCARD (wire-profile.md); a missing field is empty or 0.
 
-    `end` says how many more notifications the primary has.
+    Its lines are `database X`, `discard X` for each shadow, and `end X`: how many more notifications the primary has.
     """
     fields = list(_fields(text))
     return DiscardReply(

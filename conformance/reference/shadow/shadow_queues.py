@@ -1,5 +1,9 @@
 """The shadow server's side: keeping shadow copies for other servers (SR-CRE-04, SR-CRE-11), the shadow queues that hold them
-(SR-BND-07), and promotion, by which this server takes over the messages of a lost primary (SR-MNT-09, SR-MNT-11)."""
+(SR-BND-07), and promotion, by which this server takes over the messages of a lost primary (SR-MNT-09, SR-MNT-11).
+
+A primary is the server that must deliver a message; its shadow is the copy that this server keeps, to deliver it if the primary is lost.
+Components of a node: receive/verbs.py calls `host.keeping`, manager.py `host.promotion`, inspection.py `host.shadow_queues`.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,12 +33,14 @@ class ShadowQueues(Component):
             yield from self.queues_of(message)
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Yield a shadow message once for each next hop to which its primary sends it."""
+        """Yield a shadow message once for each next hop to which its primary sends it, with the recipients there."""
         by_next_hop: dict[str, list[Recipient]] = {}
         for recipient in message.envelope.recipients:
             by_next_hop.setdefault(self.host.routing.next_hop_name_in_boundary(recipient.address), []).append(recipient)
         for next_hop, recipients in by_next_hop.items():
-            yield QueuedShadow(message.primary, next_hop, message, tuple(recipients))
+            yield QueuedShadow(
+                primary=message.primary, next_hop=next_hop, message=message, recipients=tuple(recipients)
+            )
 
 
 class ShadowKeeping(Component):
@@ -47,7 +53,8 @@ class ShadowKeeping(Component):
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
         """Store a shadow copy unless it is held already, and return 250 once it is on disk (SR-CRE-04).
 
-        Records the contact with the primary, and watches it from now on.
+        `database` and `shadow_id` are as in the class. Records the contact with the primary, promotes shadows that came from another
+        database of it, and watches it from now on: heartbeats, and promotion if it is lost.
         """
         host = self.host
         host.manager.record_contact_and_database(primary, database)
@@ -59,7 +66,7 @@ class ShadowKeeping(Component):
         return Reply(250, "2.6.0", f"<{internet_message_id(content) or shadow_id}> Queued mail for redundancy")
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Add a copy to the shadow queue, and see that the alarm for its expiry is set."""
+        """Add a copy to the shadow queue, without waiting for the disk, and set the alarm for its expiry (SR-SFN-03)."""
         host = self.host
         shadow = new_message(
             content,
@@ -76,10 +83,10 @@ class ShadowKeeping(Component):
 
 
 class Promotion(Component):
-    """Makes primary messages of this server out of shadow messages."""
+    """Makes primary messages of this server out of shadow messages: it then delivers them itself."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Make the shadows with these row ids messages of this server, and start processing them; skip deleted ones."""
+        """Promote the shadows with these row ids: make them primary messages of this server, and deliver them; skip deleted ones."""
         host = self.host
         for row in rows:
             if (shadow := host.messages.get(row)) is None:

@@ -1,4 +1,4 @@
-"""The queue database: transactions and group commit.
+"""The queue database of a node: transactions and group commit. Everything that must survive a kill is written here.
 
 Statements run synchronously in the event loop, in one open transaction. A caller that is about to promise something, such as the
 acknowledgement of a message, awaits `commit()`. The first such call has the transaction committed in the next turn of the loop,
@@ -81,12 +81,15 @@ class Database:
             raise DatabaseError(f"the queue database {self._path} cannot be used: {error}") from error
 
     def has_room(self, octets: int) -> bool:
-        """Return whether the disk has room for a message of this size, for its write-ahead log, and for the reserve."""
+        """Return whether the disk has room for a message of this size, for its write-ahead log, and for RESERVE; False while it is full."""
         disk = os.statvfs(self._path.parent)
         return not self._full and disk.f_bavail * disk.f_frsize >= 2 * octets + RESERVE
 
     def write(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Execute a statement in the open transaction, or in a new one if none is open."""
+        """Execute a statement in the open transaction, or in a new one if none is open, and return its cursor.
+
+        Nothing is on disk yet: `commit` waits for that; otherwise the transaction is committed within COMMIT_DELAY seconds.
+        """
         connection = self._require_connection()
         if self._commit_timer is None:
             connection.execute("BEGIN IMMEDIATE")
@@ -97,7 +100,7 @@ class Database:
         return cursor
 
     def write_autocommit(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Execute a single statement; if no transaction is open, commit it at once.
+        """Execute a single statement; if no transaction is open, commit it at once, else with the transaction that is open.
 
         That takes a third of the time of a transaction and its timer. Callers must not need to know when it is on disk.
         """
@@ -115,7 +118,7 @@ class Database:
         return self._require_connection().execute(statement, parameters).fetchall()
 
     def read_cached(self, table: str, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
-        """Return all rows of a query over one table, cached until the table is written to.
+        """Return all rows of a query over one table, `table`; they are cached until the table is written to.
 
         Every session makes the same few queries, mostly with the same result.
         """
@@ -160,6 +163,7 @@ class Database:
             await asyncio.shield(self._refusable)
 
     def _no_room_error(self) -> NoRoom:
+        """Return the exception for callers of `commit_if_room`."""
         return NoRoom(f"the queue database {self._path} has no room")
 
     def close(self) -> None:
@@ -192,7 +196,11 @@ class Database:
         return waiting
 
     def _commit_transaction(self) -> None:
-        """Commit the open transaction and wake the waiting callers; on a full disk keep it open and retry later."""
+        """Commit the open transaction and wake the callers that wait for it; on a full disk keep it open and retry later.
+
+        After any other failure the callers get DatabaseError, and so does every later use of the database. Does nothing if no
+        transaction is open.
+        """
         if self._connection is None or self._commit_timer is None:
             return
         try:

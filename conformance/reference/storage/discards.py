@@ -1,4 +1,8 @@
-"""The primary's side of shadow redundancy on disk: holders of shadows, and queued discard notifications (SR-MNT-05)."""
+"""The primary's side of shadow redundancy on disk: holders of shadows, and queued discard notifications (SR-MNT-05).
+
+A holder is another server that has the shadow of a message of this server. Once the message has been processed, a discard notification
+is queued for each holder, which lets that server give the shadow up.
+"""
 
 import json
 from collections.abc import Collection, Iterator
@@ -36,7 +40,7 @@ class Discards:
         self._db = db
 
     def add_holder(self, message: int, server: str, shadow_id: str, *, acknowledged: bool) -> None:
-        """Record that a server holds a message's shadow or, if not `acknowledged`, may hold it."""
+        """Record that a server holds a message's shadow or, if not `acknowledged`, may hold it; replaces an earlier record of the two."""
         self._db.write(
             "INSERT OR REPLACE INTO holder (message, server, shadow_id, acknowledged) VALUES (?, ?, ?, ?)",
             (message, server, shadow_id, acknowledged),
@@ -51,10 +55,10 @@ class Discards:
         rows = self._db.read(
             "SELECT server, shadow_id, acknowledged FROM holder WHERE message = ? ORDER BY server", (message,)
         )
-        return [Holder(row[0], row[1], bool(row[2])) for row in rows]
+        return [Holder(server=row[0], shadow_id=row[1], acknowledged=bool(row[2])) for row in rows]
 
     def queue_notification(self, server: str, shadow_id: str, now: float) -> None:
-        """Queue a discard notification, unless one for the server and shadow is queued already."""
+        """Queue a discard notification at `now` (POSIX seconds), unless one for the server and shadow is queued already."""
         self._db.write(
             "INSERT OR IGNORE INTO discard (server, shadow_id, queued) VALUES (?, ?, ?)", (server, shadow_id, now)
         )
@@ -62,7 +66,10 @@ class Discards:
     def oldest_for_server(
         self, server: str, limit: int, excluded: Collection[int] = ()
     ) -> tuple[list[DiscardNotification], int]:
-        """Return the oldest notifications for a server, at most `limit`, and their total number; both without `excluded` row ids."""
+        """Return the oldest notifications for a server, at most `limit`, and how many there are in all, not limited.
+
+        Both leave out the notifications with the row ids `excluded`.
+        """
         to_read = limit + len(excluded)
         rows = self._db.read_cached(
             "discard",
@@ -82,7 +89,7 @@ class Discards:
             yield DiscardNotification(*row)
 
     def notifications_queued_until(self, at: float) -> list[DiscardNotification]:
-        """Return the notifications queued at `at` or before, oldest first."""
+        """Return the notifications for any server that were queued at `at` (POSIX seconds) or before, oldest first."""
         rows = self._db.read(
             "SELECT id, server, shadow_id, queued FROM discard WHERE queued <= ? ORDER BY queued, id", (at,)
         )
@@ -93,6 +100,6 @@ class Discards:
         self._db.write("DELETE FROM discard WHERE id = ?", (event_id,))
 
     def oldest_queued_at(self) -> float | None:
-        """Return when the oldest notification was queued, or None if there is none."""
+        """Return when the oldest notification was queued (POSIX seconds), or None if there is none."""
         value: float | None = self._db.read("SELECT MIN(queued) FROM discard")[0][0]
         return value

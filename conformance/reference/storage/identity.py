@@ -15,7 +15,7 @@ class Identity:
 
     The id of the database is a hash of the node's seed and name, the time, and how many databases were made in this directory.
     Message ids contain the incarnation, a counter that is incremented on disk at every start, so that an id which was given
-    out and lost in a kill is not given out again.
+    out and lost in a kill is not given out again. A lost and newly made database has another id: so other servers see the loss.
     """
 
     def __init__(self, db: Database, *, directory: Path, seed: int, name: str, now: float) -> None:
@@ -31,6 +31,6 @@ class Identity:
         self._count = 0
 
     def new_id(self) -> str:
-        """Return a new id: 1 to 64 characters of A-Za-z0-9-."""
+        """Return a new id, for a message or a shadow: 1 to 64 characters of A-Za-z0-9-, unique among all servers."""
         self._count += 1
         return f"{self.database}-{self._incarnation}-{self._count}"

@@ -1,4 +1,7 @@
-"""Messages with their recipients and content, wherever this server holds them."""
+"""Messages with their recipients and content, wherever this server holds them, in the queue database.
+
+Writing methods do not wait for the disk: `Database.commit` does.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +19,8 @@ _COLUMNS = (
 class Messages:
     """Statements on the tables of messages, recipients and contents.
 
-    `row_id` is `Message.id`. A message is in one `place`; each recipient has a `fate`, `pending` at first (message.py).
+    `row_id` is `Message.id`. A message is in one `place`: `primary` (to be delivered), `shadow` (a copy kept for another server),
+    `safety-net` or `shadow-safety-net` (held after it was processed). Each recipient has a `fate`, `pending` at first (message.py).
     """
 
     def __init__(self, db: Database) -> None:
@@ -54,7 +58,7 @@ class Messages:
         return self._message(rows[0]) if rows else None
 
     def held_as(self, *places: Place) -> Iterator[Message]:
-        """Yield all messages in these places, in the order of their ids; skip those deleted meanwhile."""
+        """Yield all messages in these places, in the order of their row ids; skip those deleted during the iteration."""
         marks = ", ".join("?" * len(places))
         rows = self._db.read(f"SELECT id FROM message WHERE place IN ({marks}) ORDER BY id", places)  # noqa: S608
         for row in rows:
@@ -80,7 +84,10 @@ class Messages:
         self._db.write("UPDATE message SET place = ?, since = ? WHERE id = ?", (place, since, row_id))
 
     def make_primary(self, row_id: int, *, message_id: str, since: float) -> None:
-        """Make a shadow a primary message with a new id, still to be made redundant and journaled."""
+        """Make a shadow a primary message, whose new id is `message_id`; it is marked as to be made redundant and to be journaled.
+
+        `since` is the time of this (POSIX seconds).
+        """
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
             " primary_database = '', redundancy_pending = 1, journal_due = 1 WHERE id = ?",
@@ -113,11 +120,11 @@ class Messages:
     ) -> list[Recipient]:
         """Return a message's recipients with one of these fates.
 
-        Unless `crossed` is None, only those for which the message left the boundary (True) or did not (False).
+        Unless `crossed` is None, only those for which the message left the transport high-availability boundary (True) or did not (False).
         """
         rows = self._db.read("SELECT * FROM recipient WHERE message = ? ORDER BY position", (row_id,))
         return [
-            Recipient(row["address"], row["notify"], row["orcpt"])
+            Recipient(row["address"], notify=row["notify"], orcpt=row["orcpt"])
             for row in rows
             if row["fate"] in fates and (crossed is None or bool(row["crossed"]) is crossed)
         ]
@@ -140,12 +147,12 @@ class Messages:
             )
 
     def oldest_since(self, place: Place) -> float | None:
-        """Return since when the oldest message in a place is there (POSIX seconds), or None if there is none."""
+        """Return when the message that is longest in a place came there (POSIX seconds), or None if there is none."""
         value: float | None = self._db.read("SELECT MIN(since) AS since FROM message WHERE place = ?", (place,))[0][0]
         return value
 
-    def rows_in_place_until(self, place: Place, at: float) -> list[int]:
-        """Return the row ids of messages that came to a place at `at` or before, oldest first."""
+    def rows_in_place_since(self, place: Place, at: float) -> list[int]:
+        """Return the row ids of messages that are in a place and came there at `at` (POSIX seconds) or before, oldest first."""
         rows = self._db.read("SELECT id FROM message WHERE place = ? AND since <= ? ORDER BY since, id", (place, at))
         return [row["id"] for row in rows]
 
@@ -155,11 +162,11 @@ class Messages:
             "SELECT address, notify, orcpt FROM recipient WHERE message = ? ORDER BY position", (row["id"],)
         )
         envelope = Envelope(
-            row["reverse_path"],
-            tuple(Recipient(r["address"], r["notify"], r["orcpt"]) for r in recipients),
-            row["body"],
-            row["ret"],
-            row["envid"],
+            reverse_path=row["reverse_path"],
+            recipients=tuple(Recipient(r["address"], notify=r["notify"], orcpt=r["orcpt"]) for r in recipients),
+            body=row["body"],
+            ret=row["ret"],
+            envid=row["envid"],
         )
         return Message(
             id=row["id"],

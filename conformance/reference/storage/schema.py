@@ -87,7 +87,7 @@ class ForeignDatabase(Exception):
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
-    """Make the tables in an empty file, or check an existing queue database; return whether the tables are new.
+    """Set the file up for one writer, then make the tables in an empty one or check an existing one; return whether the tables are new.
 
     A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError for
     a damaged file.

@@ -1,4 +1,7 @@
-"""The shadow server's side of shadow redundancy on disk: shadows held for primaries, and the last contact with each."""
+"""The shadow server's side of shadow redundancy on disk: shadows held for primaries, and the last contact with each.
+
+A primary is another server that has sent copies (shadows) of its messages here to keep.
+"""
 
 from typing import NamedTuple, cast
 
@@ -46,7 +49,10 @@ class Shadows:
         return [row[0] for row in rows]
 
     def rows_of_other_databases(self, primary: str, database: str) -> list[int]:
-        """Return the row ids of shadows for a primary that came from another queue database than this, in order."""
+        """Return the row ids of shadows for a primary that came from another queue database of it than this one, in order.
+
+        If `database` is the present one of the primary, it has lost these messages (SR-MNT-11).
+        """
         rows = self._db.read_cached(
             "message",
             "SELECT id FROM message WHERE primary_server = ? AND place = 'shadow' AND primary_database <> ?"
@@ -56,7 +62,7 @@ class Shadows:
         return [row[0] for row in rows]
 
     def find_by_shadow_id(self, primary: str, database: str, shadow_id: str) -> HeldShadow | None:
-        """Return where the message with this shadow id is held, or None if it is not.
+        """Return the row id and the place of the message with this shadow id, or None if this server has none.
 
         With empty `primary` and `database` that is a message of which this server is the primary.
         """
@@ -65,14 +71,17 @@ class Shadows:
             " ORDER BY id LIMIT 1",
             (primary, database, shadow_id),
         )
-        return HeldShadow(rows[0][0], cast(Place, rows[0][1])) if rows else None
+        return HeldShadow(row_id=rows[0][0], place=cast(Place, rows[0][1])) if rows else None
 
     def last_contact(self, primary: str) -> float | None:
         """Return when the last successful session with a primary was (POSIX seconds), or None if there was none."""
         return self._contacts.get(primary)
 
     def set_contact(self, primary: str, at: float, *, alone: bool = False) -> None:
-        """Record a successful session with a primary; `alone`: nothing else is about to be written, so it is committed at once."""
+        """Record a successful session with a primary at `at` (POSIX seconds).
+
+        `alone`: nothing else is about to be written, so the record is committed at once.
+        """
         self._contacts[primary] = at
         write = self._db.write_autocommit if alone else self._db.write
         write(
