@@ -141,6 +141,7 @@ def test_without_a_secret_neither_starttls_nor_auth_is_offered(tmp_path: Path):
             address,
             {"code": 220},
             {"say": "EHLO hub1", "code": 250, "lacks": "STARTTLS"},
+            {"say": "EHLO hub1", "code": 250, "lacks": "AUTH"},
             {"say": plain("hub1", ""), "code": 502, "enhanced": "5.5.1"},
         )
         assert said.problem == ""

@@ -32,8 +32,9 @@ def test_outside_a_dag_the_boundary_is_the_site_without_its_dag_members():
     assert not in_boundary(config, near[0].model_copy(update={"dag": "DAG1"}))
 
 
-def test_a_2010_hub_of_the_site_is_never_asked_for_a_shadow():
+def test_a_2010_hub_of_the_site_is_not_asked_for_a_shadow():
     config = configured("dag-and-2010-hub")
-    hubs = {peer.name for peer in config.peers if peer.generation == "ex2010"}
-    assert hubs
-    assert not hubs & members("dag-and-2010-hub", config.name, can_be_shadow_server)
+    assert [(peer.name, peer.site == config.site) for peer in config.peers if peer.generation == "ex2010"] == [
+        ("hub1", True)
+    ]
+    assert members("dag-and-2010-hub", config.name, can_be_shadow_server) == {"mbx2"}

@@ -29,6 +29,10 @@ def test_a_configuration_that_the_harness_renders_is_accepted():
         ({"transport": {"RejectMessageOnShadowFailure": "maybe"}}, ["RejectMessageOnShadowFailure"]),
         ({"transport": {"Bogus": 1}}, ["Bogus"]),
         (
+            {"transport": {"Bogus": 1, "MaxMessageSize": 1, "ShadowHeartbeatFrequency": -1}},
+            ["Bogus", "MaxMessageSize", "ShadowHeartbeatFrequency"],
+        ),
+        (
             {"transport": {"ShadowMessagePreferenceSetting": "LocalOnly"}},
             ["ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"],
         ),

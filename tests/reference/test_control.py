@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import smtplib
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,13 @@ def configuration(tmp_path: Path):
     leases.release()
 
 
+def ehlo(configuration: dict) -> list[str]:
+    """Return the lines of the reply to EHLO at the frontend."""
+    with smtplib.SMTP("127.0.0.1", configuration["listeners"]["frontend"]["port"], timeout=20) as client:
+        code, text = client.ehlo("outside.test")
+    return [f"{code}-{line}" for line in text.decode().splitlines()]
+
+
 @pytest.mark.integration
 def test_a_running_program_answers_commands_reloads_and_exits_with_0(tmp_path: Path, configuration: dict):
     async def steps() -> int:
@@ -108,7 +116,9 @@ def test_a_running_program_answers_commands_reloads_and_exits_with_0(tmp_path: P
             assert await node.command("resubmit", ["DB1"]) == {"resubmitted": 0}
             with pytest.raises(NodeError, match="not a server of this boundary"):
                 await node.command("redirect-messages", ["mbx9"])
-            await node.reload({**configuration, "transport": {"ShadowHeartbeatFrequency": 60}})
+            assert "250-SIZE 36700160" in await asyncio.to_thread(ehlo, configuration)
+            await node.reload({**configuration, "transport": {"MaxMessageSize": 65536}})
+            assert "250-SIZE 65536" in await asyncio.to_thread(ehlo, configuration)
             with pytest.raises(ConfigurationRefused, match="ShadowHeartbeatFrequency"):
                 await node.reload({**configuration, "transport": {"ShadowHeartbeatFrequency": -1}})
             assert (await node.command("inspect"))["queues"] == []

@@ -55,6 +55,8 @@ def test_a_message_without_a_shadow_queues_no_discard(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         processed(host)
         assert list(host.discards.all_notifications()) == []
+        shadowed = processed(host, "mbx2")
+        assert [event.shadow_id for event in host.discards.all_notifications()] == [shadowed.shadow_id]
 
     run(tmp_path, steps)
 

@@ -92,10 +92,13 @@ def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         await may_be_delivered(host)
         clock.advance(3000)
-        await may_be_delivered(host, CONTENT.replace(b"<one@test>", b"<two@test>"))
+        two = CONTENT.replace(b"<one@test>", b"<two@test>")
+        await may_be_delivered(host, two)
         clock.advance(700)
+        assert host.delivered.count() == 2
         host.duplicates.clean_up()
         assert host.delivered.count() == 1
+        assert not await may_be_delivered(host, two), "the entry of the second message is kept"
         clock.advance(3000)
         host.duplicates.clean_up()
         assert host.delivered.count() == 0

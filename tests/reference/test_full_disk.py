@@ -145,6 +145,7 @@ def test_an_autocommitted_write_on_a_full_disk_waits_for_room(tmp_path: Path, mo
             late = asyncio.create_task(host.db.commit())
             while disk.refused < 3:
                 await asyncio.sleep(0.001)
+            assert not late.done()
             disk.full = False
             await late
             host.db.close()

@@ -66,7 +66,9 @@ def test_without_delay_or_shadow_redundancy_the_acknowledgement_is_given_at_once
     tmp_path: Path, changes: dict[str, object]
 ):
     async def steps(host: Host, clock: HandClock) -> None:
-        await acceptance_of(host).wait_until_delivered(add_primary(host), float("inf"))
+        waiting = asyncio.create_task(acceptance_of(host).wait_until_delivered(add_primary(host), float("inf")))
+        await run_ready_tasks()
+        assert waiting.done()
         assert places(host) == ["primary"]
 
     run_with_hub(tmp_path, steps, **changes)

@@ -161,5 +161,9 @@ def test_a_hub_s_own_downtime_does_not_count_as_missed_heartbeats(tmp_path: Path
         clock.advance(10 * INTERVAL)
         host.manager.start()
         assert host.manager.next_session_at("hub2") == clock.at + INTERVAL
+        fail_heartbeats(hub_manager_of(host), clock, "hub2", COUNT - 1)
+        assert places(host) == ["shadow"]
+        fail_heartbeats(hub_manager_of(host), clock, "hub2", 1)
+        assert places(host) == ["primary"]
 
     run_with_hub(tmp_path, steps)

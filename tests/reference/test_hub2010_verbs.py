@@ -36,13 +36,16 @@ def test_each_right_counts_in_its_own_direction():
 
 
 def test_the_switch_overrides_the_rights():
-    config = hub(ShadowRedundancyEnabled=False)
-    assert not advertises_xshadow_to(config, with_rights(config))
-    assert not sends_xshadow_to(config, with_rights(config))
+    for enabled in (True, False):
+        config = hub(ShadowRedundancyEnabled=enabled)
+        peer = with_rights(config, accept_xshadow=True, send_xshadow=True)
+        assert (advertises_xshadow_to(config, peer), sends_xshadow_to(config, peer)) == (enabled, enabled)
 
 
 def test_unauthenticated_clients_and_the_submission_service_have_no_rights():
     config = hub()
+    assert advertises_xshadow_to(config, with_rights(config, accept_xshadow=True))
+    assert sends_xshadow_to(config, with_rights(config, send_xshadow=True))
     submission = config.peers_by_name["submission"].model_copy(update={"accept_xshadow": True, "send_xshadow": True})
     assert not advertises_xshadow_to(config, None)
     assert not advertises_xshadow_to(config, submission)

@@ -144,7 +144,7 @@ def test_shadows_are_promoted_after_the_resubmit_span_and_not_before(tmp_path: P
     run(tmp_path, steps, ShadowResubmitTimeSpan=span)
 
 
-def test_any_session_restarts_the_span(tmp_path: Path):
+def test_a_contact_with_the_primary_restarts_the_span(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
@@ -153,19 +153,21 @@ def test_any_session_restarts_the_span(tmp_path: Path):
         clock.advance(3 * HOUR - 1)
         host.manager.heartbeat_failed("mbx2")
         assert places(host) == ["shadow"]
+        clock.advance(1)
+        host.manager.heartbeat_failed("mbx2")
+        assert places(host) == ["primary"]
 
     run(tmp_path, steps)
 
 
 def test_a_failed_primary_does_not_promote_shadows_of_another(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
-        shadow(host, "mbx2", "s-1")
-        kept = shadow(host, "mbx3", "s-2")
+        promoted, kept = shadow(host, "mbx2", "s-1"), shadow(host, "mbx3", "s-2")
         for primary in ("mbx2", "mbx3"):
             host.manager.watch(primary)
         clock.advance(4 * HOUR)
         host.manager.heartbeat_failed("mbx2")
-        assert host.messages.get(kept.id).place == "shadow"
+        assert [host.messages.get(one.id).place for one in (promoted, kept)] == ["primary", "shadow"]
 
     run(tmp_path, steps)
 

@@ -3,6 +3,7 @@
 import asyncio
 import email
 import email.policy
+import re
 from dataclasses import replace
 from email.message import EmailMessage
 from pathlib import Path
@@ -65,7 +66,8 @@ def test_untrusted_text_cannot_inject_a_line_into_a_report():
         "failed", [RecipientStatus(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
         envelope=Envelope("a@b.test\r\nInjected: yes", (to,)), content=b"Subject: x\r\n\r\n",
     )  # fmt: skip
-    assert b"\r\nInjected" not in octets
+    assert octets.count(b"Injected: yes") == 4, "the text of each field is there, in one line"
+    assert re.search(rb"[\r\n]Injected", octets) is None
 
 
 def test_an_eight_bit_message_is_returned_unchanged():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.host import Host
-from conformance.reference.message import Message, Place
+from conformance.reference.message import Message, Place, Recipient
 from tests.reference.hosts import HandClock, add_primary, configured, places, run_ready_tasks, run_with_host, shadow
 
 DAY = 86400.0
@@ -73,6 +73,8 @@ def test_messages_that_crossed_the_boundary_are_not_resubmitted(tmp_path: Path):
         processed(host, "bob@corp.test", crossed=True)
         processed(host, "victor@outside.test", crossed=True)
         assert host.safety_net.resubmit("DB1") == 0
+        processed(host, "bob@corp.test")
+        assert host.safety_net.resubmit("DB1") == 1
 
     run_with_host(tmp_path, steps)
 
@@ -82,6 +84,8 @@ def test_messages_for_a_mailbox_outside_the_boundary_are_not_resubmitted(tmp_pat
         processed(host, "erin@corp.test")  # when it was processed, her database was in this site
         assert host.routing.next_hop("erin@corp.test").crosses_boundary
         assert host.safety_net.resubmit("DB3") == 0
+        processed(host, "bob@corp.test")
+        assert host.safety_net.resubmit("DB1") == 1
 
     run_with_host(tmp_path, steps, "two-sites-no-dag")
 
@@ -101,8 +105,8 @@ def test_a_resubmitted_copy_is_not_resubmitted_besides_its_original(tmp_path: Pa
 
 def test_the_shadow_safety_net_resubmits_only_for_an_unreachable_primary(tmp_path: Path, monkeypatch):
     async def steps(host: Host, clock: HandClock) -> None:
-        for primary in ("mbx2", "mbx3"):
-            held = shadow(host, primary, "s-1", "bob@corp.test")
+        for primary, recipient in (("mbx2", "bob@corp.test"), ("mbx3", "carol@corp.test")):
+            held = shadow(host, primary, "s-1", recipient)
             host.safety_net.hold(held.id, "shadow-safety-net")
 
         async def reach(primary: str) -> str | None:
@@ -112,7 +116,8 @@ def test_the_shadow_safety_net_resubmits_only_for_an_unreachable_primary(tmp_pat
         assert host.safety_net.resubmit("DB1") == 0
         await asyncio.wait_for(wait_for_resubmission(host), 5)
         await run_ready_tasks()
-        assert len(resubmitted_messages(host)) == 1
+        recipients = [one.envelope.recipients for one in resubmitted_messages(host)]
+        assert recipients == [(Recipient("carol@corp.test"),)]
 
     run_with_host(tmp_path, steps, "three-servers-one-dag")
 

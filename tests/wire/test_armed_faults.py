@@ -110,7 +110,11 @@ def test_only_a_fault_in_force_can_be_healed() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="no fault or partition 'f'"):
             world.links.heal("f")
-        world.links.heal("all")
+        world.arm("drop", at="NOOP")
+        world.links.heal("f")
+        assert [e.healed for e in world.events(FaultArmed)] == [False, True]
+        with pytest.raises(ValueError, match="no fault or partition 'f'"):
+            world.links.heal("f")
 
     run(test)
 

@@ -1,5 +1,7 @@
 """Faults that change when octets pass, and in what pieces: stall, delay, throttle, split, merge."""
 
+import time
+
 import pytest
 
 from conformance.history.events import Command, Content, FaultArmed, FaultFired, Reply
@@ -62,9 +64,12 @@ def test_a_reply_to_a_client_that_has_reset_is_not_recorded() -> None:
 def test_a_delay_lasts_for_documented_seconds(does: str) -> None:
     async def test(world: World) -> None:
         world.arm(does, at="MAIL", when="after", lasting="5m")
+        world.convert_duration = lambda seconds: seconds / 1000
         client = await world.connect_greeted()
+        began = time.monotonic()
         await client.exchange(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
         assert world.requested_waits == [300.0]
+        assert time.monotonic() - began >= 0.29
         assert world.detail == "after MAIL: 250 2.0.0 MAIL"
 
     run(test)
@@ -148,8 +153,11 @@ def test_a_merged_command_arrives_with_the_next_one() -> None:
 def test_a_merged_command_that_none_follows_arrives_after_the_wait() -> None:
     async def test(world: World) -> None:
         world.arm("merge", at="MAIL", lasting="3s")
+        world.convert_duration = lambda seconds: seconds / 10
         client = await world.connect_greeted()
+        began = time.monotonic()
         await client.exchange(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
         assert world.requested_waits == [3.0]
+        assert time.monotonic() - began >= 0.29
 
     run(test)

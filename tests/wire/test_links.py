@@ -8,7 +8,7 @@ import pytest
 
 from conformance.history.events import Closed, Connected, ConnectFailed
 from conformance.nodes.places import PortLeases
-from conformance.wire.link import Link
+from conformance.wire.link import Link, RecordedSession
 from tests.wire.peers import Peer, World, run
 
 
@@ -98,6 +98,10 @@ def test_sessions_from_one_port_to_two_listeners_are_distinguished() -> None:
     run(test)
 
 
+def _session(found: RecordedSession | None) -> str | None:
+    return found.session if found else None
+
+
 def test_a_reused_port_belongs_to_its_latest_session() -> None:
     leases = PortLeases()  # below the ephemeral range: no other socket takes it between the two connections
     port = leases.lease()
@@ -120,11 +124,16 @@ def test_a_reused_port_belongs_to_its_latest_session() -> None:
         client.close_with_rst()
         await world.wait_for_event(Closed)
         listening = world.links.address("a", "b", "smtp")[1]
-        assert world.links.session_behind(port, listening) is not None
-        link.target = None
+        assert _session(world.links.session_behind(port, listening)) == "s1"
+        target, link.target = link.target, None
         again = await dial(link)
         assert await again.wait_closed() == "reset"
-        assert world.links.session_behind(port, listening) is None
+        assert world.links.session_behind(port, listening) is None, "the latest connection has no session"
+        link.target = target
+        third = await dial(link)
+        world.clients.append(third)
+        await third.wait_for(b"220 mini\r\n")
+        assert _session(world.links.session_behind(port, listening)) == world.events(Connected)[-1].session != "s1"
 
     try:
         run(test)
@@ -151,13 +160,14 @@ def test_a_session_that_both_peers_have_closed_is_freed() -> None:
 def test_closing_resets_every_session_and_frees_the_ports() -> None:
     async def test(world: World) -> None:
         clients = [await world.connect_greeted() for _ in range(2)]
-        address = world.links.address("a", "b", "smtp")
+        addresses = [world.links.address(*pair, "smtp") for pair in ("ab", "ac", "dc")]
         await world.links.close()
         for peer in (*clients, *world.served):
             assert await peer.wait_closed() == "reset"
         assert world.relays == ()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(*address)
+        for address in addresses:
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(*address)
 
     run(test)
 

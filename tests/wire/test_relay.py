@@ -142,6 +142,7 @@ def test_a_large_content_passes_whole_though_the_server_reads_late(monkeypatch: 
         world.server.transport.resume_reading()
         await client.wait_for(b"stored")
         assert world.events(Content)[0].digest.size == 200_000 * 72
+        assert world.server.octets == b"DATA\r\n" + content * 200_000 + b".\r\n"
 
     run(test)
 

@@ -140,9 +140,16 @@ def test_credentials_are_not_in_the_lines_of_units() -> None:
     assert [u[1] for u in units if u[0] == "command"] == ["AUTH", "AUTH", "AUTH", "AUTH", "NOOP"]
 
 
-@pytest.mark.parametrize("line", [b"auth plain c2VjcmV0", b" AUTH\tPLAIN\tc2VjcmV0", b"AUTH PLAIN  c2VjcmV0 c2VjcmV0"])
-def test_a_credential_is_redacted_whatever_the_spacing_and_case(line: bytes) -> None:
-    assert "c2VjcmV0" not in str(parse((S, b"220 x\r\n"), (C, line + b"\r\n")))
+@pytest.mark.parametrize(
+    ("line", "recorded"),
+    [
+        (b"auth plain c2VjcmV0", "auth plain (redacted)"),
+        (b" AUTH\tPLAIN\tc2VjcmV0", " AUTH\tPLAIN (redacted)"),
+        (b"AUTH PLAIN  c2VjcmV0 c2VjcmV0", "AUTH PLAIN (redacted)"),
+    ],
+)
+def test_a_credential_is_redacted_whatever_the_spacing_and_case(line: bytes, recorded: str) -> None:
+    assert parse((S, b"220 x\r\n"), (C, line + b"\r\n"))[-1][::2] == ("command", recorded)
 
 
 def test_octets_after_starttls_are_not_parsed() -> None:
@@ -202,7 +209,7 @@ def test_unfinished_lines_are_buffered_within_a_limit() -> None:
     assert len(unit.line) == TEXT + 3
 
 
-def test_a_full_client_buffer_before_354_stops_reading() -> None:
+def test_the_client_buffer_is_full_before_354_and_no_longer_after() -> None:
     parser = SessionParser()
     parser.feed_server(b"220 x\r\n")
     parser.feed_client(b"DATA\r\n" + b"x" * HELD)
@@ -239,7 +246,7 @@ def test_an_endless_reply_is_buffered_within_a_limit() -> None:
 def test_unanswered_commands_are_parsed_up_to_a_limit() -> None:
     parser = SessionParser()
     units = parser.feed_client(b"NOOP\r\n" * 20_000)
-    assert len(units) < 2000
+    assert 100 < len(units) < 2000
     assert parser.client_buffer_full
 
 

@@ -219,7 +219,7 @@ def test_an_exception_in_a_sink_is_raised_when_it_closes() -> None:
     with_sink("smtp", test)
 
 
-def test_an_attempt_records_every_field_of_a_send_result() -> None:
+def test_an_attempt_has_every_field_of_a_send_result() -> None:
     assert set(SendResult.__slots__) <= {field.name for field in fields(Attempt)}
 
 

@@ -79,8 +79,9 @@ def test_talk_refuses_tls_after_octets_behind_the_220() -> None:
     lines = [{"code": 220}, {"say": "EHLO x", "code": 250}, {"say": "STARTTLS", "code": 220, "secure": True}]
 
     async def main() -> None:
-        async with asyncio.timeout(10), scripted_server(*INJECTING) as (address, _):
+        async with asyncio.timeout(10), scripted_server(*INJECTING) as (address, heard):
             said = await talk(address, [Line.model_validate(line) for line in lines], make_content=lambda name: b"")
             assert said.problem == "expected TLS, but the server sent octets behind its 220"
+        assert heard == [b"EHLO x\r\n", b"STARTTLS\r\n"]
 
     asyncio.run(main())
