@@ -52,3 +52,6 @@ def test_a_port_with_a_listener_is_not_leased(one_port: int):
         listener.listen()
         with pytest.raises(OSError, match="no loopback port"):
             PortLeases().lease()
+    leases = PortLeases()
+    assert leases.lease() == one_port, "it is free once the listener is closed"
+    leases.release()

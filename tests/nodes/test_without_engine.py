@@ -35,7 +35,7 @@ def test_without_an_engine_a_cell_is_not_applicable_and_names_the_socket(tmp_pat
     assert f"cannot be run: any: no Docker engine answers at {gone}" in plain(cell).decode()
 
 
-def test_the_shipped_image_needs_what_the_project_needs_and_claims_what_the_reference_claims():
+def test_the_shipped_image_needs_no_more_than_the_project_and_claims_what_the_reference_claims():
     required = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
     assert set((PLACE / "requirements.txt").read_text("utf-8").split()) <= set(required)
     described = read_description(PLACE / "reference.yaml")

@@ -119,6 +119,10 @@ def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(descripti
 def test_a_server_without_its_dialect_fails_for_want_of_a_shadow(description: Path):
     said = run_scenarios(description, "inbound-acknowledgement-waits-for-the-shadow")
     assert "1 failed" in said, said
+    assert (
+        "SR-CRE-01: expected a shadow copy of each message of m on mbx2, before acknowledgement; seen: m#1" in said
+    ), said
+    assert "no server had stored one" in said, said
 
 
 def test_a_hub_of_2010_with_its_dialect_passes_and_faults_fire_at_its_verbs(hub: Path):

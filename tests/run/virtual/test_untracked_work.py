@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,12 +45,22 @@ def test_an_exception_of_an_executor_call_is_raised_to_its_caller() -> None:
     run_with_clock(main, "virtual")
 
 
-def test_names_are_resolved_inline() -> None:
+def test_names_are_resolved_inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    resolve = socket.getaddrinfo
+
+    def noting(*given: Any, **options: Any) -> object:
+        threads.append(threading.get_ident())
+        return resolve(*given, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", noting)
+
     async def main(clock: Clock) -> tuple[list[object], float]:
         found = await virtual_loop().getaddrinfo("127.0.0.1", 25, type=socket.SOCK_STREAM)
         return [address for *_, address in found], clock.elapsed()
 
     assert run_with_clock(main, "virtual") == ([("127.0.0.1", 25)], 0.0)
+    assert threads == [threading.get_ident()]
 
 
 def test_sqlite_calls_take_no_virtual_time(tmp_path: Path) -> None:
