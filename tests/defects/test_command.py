@@ -37,9 +37,12 @@ def test_the_json_has_the_row_that_is_blamed_first(capsys: pytest.CaptureFixture
 
 
 def test_without_expectations_only_the_model_blames(capsys: pytest.CaptureFixture[str]):
-    assert defects(as_json=True, blind=True) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert not any(check.startswith("expect.") for check in row["caught_by"])
+    caught_by = []
+    for blind in (False, True):
+        assert defects(as_json=True, blind=blind) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        caught_by.append({check.partition(".")[0] for check in row["caught_by"]})
+    assert caught_by == [{"expect", "model"}, {"model"}]
 
 
 def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -44,6 +44,7 @@ def test_assertions_docstrings_and_signatures_are_left_alone():
 
 def test_what_is_logged_is_left_alone():
     assert find_sites(in_function("self.host.log.info('%d', 1 + 2)"), "f.py") == []
+    assert find_sites(in_function("self.host.queue.info('%d', 1 + 2)"), "f.py"), "another call is changed"
 
 
 def test_an_id_does_not_change_with_other_functions():

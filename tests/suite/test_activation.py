@@ -16,7 +16,8 @@ PROBE = """
 import json, sys
 def pytest_sessionfinish(session):
     loaded = [name for name in sys.modules if name.partition(".")[0] in {"conformance", "pydantic", "ruamel", "aiosmtpd"}]
-    open("loaded.json", "w").write(json.dumps(sorted(loaded)))
+    ini = session.config.getini("conformance")
+    open("loaded.json", "w").write(json.dumps({"ini": ini, "loaded": sorted(loaded)}))
 def pytest_addoption(parser):
     parser.addoption("--seed"), parser.addoption("--baseline"), parser.addoption("--candidate")
 """
@@ -37,8 +38,8 @@ def test_the_installed_package_adds_an_ini_key_and_nothing_else(
     project.makeconftest(PROBE)
     ran = project.runpytest_subprocess("--strict-config", "-W", "error", "--seed", "theirs", *more)
     ran.assert_outcomes(passed=1)
-    loaded = json.loads((project.path / "loaded.json").read_text())
-    assert set(loaded) <= {"conformance", "conformance.activation"}
+    found = json.loads((project.path / "loaded.json").read_text())
+    assert found == {"ini": False, "loaded": ["conformance", "conformance.activation"]}
     assert {path.name for path in project.path.iterdir()}.isdisjoint({"reports", "run"})
 
 
@@ -76,8 +77,8 @@ def test_the_fixtures_alone_add_fixtures_and_nothing_else(project: pytest.Pytest
     project.makeconftest(f'pytest_plugins = ["conformance.fixtures"]\n{PROBE}')
     ran = project.runpytest_subprocess("--strict-config", "-W", "error", "--seed", "theirs")
     ran.assert_outcomes(passed=1)
-    loaded = json.loads((project.path / "loaded.json").read_text())
-    assert set(loaded) <= {"conformance", "conformance.activation", "conformance.fixtures"}
+    found = json.loads((project.path / "loaded.json").read_text())
+    assert found["loaded"] == ["conformance", "conformance.activation", "conformance.fixtures"]
 
 
 def test_the_fixture_runs_a_scenario(project: pytest.Pytester) -> None:

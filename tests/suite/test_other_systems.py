@@ -60,6 +60,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_command_that_reads_files_works_on_other_systems(ran: Path, words: tuple[str, ...]):
     done = elsewhere(*words, cwd=ran)
     assert done.returncode == 0, done.stdout + done.stderr
+    usual = conformance_command(*words, cwd=ran)
+    assert (done.stdout, done.stderr) == (usual.stdout, usual.stderr), "it prints what it prints on Linux"
 
 
 def test_running_cells_on_another_system_is_refused_with_a_reason(tmp_path: Path):
