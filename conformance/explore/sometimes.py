@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from conformance.history.events import Attempt, CommandRun, Configured, Delivered, NodeEvent, StepEvent
-from conformance.model.facts import STOPPING, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.trace.sessions import Transaction
 
 Property = Callable[[Facts], bool]
@@ -34,17 +34,19 @@ def seen_in(facts: Facts) -> tuple[str, ...]:
 
 @sometimes("a shadow copy of 2013 or later was promoted")
 def _promoted(facts: Facts) -> bool:
-    return any(not facts.is_2010(promotion.holder) for found in facts.promotions.values() for promotion in found)
+    return any(
+        not facts.is_2010(promotion.holder) for found in facts.promotions_by_message.values() for promotion in found
+    )
 
 
 @sometimes("a shadow copy of 2010 was sent again")
 def _promoted_2010(facts: Facts) -> bool:
-    return any(facts.is_2010(promotion.holder) for found in facts.promotions.values() for promotion in found)
+    return any(facts.is_2010(promotion.holder) for found in facts.promotions_by_message.values() for promotion in found)
 
 
 @sometimes("a promoted message got a new shadow copy")
 def _redundant_again(facts: Facts) -> bool:
-    return any(p.transmission.kind == "shadow" for found in facts.promotions.values() for p in found)
+    return any(p.transmission.kind == "shadow" for found in facts.promotions_by_message.values() for p in found)
 
 
 @sometimes("a server delivered what its shadow server had taken over")
@@ -52,7 +54,7 @@ def _returned(facts: Facts) -> bool:
     """Return whether the primary of a promoted copy transmitted the message itself after the promotion; shadow copies do not count."""
     return any(
         sent.client == copy.primary and sent.kind != "shadow" and sent.n > promotion.transmission.n
-        for name, found in facts.promotions.items()
+        for name, found in facts.promotions_by_message.items()
         for promotion in found
         for copy in promotion.held_copies
         for sent in facts.trace.transactions_of(name)
@@ -80,7 +82,7 @@ def _down_servers(facts: Facts) -> Iterator[tuple[int, frozenset[str]]]:
     for event in facts.trace.events_of(NodeEvent):
         if event.action in ("ready", "resumed"):
             down.discard(event.node)
-        elif event.action in STOPPING:
+        elif event.action in STOPPING_ACTIONS:
             down.add(event.node)
         yield event.n, frozenset(down)
 
@@ -96,7 +98,7 @@ def _died_with_mail(facts: Facts) -> bool:
     dead = {event.n: event.node for event in facts.trace.events_of(NodeEvent) if event.action == "killed"}
     return any(
         given.server == node and given.dot_n is not None and given.dot_n < n and not given.replies
-        and facts.end_of(given.session) > n
+        and facts.end_of_session(given.session) > n
         for n, node in dead.items()
         for given in facts.trace.transactions
     )  # fmt: skip
@@ -115,7 +117,7 @@ def _two_faults(facts: Facts) -> bool:
             {
                 fault.fault
                 for sent in facts.trace.transactions_of(name)
-                for fault in facts.faults_in.get(sent.session, ())
+                for fault in facts.faults_by_session.get(sent.session, ())
             }
         )
         > 1
@@ -125,11 +127,11 @@ def _two_faults(facts: Facts) -> bool:
 
 def _answers(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
     """Yield each message that the harness gave to a server of 2013 or later, with the numbers of its MAIL and its first final reply."""
-    for (server, _), receipts in facts.receipts.items():
+    for (server, _), receipts in facts.given_by_server_and_message.items():
         for given in receipts:
             if (
                 not facts.is_2010(server)
-                and not facts.is_tested(given.client)
+                and not facts.is_tested_server(given.client)
                 and given.replies
                 and given.dot_n is not None
             ):
@@ -141,7 +143,10 @@ def _tried_again(facts: Facts) -> bool:
     """Return whether a server tried to store a copy more than once between MAIL and the reply that accepted the message."""
     return any(
         given.acceptance is not None
-        and sum(since < a.n < until and a.message == given.message for a in facts.shadow_attempts.get(given.server, ()))
+        and sum(
+            since < a.n < until and a.message == given.message
+            for a in facts.shadow_attempts_by_primary.get(given.server, ())
+        )
         > 1
         for given, since, until in _answers(facts)
     )
@@ -152,7 +157,7 @@ def _without_copy(facts: Facts) -> bool:
     """Return whether a server accepted a message after attempts at a copy, none of which was stored before its reply."""
     return any(
         given.acceptance is not None
-        and any(since < attempt.n < until for attempt in facts.shadow_attempts.get(given.server, ()))
+        and any(since < attempt.n < until for attempt in facts.shadow_attempts_by_primary.get(given.server, ()))
         and not any(since < copy.stored_reply.n < until for copy in facts.trace.copies_of(given.message or ""))
         for given, since, until in _answers(facts)
     )
@@ -187,7 +192,7 @@ def _suppressed(facts: Facts) -> bool:
     delivered, normalize = _deliveries(facts), facts.context.normalize_address
     given = Counter(
         (name, normalize(recipient))
-        for (_, name), receipts in facts.receipts.items()
+        for (_, name), receipts in facts.given_by_server_and_message.items()
         for transaction in receipts
         if transaction.listener == "delivery"
         for recipient in transaction.accepted_recipients
@@ -221,7 +226,7 @@ def _deferred(facts: Facts) -> bool:
     return any(
         any(reply.code // 100 == 4 for reply in sent.replies) and facts.trace.deliveries_of(sent.message or "")
         for sent in facts.trace.transactions
-        if facts.is_tested(sent.client) and not facts.is_tested(sent.server)
+        if facts.is_tested_server(sent.client) and not facts.is_tested_server(sent.server)
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.history.events import Attempt, Delivered, NodeEvent
-from conformance.model.facts import STOPPING, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
 
 _MOST = 2
 """Numbers above this count as this."""
@@ -76,7 +76,7 @@ def _changes(facts: Facts) -> Iterator[tuple[int, str, str]]:
     for event in trace.events_of(NodeEvent):
         if event.action == "ready":
             yield event.n, event.node, "up"
-        elif event.action in STOPPING:
+        elif event.action in STOPPING_ACTIONS:
             yield event.n, event.node, "renewed" if event.action == "wiped" else "down"
     for attempt in trace.events_of(Attempt):
         if attempt.dot_sent:
@@ -91,7 +91,7 @@ def _changes(facts: Facts) -> Iterator[tuple[int, str, str]]:
         yield from ((copy.stored_reply.n, name, "copied") for copy in trace.copies_of(name))
         yield from ((discard.n, name, "notified") for discard in trace.discards_of(name))
         yield from ((delivery.n, name, "delivered") for delivery in trace.deliveries_of(name))
-        yield from ((promotion.transmission.n, name, "promoted") for promotion in facts.promotions[name])
+        yield from ((promotion.transmission.n, name, "promoted") for promotion in facts.promotions_by_message[name])
 
 
 def _of_message(happened: Counter[str]) -> str:

@@ -4,6 +4,13 @@ and taken when the sender transmits it again (SR-TMO-04).
 A server, the *primary*, that has a copy stored acknowledges the message in the session in which it was given it. If the sender
 is gone by then, the message is the primary's all the same. `given` is that transaction, `n` an event's number, `t` a time in
 documented seconds.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.history.events import FaultArmed, Reply
@@ -23,16 +30,19 @@ _OWN_TROUBLE = frozenset({421, 452})
 
 @rule("SR-CRE-05")
 def acknowledged_once_redundant(facts: Facts) -> Finding:
-    """Check that the final reply to a message of which a copy is stored is positive, and comes in the same session."""
+    """Check that the final reply to a message of which a copy is stored is positive, and comes in the same session.
+
+    Left out are sessions in which a fault fired, and servers that stopped before the reply or the end of the session.
+    """
     finding = Finding("an acknowledgement in the sender's session once a shadow copy is stored")
-    for (primary, name), receipts in facts.receipts.items():
-        for given, copy in _with_copy(facts, primary, name, receipts):
+    for (primary, name), receipts in facts.given_by_server_and_message.items():
+        for given, copy in _transactions_with_stored_copy(facts, primary, name, receipts):
             session, stored = facts.trace.sessions[given.session], copy.stored_reply
             closed_t = session.closed.t if session.closed is not None else facts.end_t
             end_t = given.replies[0].t if given.replies else closed_t
-            if given.session in facts.faults_in or facts.was_interrupted_by(primary, given.n, end_t):
+            if given.session in facts.faults_by_session or facts.stopped_or_wiped_by_time(primary, given.n, end_t):
                 continue
-            wrong = _wrong_end(facts, given, stored)
+            wrong = _find_wrong_end(facts, given, stored)
             if wrong is not None:
                 finding.occasions += 1
                 words, n = wrong
@@ -47,28 +57,29 @@ def acknowledged_once_redundant(facts: Facts) -> Finding:
     return finding
 
 
-def _end(facts: Facts, given: Transaction) -> int:
+def _n_of_reply_or_close(facts: Facts, given: Transaction) -> int:
     """Return the number of the final reply to a transaction, or else of the event that closed its session."""
-    return given.replies[0].n if given.replies else facts.end_of(given.session)
+    return given.replies[0].n if given.replies else facts.end_of_session(given.session)
 
 
-def _with_copy(
+def _transactions_with_stored_copy(
     facts: Facts, primary: str, name: str, receipts: list[Transaction]
 ) -> list[tuple[Transaction, ShadowCopy]]:
-    """Return each receipt with a copy that was stored for it before it was answered.
+    """Return each transaction by which a primary was given a message, with the first copy stored for it before it was answered.
 
-    A copy may belong to any of several receipts that overlap: then none of them is returned.
+    `name` is the message's, `receipts` are all transactions that gave it to the primary. Where several of them overlap in time, a copy
+    may belong to any, so none of these is returned.
     """
     copies = [
         copy for copy in facts.trace.copies_of(name)
-        if copy.primary == primary and copy.transaction.kind == "shadow" and facts.is_heard(copy)
+        if copy.primary == primary and copy.transaction.kind == "shadow" and facts.is_known_to_primary(copy)
     ]  # fmt: skip
     found = []
     for given in receipts:
         if given.listener == "delivery" or not copies or given.session in facts.trace.altered_sessions:
             continue
-        end = _end(facts, given)
-        alone = not any(o is not given and o.n < end and _end(facts, o) > given.n for o in receipts)
+        end = _n_of_reply_or_close(facts, given)
+        alone = not any(o is not given and o.n < end and _n_of_reply_or_close(facts, o) > given.n for o in receipts)
         if not given.replies:  # the effort may outlast the session, until the message is given again
             end = min((o.n for o in receipts if o.n > given.n), default=facts.end_n)
         own = [copy for copy in copies if copy.transaction.n > given.n and copy.stored_reply.n < end]
@@ -77,8 +88,12 @@ def _with_copy(
     return found
 
 
-def _wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[str, int] | None:
-    """Return how the wait for the final reply ended wrongly, in words, and the number of the event that shows it."""
+def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[str, int] | None:
+    """Return how the wait for the final reply ended wrongly, in words, and the number of the event that shows it; None if it did not.
+
+    Right are a positive reply, 421 or 452, the end of the session by the client, and a wait of at most `_PROMPT_S` since `stored`, the
+    reply that shows that a copy is stored.
+    """
     if given.replies:
         reply = given.replies[0]
         if reply.code // 100 == 2 or reply.code in _OWN_TROUBLE:
@@ -102,22 +117,22 @@ def _wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[str, in
 def kept_though_sender_lost(facts: Facts) -> Finding:
     """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
 
-    It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. Any failed
-    connection, and any session of its own that a fault broke, shows that it tries, since its purpose is not seen.
+    It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. A failed connection, and a
+    session of its own that a fault broke, count as tries for any message, since their purpose is not seen.
     """
     finding = Finding("delivery of a redundant message whose sender's session was lost")
     sessions = facts.trace.sessions.values()
     normalize = facts.context.normalize_address
-    for (primary, name), receipts in facts.receipts.items():
-        for given, copy in _with_copy(facts, primary, name, receipts):
+    for (primary, name), receipts in facts.given_by_server_and_message.items():
+        for given, copy in _transactions_with_stored_copy(facts, primary, name, receipts):
             session, since = facts.trace.sessions[given.session], copy.stored_reply
             if given.replies or session.closed is None or session.closed.by == "server":
                 continue
-            interval = facts.seconds(primary, "MessageRetryInterval", since.n)
+            interval = facts.numeric_parameter(primary, "MessageRetryInterval", since.n)
             waited = facts.end_t - max(since.t, session.closed.t)
             if interval is None or waited <= 2 * interval + facts.slack:
                 continue
-            if facts.was_interrupted(primary, given.n):
+            if facts.stopped_or_wiped_between(primary, given.n):
                 continue
             # what it does once it was handed the message again proves nothing
             again = next((r for r in receipts if r.n > given.n and r.dot_n is not None), None)
@@ -133,7 +148,7 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                 for recipient in (*sent.recipients, *sent.refused)
             }
             missing = sorted({normalize(r) for r in given.recipients} - delivered - tried)
-            broken = any(s.client == primary and s.n > since.n and s.name in facts.faults_in for s in sessions)
+            broken = any(s.client == primary and s.n > since.n and s.name in facts.faults_by_session for s in sessions)
             if missing and not broken and not facts.failed_connections(primary, since.n):
                 finding.add_message_violation(
                     facts.trace.messages[name],
@@ -152,7 +167,9 @@ def second_transmission_taken(facts: Facts) -> Finding:
     It may refuse it as it may refuse any message: it stops, has no room (452, 4.3), finds it too large, or can make no copy.
     """
     finding = Finding("acceptance of a message that is transmitted again")
-    for (primary, name), receipts in facts.receipts.items() if "shadow-2013" in facts.context.claims else ():
+    for (primary, name), receipts in (
+        facts.given_by_server_and_message.items() if "shadow-2013" in facts.context.claims else ()
+    ):
         if facts.is_2010(primary):
             continue
         for given in receipts:

@@ -4,7 +4,12 @@ where they were offered (SR-WIR-01, SR-WIR-02).
 The *boundary* of a server is the set of servers that may hold its shadow copies: its DAG, or its Active Directory site.
 *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the reply to EHLO. `n` is an event's number.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from typing import get_args
@@ -51,7 +56,7 @@ def shadow_inside_boundary(context: CheckContext) -> Finding:
 
 
 def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
-    """Return what the client did in a session for shadow redundancy: words that the server's name completes, and `n`."""
+    """Return what the client did in a session for shadow redundancy: words that the server's name completes, and the event's number."""
     traffic = [("sent a shadow message to", t.n) for t in session.transactions if t.kind == "shadow"]
     words = {"request-shadow": "asked for a shadow at", "query-discard": "asked for its discard status at"}
     for exchange in session.exchanges:

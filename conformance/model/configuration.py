@@ -6,6 +6,10 @@ documents alone. That a refused change changes nothing, and that one that was ta
 other rule: each goes by the parameters in force (`Facts.parameter`, `Facts.listener_limits`).
 
 A candidate that claims only `relay` is given its configuration by templates, and has none of these parameters.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement.
 """
 
 import math
@@ -16,7 +20,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from conformance.history.events import Configured, NodeEvent
-from conformance.model.facts import STOPPING, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
@@ -88,16 +92,20 @@ def configurations_are_checked(facts: Facts) -> Finding:
 
 @rule(_CONTRADICTING_PREFERENCE, timed=False)
 def preference_fits_attempts(facts: Facts) -> Finding:
-    """Check each offered preference for LocalOnly beside remote attempts (ruling 8: a rule of its own, since it is a *should*)."""
+    """Check each offered preference: LocalOnly must be refused while MaxRetriesForRemoteSiteShadow is above 0 (ruling 8).
+
+    The rule is apart from the other since its requirement, SR-CFG-02, is a *should*.
+    """
     return _check_answers(
         facts, "LocalOnly is refused beside remote attempts only, and both are named", is_preference=True
     )
 
 
 def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Finding:
-    """Check each configuration that was offered to a running server; one offered before it starts is answered at its start.
+    """Return the finding about the answer to each configuration that was offered to a server; `expected` is the finding's sentence.
 
-    `is_preference`: only what the row of the preference says, else only what the others say.
+    One offered while the server is down is answered when it starts: it is wrong to be ready with it. With `is_preference` only SR-CFG-02
+    is judged, else only SR-CFG-01 and SR-CFG-03.
     """
     finding = Finding(expected)
     if is_relay_only(facts.context.claims):
@@ -108,86 +116,86 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
         if isinstance(event, NodeEvent):
             if event.action == "ready" and (offer := waiting.pop(event.node, None)):
                 finding.occasions += 1
-                _add_taken(finding, *offer, event.n)
+                _add_violation_if_wrong(finding, *offer, event.n)
             continue
-        all_problems = list(_problems(facts, event))
+        all_problems = list(_find_problems(facts, event))
         problems = [p for p in all_problems if (p.row == _CONTRADICTING_PREFERENCE) is is_preference]
         # what the other rule judges: another problem explains a refusal, and a refusal of this change is for that rule
         if (is_preference and not {_PREFERENCE, _REMOTE} & event.changes.keys()) or (
             event.refused is not None and len(problems) < len(all_problems)
-            and (not problems or _names_one(all_problems, event.refused))
+            and (not problems or _is_any_problem_named(all_problems, event.refused))
         ):  # fmt: skip
             continue
-        if not _is_up(facts, event):
+        if not _was_running(facts, event):
             if problems and event.refused is None:
                 waiting[event.node] = event, problems
             continue
         finding.occasions += 1
         if event.refused is None:
-            _add_taken(finding, event, problems, event.n)
+            _add_violation_if_wrong(finding, event, problems, event.n)
         elif not problems:
-            if (_row_of(event.changes) == _CONTRADICTING_PREFERENCE) is not is_preference:
+            if (_row_of_unjust_refusal(event.changes) == _CONTRADICTING_PREFERENCE) is not is_preference:
                 continue
             if is_preference and facts.is_2010(event.node):
                 continue  # the row does not bind this generation, and nothing says that it may not refuse
             finding.add_violation(
-                f"{event.node} refused {_words(event.changes)}, in which nothing is wrong: {event.refused}",
+                f"{event.node} refused {_format_changes(event.changes)}, in which nothing is wrong: {event.refused}",
                 event.n,
-                row=_row_of(event.changes),
+                row=_row_of_unjust_refusal(event.changes),
             )
-        elif not _names_one(problems, event.refused):
+        elif not _is_any_problem_named(problems, event.refused):
             names = " and ".join(problems[0].names)
             finding.add_violation(
-                f"{event.node} refused {_words(event.changes)} without naming {names}: {event.refused}",
+                f"{event.node} refused {_format_changes(event.changes)} without naming {names}: {event.refused}",
                 event.n,
                 row=problems[0].row,
             )
     return finding
 
 
-def _add_taken(finding: Finding, offer: Configured, problems: list[_Problem], n: int) -> None:
-    """Add a violation where a configuration was taken that has a problem; event `n` shows that it was."""
+def _add_violation_if_wrong(finding: Finding, offer: Configured, problems: list[_Problem], n: int) -> None:
+    """Add a violation if a configuration that was taken has a problem; event `n` shows that it was taken."""
     if problems:
         finding.add_violation(
-            f"{offer.node} took {_words(offer.changes)}, in which {' and '.join(problems[0].names)} must be refused",
+            f"{offer.node} took {_format_changes(offer.changes)}, in which {' and '.join(problems[0].names)} must be refused",
             n,
             row=problems[0].row,
         )
 
 
-def _is_up(facts: Facts, offer: Configured) -> bool:
+def _was_running(facts: Facts, offer: Configured) -> bool:
     """Return whether the server ran when the configuration was offered, so that the answer is its own."""
     before = [event for event in facts.node_events.get(offer.node, ()) if event.n < offer.n]
-    return not before or before[-1].action not in STOPPING
+    return not before or before[-1].action not in STOPPING_ACTIONS
 
 
-def _problems(facts: Facts, offer: Configured) -> list[_Problem]:
-    """Return why a configuration must be refused, given what was in force before it."""
+def _find_problems(facts: Facts, offer: Configured) -> list[_Problem]:
+    """Return why a configuration must be refused, given the parameters in force before it; an empty list if it must be taken."""
     wrong: list[str] = []
     contradictions: list[_Problem] = []
     for name, value in offer.changes.items():
         head, _, listener = name.partition("listeners.")
         if not head and isinstance(value, dict):
-            wrong += [limit for limit, number in value.items() if not _allows(limit, number)]
+            wrong += [limit for limit, number in value.items() if not _is_valid_value(limit, number)]
             limits = {**facts.listener_limits(offer.node, listener, offer.n), **value}
-            if all(_allows(limit, number) for limit, number in value.items()) and _contradict(limits):
+            if all(_is_valid_value(limit, number) for limit, number in value.items()) and _are_contradictory(limits):
                 contradictions.append(_Problem(_CONTRADICTING_LIMITS, (_AGE, _IDLE)))
-        elif not _allows(name, value):
+        elif not _is_valid_value(name, value):
             wrong.append(name)
     if not facts.is_2010(offer.node) and {_PREFERENCE, _REMOTE} & offer.changes.keys():
         preference = offer.changes.get(_PREFERENCE, facts.parameter(offer.node, _PREFERENCE, offer.n))
         attempts = offer.changes.get(_REMOTE, facts.parameter(offer.node, _REMOTE, offer.n))
-        if preference == "LocalOnly" and _allows(_REMOTE, attempts) and attempts:
+        if preference == "LocalOnly" and _is_valid_value(_REMOTE, attempts) and attempts:
             contradictions.append(_Problem(_CONTRADICTING_PREFERENCE, (_PREFERENCE, _REMOTE)))
     return [*(_Problem(_WRONG_VALUE, (name,)) for name in wrong), *contradictions]
 
 
-def _contradict(limits: Mapping[str, Any]) -> bool:
-    """Return whether the limits of a listener contradict each other (SR-CFG-01)."""
+def _are_contradictory(limits: Mapping[str, Any]) -> bool:
+    """Return whether the limits of a listener contradict each other: ConnectionTimeout not above the inactivity timeout (SR-CFG-01)."""
     return bool(limits[_AGE] <= limits[_IDLE])
 
 
-def _allows(name: str, value: JsonValue) -> bool:
+def _is_valid_value(name: str, value: JsonValue) -> bool:
     """Return whether a parameter exists, and the value is of its type and in its range."""
     if name in _SWITCHES:
         return isinstance(value, bool)
@@ -196,28 +204,28 @@ def _allows(name: str, value: JsonValue) -> bool:
     return name in _NUMBERS and _NUMBERS[name].allows(value)
 
 
-def _row_of(changes: Mapping[str, JsonValue]) -> str:
-    """Return the requirement whose contradiction was wrongly seen in a change that was refused."""
+def _row_of_unjust_refusal(changes: Mapping[str, JsonValue]) -> str:
+    """Return the requirement to blame for the refusal of a right change: the one whose contradiction the server seems to have seen."""
     if {_PREFERENCE, _REMOTE} & changes.keys():
         return _CONTRADICTING_PREFERENCE
     return _CONTRADICTING_LIMITS if any(name.startswith("listeners.") for name in changes) else _WRONG_VALUE
 
 
-def _names_one(problems: list[_Problem], refusal: str) -> bool:
-    """Return whether a refusal has all names of one of the problems."""
+def _is_any_problem_named(problems: list[_Problem], refusal: str) -> bool:
+    """Return whether the text of a refusal has all names of one of the problems, as `_is_named` compares them."""
     return any(all(_is_named(name, refusal) for name in problem.names) for problem in problems)
 
 
 def _is_named(name: str, text: str) -> bool:
     """Return whether a text has a parameter's name, in any letter case, with or without separators."""
-    return _letters(name) in _letters(text)
+    return _letters_and_digits(name) in _letters_and_digits(text)
 
 
-def _letters(text: str) -> str:
+def _letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case."""
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def _words(changes: Mapping[str, JsonValue]) -> str:
+def _format_changes(changes: Mapping[str, JsonValue]) -> str:
     """Return a change as `name=value, ...`."""
     return ", ".join(f"{name}={value}" for name, value in changes.items())

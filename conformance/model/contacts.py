@@ -1,6 +1,8 @@
 """Contacts between servers under test: attempts at a session, and the names of queue databases that were given in sessions.
 
-`n` is an event's number, times are documented seconds.
+`Facts` computes these once for each history; rules of the model about heartbeats, takeovers and relaying read them. `n` is an event's
+number, times are documented seconds. A *dial* is the client's call for a connection; a fault that holds it back is recorded with the
+session None.
 """
 
 from collections import defaultdict, deque
@@ -46,7 +48,10 @@ class Dials:
 
 
 def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contact]]:
-    """Return the contacts of each pair (client, server), in order; sessions of the harness under a server's name left out."""
+    """Return the contacts of each pair (client, server), in the order in which they began.
+
+    The clients are servers under test; sessions that the harness opened under a server's name are left out.
+    """
     trace = context.trace
     last = trace.events[-1] if trace.events else None
     end = (last.n + 1, last.t) if last else (0, 0.0)
@@ -54,7 +59,7 @@ def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contac
     found: dict[tuple[str, str], list[Contact]] = defaultdict(list)
     for session in trace.sessions.values():
         if session.listener == "transport" and context.is_opened_by_tested_server(session.client, session.name):
-            found[session.client, session.server].append(_contact(session, dials.ended.get(session.n), *end))
+            found[session.client, session.server].append(_contact_of_session(session, dials.ended.get(session.n), *end))
     for event in trace.events_of(ConnectFailed):
         if event.listener == "transport" and context.is_tested_server(event.client):
             dialled = dials.ended.get(event.n, event)
@@ -65,7 +70,7 @@ def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contac
 
 
 def find_dials(trace: Trace) -> Dials:
-    """Return the dials that faults held back. Those of one client at one server end in the order in which they began."""
+    """Return the dials that faults held back. Those of one client at one server are taken to end in the order in which they began."""
     if not any(fault.session is None for fault in trace.events_of(FaultFired)):
         return Dials({}, ())
     open_dials: dict[tuple[str, str], deque[FaultFired]] = defaultdict(deque)
@@ -85,8 +90,12 @@ def find_dials(trace: Trace) -> Dials:
     return Dials(ended, (*given_up, *(fault for dials in open_dials.values() for fault in dials)))
 
 
-def _contact(session: Session, dialled: FaultFired | None, end_n: int, end_t: float) -> Contact:
-    """Return the attempt that a session was; `dialled` is set where a fault held the connection back, the end the history's."""
+def _contact_of_session(session: Session, dialled: FaultFired | None, end_n: int, end_t: float) -> Contact:
+    """Return the attempt that a session was.
+
+    `dialled` is the fault that held the connection back, None without one: the attempt began then. `end_n` and `end_t` are those of the
+    history's end, used while the session is open.
+    """
     answered = any(reply.code // 100 == 2 and reply.to not in _WITHOUT_MEANING for reply in session.replies)
     left = any(exchange.command.verb == "QUIT" and exchange.reply is None for exchange in session.exchanges)
     broken = session.closed is not None and (session.closed.how == "reset" or left)
@@ -99,9 +108,9 @@ def _contact(session: Session, dialled: FaultFired | None, end_n: int, end_t: fl
 
 
 def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
-    """Return the names of its queue database that each server (the second) gave to another: number and time of the event, name.
+    """Return the names of queue databases that were seen: (reader, owner) -> event's number, time and name, in order.
 
-    A server names it when it asks for or grants redundancy, and in its discard lists.
+    A server names its database when it asks for or grants redundancy, and in its discard lists.
     """
     found: dict[tuple[str, str], list[tuple[int, float, str]]] = defaultdict(list)
     for session in trace.sessions.values():

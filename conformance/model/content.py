@@ -4,7 +4,12 @@ Content is compared by a hash that leaves trace fields out (`Digest.stable_sha25
 the harness made it, or what a fault on a link had made of it. `original` is the message as made, `transmissions` are
 all transactions with its content. `n` is an event's number.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.history.events import Delivered, MessageMade
@@ -42,7 +47,7 @@ def content_unchanged(context: CheckContext) -> Finding:
 
 
 def _given_hashes(original: MessageMade, server: str, before: int, transmissions: list[Transaction]) -> set[str]:
-    """Return the hashes of what a server was given of a message before event `before`; the original's if it was nothing."""
+    """Return the `stable_sha256` hashes of what a server was given of a message before event `before`; the original's if nothing."""
     given = {
         t.digest.stable_sha256
         for t in transmissions
@@ -54,7 +59,10 @@ def _given_hashes(original: MessageMade, server: str, before: int, transmissions
 def _compare_transmission(
     context: CheckContext, finding: Finding, original: MessageMade, sent: Transaction, transmissions: list[Transaction]
 ) -> None:
-    """Add a violation for each difference between a transmission and the message as its client was given it."""
+    """Add a violation for each difference between a transmission and the message as its client was given it.
+
+    `original` is the message as the harness made it, `sent` the transmission that is judged, `transmissions` are all of the message.
+    """
     assert sent.digest is not None
     assert sent.dot_n is not None
     what = "the shadow" if sent.kind == "shadow" else "it"
@@ -78,8 +86,9 @@ def _compare_transmission(
 def _missing_recipients(context: CheckContext, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
     """Return the recipients that a copy lacks of the message that the primary is being given while it sends the copy.
 
-    The primary may be given several transmissions at the same time, each for other recipients: the copy is of one of them.
-    Without any the result is empty: a copy of what Safety Net sends again may be for fewer recipients.
+    The primary may be given several transmissions at the same time, each for other recipients: the copy is of one of them, so the
+    smallest difference is returned. It is empty where the primary is given none: a copy of what Safety Net sends again may be for fewer
+    recipients.
     """
     given = [t for t in transmissions if t.server == shadow.client and t.kind != "shadow" and t.n < shadow.n]
     waiting = [t for t in given if not t.replies or t.replies[0].n > shadow.n]

@@ -14,12 +14,19 @@ Each reason is good for one copy (SR-CRE-09). Where none of them holds, the mess
 (SR-CRE-02), or is superfluous because every next hop has the message (SR-BND-04).
 
 `given` is a transaction in which the server, the *primary*, was given the message. `n` is an event's number.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
 
 from conformance.history.events import CommandRun, StepEvent
-from conformance.model.facts import RESUBMITTING_STEPS, STOPPING, Facts
+from conformance.model.facts import RESUBMITTING_STEPS, STOPPING_ACTIONS, Facts
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
@@ -32,14 +39,14 @@ def copy_while_message_unanswered(facts: Facts) -> Finding:
     finding = Finding("a shadow copy is sent while the sender waits, or of what the server took over")
     for name, message in facts.trace.messages.items():
         for sent in _sent_copies(facts, name):
-            given_before = [g for g in facts.receipts.get((sent.client, name), ()) if g.n < sent.n]
+            given_before = [g for g in facts.given_by_server_and_message.get((sent.client, name), ()) if g.n < sent.n]
             if not given_before:
                 continue  # taken over, or made by the server itself
             finding.occasions += 1
-            if _has_reason(facts, name, sent, given_before):
+            if _had_reason_to_send_copy(facts, name, sent, given_before):
                 continue
             answered = max(given_before, key=lambda given: given.replies[0].n).replies[0]
-            passed_on = _all_passed_on(facts, name, sent, given_before)
+            passed_on = _was_accepted_for_all_recipients(facts, name, sent, given_before)
             what = "after every next hop had accepted it" if passed_on else "after it had answered it"
             finding.add_message_violation(
                 message,
@@ -59,18 +66,20 @@ def one_copy_at_a_time(facts: Facts) -> Finding:
         by_primary: dict[str, list[ShadowCopy]] = {}
         for copy in facts.trace.copies_of(name):
             sent = copy.transaction
-            given = facts.receipts.get((copy.primary, name), [])
+            given = facts.given_by_server_and_message.get((copy.primary, name), [])
             if (
                 sent.kind == "shadow"
-                and facts.is_own(copy.primary, sent.session)
-                and facts.is_heard(copy)
-                and _has_reason(facts, name, sent, [g for g in given if g.n < sent.n])  # else it is too late
+                and facts.is_opened_by_tested_server(copy.primary, sent.session)
+                and facts.is_known_to_primary(copy)
+                and _had_reason_to_send_copy(
+                    facts, name, sent, [g for g in given if g.n < sent.n]
+                )  # else it is too late
             ):
                 by_primary.setdefault(copy.primary, []).append(copy)
         for primary, copies in by_primary.items():
             copies.sort(key=lambda copy: copy.transaction.n)
             finding.occasions += 1
-            reasons = sorted(_reasons(facts, name, primary, copies))
+            reasons = sorted(_events_giving_reason(facts, name, primary, copies))
             for number, copy in enumerate(copies, 1):
                 if number > 1 and sum(n < copy.transaction.n for n in reasons) < number:
                     finding.add_message_violation(
@@ -92,27 +101,28 @@ def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
     for sent in facts.trace.transactions_of(name):
         if (
             sent.kind == "shadow"
-            and facts.is_own(sent.client, sent.session)
+            and facts.is_opened_by_tested_server(sent.client, sent.session)
             and sent.session not in facts.trace.altered_sessions
         ):
             yield sent
 
 
-def _has_reason(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
-    """Return whether the client of a shadow copy had a reason to send it; `given` is how it had been given the message.
+def _had_reason_to_send_copy(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
+    """Return whether the client of a shadow copy had one of the four reasons to send it (see above).
 
-    A message that was not answered, or never, is a reason: what lost its reply is the server's (SR-TMO-03).
+    `sent` is the copy's transaction, `given` are those by which the client had been given the message. It had a reason too where it was
+    given the message in no transaction, or in one without a reply: what lost its reply is the server's (SR-TMO-03).
     """
     if not given or any(not one.replies or one.replies[0].n > sent.n for one in given):
         return True
     since = given[-1].n
-    if any(n < sent.n for n in _held_since(facts, name, sent.client)):
+    if any(n < sent.n for n in _events_of_receiving_copy(facts, name, sent.client)):
         return True
     earlier = [c for c in facts.trace.copies_of(name) if c.primary == sent.client and c.stored_reply.n < sent.n]
-    return any(since < n < sent.n for n in _disturbances(facts, sent.client, earlier))
+    return any(since < n < sent.n for n in _events_permitting_another_copy(facts, sent.client, earlier))
 
 
-def _held_since(facts: Facts, name: str, holder: str) -> Iterator[int]:
+def _events_of_receiving_copy(facts: Facts, name: str, holder: str) -> Iterator[int]:
     """Yield the number of each dot by which a server was given a shadow copy of a message that it may have stored."""
     for given in facts.trace.transactions_of(name):
         taken = given.acceptance is not None or not given.replies
@@ -120,26 +130,29 @@ def _held_since(facts: Facts, name: str, holder: str) -> Iterator[int]:
             yield given.dot_n
 
 
-def _disturbances(facts: Facts, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
-    """Yield the number of each event after which a primary may make a copy again of what it has a copy of already."""
+def _events_permitting_another_copy(facts: Facts, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
+    """Yield the number of each event after which a primary may make a copy again of what it has `copies` of already.
+
+    These are stops of the primary or of a holder, commands of an administrator, and steps that resubmit.
+    """
     for server in {primary, *(copy.holder for copy in copies)}:
-        yield from (e.n for e in facts.node_events.get(server, ()) if e.action in STOPPING)
+        yield from (e.n for e in facts.node_events.get(server, ()) if e.action in STOPPING_ACTIONS)
     yield from (e.n for e in facts.trace.events_of(CommandRun))
     yield from (e.n for e in facts.trace.events_of(StepEvent) if e.verb in RESUBMITTING_STEPS and e.phase == "began")
 
 
-def _reasons(facts: Facts, name: str, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
-    """Yield the number of each event that gave a primary a reason to have one shadow copy of a message stored."""
-    given = [g.n for g in facts.receipts.get((primary, name), ())]
-    held = list(_held_since(facts, name, primary))
+def _events_giving_reason(facts: Facts, name: str, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
+    """Yield the number of each event that gave a primary a reason to have one shadow copy of a message stored; not in order."""
+    given = [g.n for g in facts.given_by_server_and_message.get((primary, name), ())]
+    held = list(_events_of_receiving_copy(facts, name, primary))
     yield from given
     yield from held
     first = min((*given, *held), default=0)
-    yield from (n for n in _disturbances(facts, primary, copies) if n > first)
+    yield from (n for n in _events_permitting_another_copy(facts, primary, copies) if n > first)
 
 
-def _all_passed_on(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
-    """Return whether each recipient for whom the client was given the message had been accepted by a next hop before."""
+def _was_accepted_for_all_recipients(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
+    """Return whether each recipient for whom the client was given the message had been accepted by a next hop before `sent`."""
     normalize = facts.context.normalize_addresses
     wanted = set().union(*(normalize(one.recipients) for one in given))
     done: set[str] = set()

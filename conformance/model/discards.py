@@ -3,7 +3,12 @@
 With a *discard notification* the primary tells the holder of a shadow copy that it may discard the copy. `n` is an event's
 number.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.history.events import MessageMade
@@ -50,8 +55,8 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
 def reports_are_passed_on_before_release(facts: Facts) -> Finding:
     """Check that a primary notifies a holder only when it has passed on the reports that the message caused.
 
-    Those are its journal report, and the report of a failure. A shadow copy of a report is no report that was passed on, which
-    the invariant takes for one.
+    Those are its journal report, and the report of a failure. A stored shadow copy of a report does not count as passing the report
+    on here; `no_discard_before_delivery` lets it count.
     """
     finding = Finding("no discard notification before the message's reports were passed on")
     context = facts.context
@@ -87,7 +92,7 @@ def reports_are_passed_on_before_release(facts: Facts) -> Finding:
 
 
 def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
-    """Return whether the primary has to journal the message: it is the first server that has it."""
+    """Return whether the primary has to journal the message: the topology has a journal, and it is the first server that had it."""
     given = [t for t in context.trace.transactions_of(name) if t.kind != "shadow" and t.n < discard.n]
     message_id = context.trace.messages[name].message_id
     return (
@@ -108,10 +113,10 @@ def _is_journal_report_sent(context: CheckContext, message_id: str | None, befor
 
 
 def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[str]:
-    """Return the recipients, normalized, for whom the primary had nothing left to do before the notification.
+    """Return the recipients, normalized, for whom the primary had nothing left to do before the notification `discard`.
 
-    A next hop had accepted the message for them, their mailbox had it or an indistinguishable one, or a message with a null
-    reverse-path was refused for them.
+    A next hop had accepted the message for them, their mailbox had it or an indistinguishable one (same Message-ID and Date), or a
+    message with a null reverse-path was refused for them.
     """
     done: set[str] = set()
     for t in context.trace.transactions_of(name):
@@ -146,7 +151,7 @@ def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
 def _is_failure_reported(context: CheckContext, message: MessageMade, before: int, *, shadows: bool = True) -> bool:
     """Return whether a delivery status notification about a message was accepted by a next hop before event `before`.
 
-    `shadows`: a shadow copy of it that was stored counts too. The report of a message without a Message-ID is known by the
+    With `shadows` a stored shadow copy of the notification counts too. The report of a message without a Message-ID is known by the
     address that it goes to.
     """
     return any(
@@ -159,7 +164,7 @@ def _is_failure_reported(context: CheckContext, message: MessageMade, before: in
 
 
 def _is_message_refused(context: CheckContext, name: str, copy: ShadowCopy, discard: Discard) -> bool:
-    """Return whether the primary refused every transmission of a message to it before the notification."""
+    """Return whether the primary refused every transmission of a message to it before the notification; False if there was none."""
     given = [
         t for t in context.trace.transactions_of(name)
         if t.server == copy.primary and t.kind != "shadow" and t.dot_n is not None and t.dot_n < discard.n

@@ -37,7 +37,7 @@ PROMPT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DueNotification:
-    """A notification that is queued for a copy since event `n` at `t`; `is_restarted`: the primary was, since then."""
+    """A notification that is queued for a copy since event `n` at `t`; `is_restarted`: the primary was started anew since then."""
 
     copy: ShadowCopy
     n: int
@@ -46,11 +46,14 @@ class DueNotification:
 
 
 def delivered_notifications(facts: Facts) -> Mapping[tuple[str, str, str], list[tuple[int, Discard]]]:
-    """Return each copy's delivered notifications, by primary, holder and shadow id, with the event of the further command."""
+    """Return the delivered notifications of each copy: (primary, holder, shadow id) -> pairs of two.
+
+    A pair has the number of the asking server's further command, which shows that it read the notification, and the notification.
+    """
     found: dict[tuple[str, str, str], list[tuple[int, Discard]]] = defaultdict(list)
     for discard in facts.trace.discards:
         following = following_command(facts, discard)
-        if following is not None and not facts.is_disturbed(discard.session):
+        if following is not None and not facts.is_altered_or_held(discard.session):
             found[discard.primary, discard.holder, discard.shadow_id].append((following, discard))
     return found
 
@@ -63,8 +66,8 @@ def following_command(facts: Facts, discard: Discard) -> int | None:
     return next(x.command.n for x in exchanges if x.command.n > discard.n)
 
 
-def queries_between(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
-    """Return the queries to servers under test, answered or not, by primary and asking server.
+def queries_by_primary_and_asker(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
+    """Return the queries to servers under test, answered or not: (primary, asking server) -> queries in order.
 
     A query whose client names itself otherwise than the link does is left out: whose notifications it gets is not documented.
     """
@@ -72,20 +75,23 @@ def queries_between(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
     for query in facts.trace.queries:
         operation = query.exchange.command.operation
         named = operation.server if operation else None
-        if facts.is_tested(query.server) and (named or "").casefold() in ("", query.client.casefold()):
+        if facts.is_tested_server(query.server) and (named or "").casefold() in ("", query.client.casefold()):
             found[query.server, query.client].append(query)
     return found
 
 
 def answered_queries(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
-    """Return the queries that a server under test answered with a list, in sessions that no fault altered."""
+    """Return the queries that a server under test answered with a list: (primary, asking server) -> queries in order.
+
+    Those in sessions that a fault altered are left out.
+    """
     return {
         pair: [query for query in queries if query.is_answered and query.session not in facts.trace.altered_sessions]
-        for pair, queries in facts.derive(queries_between).items()
+        for pair, queries in facts.compute_once(queries_by_primary_and_asker).items()
     }
 
 
-def list_of(query: Query) -> tuple[Reply, Operation]:
+def reply_and_discard_list(query: Query) -> tuple[Reply, Operation]:
     """Return the reply to an answered query, and the discard list in it."""
     reply = query.exchange.reply
     assert reply is not None
@@ -93,8 +99,8 @@ def list_of(query: Query) -> tuple[Reply, Operation]:
     return reply, reply.operation
 
 
-def offered_ids(facts: Facts) -> dict[tuple[str, str], dict[str, int]]:
-    """Return the shadow ids that each primary gave out for each holder, with the event of the (first) MAIL."""
+def shadow_ids_by_primary_and_holder(facts: Facts) -> dict[tuple[str, str], dict[str, int]]:
+    """Return the shadow ids that each primary gave out: (primary, holder) -> shadow id -> number of the first MAIL with it."""
     found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for sent in facts.trace.transactions:
         if sent.shadow_id is not None and sent.kind != "plain":
@@ -106,14 +112,18 @@ def offered_ids(facts: Facts) -> dict[tuple[str, str], dict[str, int]]:
 
 
 def due_notifications(facts: Facts) -> list[tuple[Query, list[DueNotification]]]:
-    """Return the answered queries in whose replies notifications are due that were not delivered before, with these."""
+    """Return each answered query in whose reply notifications are due that were not delivered before, with these notifications."""
     due: dict[tuple[str, str], list[DueNotification]] = defaultdict(list)
     for copy in facts.trace.copies:
-        if copy.transaction.kind == "shadow" and copy.transaction.message is not None and facts.is_tested(copy.primary):
-            done = _done(facts, copy)
+        if (
+            copy.transaction.kind == "shadow"
+            and copy.transaction.message is not None
+            and facts.is_tested_server(copy.primary)
+        ):
+            done = _find_due_notification(facts, copy)
             if done is not None:
                 due[copy.primary, copy.holder].append(done)
-    queries, delivered = facts.derive(answered_queries), facts.derive(delivered_notifications)
+    queries, delivered = facts.compute_once(answered_queries), facts.compute_once(delivered_notifications)
     found = []
     for pair, notifications in due.items():
         waiting = sorted(notifications, key=lambda one: one.n, reverse=True)
@@ -121,24 +131,28 @@ def due_notifications(facts: Facts) -> list[tuple[Query, list[DueNotification]]]
         for query in queries.get(pair, ()):
             while waiting and waiting[-1].n < query.n and waiting[-1].t + PROMPT_S <= query.t:
                 active.append(waiting.pop())
-            active = [one for one in active if not _is_over(facts, one, query, delivered)]
-            present = [one for one in (_present(facts, one, query) for one in active) if one is not None]
+            active = [one for one in active if not _is_no_longer_due(facts, one, query, delivered)]
+            present = [one for one in (_due_if_certain(facts, one, query) for one in active) if one is not None]
             if present:
                 found.append((query, present))
     return found
 
 
-def _is_over(
+def _is_no_longer_due(
     facts: Facts,
     due: DueNotification,
     query: Query,
     delivered: Mapping[tuple[str, str, str], list[tuple[int, Discard]]],
 ) -> bool:
-    """Return whether a notification was delivered, may be deleted or was lost with the queue, or may be void, at a query."""
+    """Return whether a notification need not be in the reply to a query any more.
+
+    That is so if it was delivered, if it is as old as ShadowMessageAutoDiscardInterval, or if the primary's queue was wiped. `delivered`
+    is what `delivered_notifications` returns.
+    """
     copy = due.copy
     if any(n <= query.n for n, _ in delivered.get((copy.primary, copy.holder, copy.shadow_id), ())):
         return True
-    intervals = facts.numbers_between(copy.primary, INTERVAL, due.n, query.n)
+    intervals = facts.parameter_numbers_between(copy.primary, INTERVAL, due.n, query.n)
     if query.t - due.t >= min(intervals, default=0.0) - facts.slack:
         return True
     return any(
@@ -147,17 +161,18 @@ def _is_over(
     )
 
 
-def _present(facts: Facts, due: DueNotification, query: Query) -> DueNotification | None:
-    """Return a notification if it is certain at a query also after what happened to the primary since, None if it is not.
+def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNotification | None:
+    """Return the notification, marked if the primary was restarted, if it is still certain at a query; None if it is not.
 
-    What the primary transmits again after a restart it did not know to be done.
+    After an event of the primary's node it is certain only once there was time to queue it anew, and every transmission made again since
+    was accepted in time: what a primary transmits again it did not know to be done.
     """
     server = due.copy.primary
     events = [event for event in facts.node_events.get(server, ()) if due.n < event.n < query.n]
     if all(event.action == "reloaded" for event in events):
         return due
     is_restarted = any(event.action in ("ready", "started") for event in events)
-    retry = max(facts.numbers_between(server, "MessageRetryInterval", due.n, query.n), default=0.0)
+    retry = max(facts.parameter_numbers_between(server, "MessageRetryInterval", due.n, query.n), default=0.0)
     if query.t < events[-1].t + PROMPT_S + (2 * retry if is_restarted else 0.0):
         return None
     again = [
@@ -169,17 +184,20 @@ def _present(facts: Facts, due: DueNotification, query: Query) -> DueNotificatio
     return DueNotification(due.copy, due.n, due.t, is_restarted)
 
 
-def _done(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
-    """Return the notification of a copy if the primary is surely done with the message at some time, None if not."""
+def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
+    """Return the notification for a copy if the primary is surely done with the message at some time, None if not.
+
+    It is due from the last of the replies by which the primary is done: for each recipient as many as copies are known to be stored.
+    """
     name, primary = copy.transaction.message or "", copy.primary
     known = [
         one for one in facts.trace.copies_of(name)
-        if one.primary == primary and one.transaction.kind == "shadow" and _is_known(facts, one)
+        if one.primary == primary and one.transaction.kind == "shadow" and _is_stored_reply_known(facts, one)
     ]  # fmt: skip
     if copy not in known or _is_switched_off(facts, primary):
         return None
     accepted: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for recipient, n, t in _accepted(facts, name, primary):
+    for recipient, n, t in _done_recipients(facts, name, primary):
         if n > known[0].transaction.n:
             accepted[recipient].append((n, t))
     ends = []
@@ -189,17 +207,19 @@ def _done(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
             return None
         ends.append(times[len(known) - 1])
     if facts.topology.journal is not None:
-        reports = [end for end in _journal_reports(facts, name) if end is not None]
+        reports = [end for end in _replies_to_journal_reports(facts, name) if end is not None]
         if not reports:
             return None
         ends.append(min(reports))
     return DueNotification(copy, *max(ends)) if ends else None
 
 
-def _is_known(facts: Facts, copy: ShadowCopy) -> bool:
+def _is_stored_reply_known(facts: Facts, copy: ShadowCopy) -> bool:
     """Return whether the primary surely read that a copy is stored, before it answered its sender positively."""
     session = facts.trace.sessions[copy.transaction.session]
-    if not facts.is_own(copy.primary, session.name) or not was_read(facts, session, copy.stored_reply.n):
+    if not facts.is_opened_by_tested_server(copy.primary, session.name) or not was_reply_read_by_client(
+        facts, session, copy.stored_reply.n
+    ):
         return False
     given = [
         t for t in facts.trace.transactions_of(copy.transaction.message or "")
@@ -208,10 +228,14 @@ def _is_known(facts: Facts, copy: ShadowCopy) -> bool:
     return not given or any(t.acceptance is not None and t.acceptance.n > copy.stored_reply.n for t in given)
 
 
-def was_read(facts: Facts, session: Session, n: int) -> bool:
-    """Return whether the client surely read the reply of event `n`: it said something more in the session later."""
+def was_reply_read_by_client(facts: Facts, session: Session, n: int) -> bool:
+    """Return whether the client surely read the reply of event `n`: it sent a later command in the session, undisturbed."""
     last = session.exchanges[-1].command.n if session.exchanges else -1
-    return last > n and not facts.is_disturbed(session.name) and not facts.was_interrupted(session.client, n, last)
+    return (
+        last > n
+        and not facts.is_altered_or_held(session.name)
+        and not facts.stopped_or_wiped_between(session.client, n, last)
+    )
 
 
 def _is_switched_off(facts: Facts, server: str) -> bool:
@@ -220,40 +244,48 @@ def _is_switched_off(facts: Facts, server: str) -> bool:
     return False in values or facts.parameter(server, "ShadowRedundancyEnabled", -1) is False
 
 
-def _accepted(facts: Facts, name: str, primary: str) -> Iterator[tuple[str, int, float]]:
-    """Yield each recipient with whom the primary surely is done, with the event and time of the next hop's reply."""
+def _done_recipients(facts: Facts, name: str, primary: str) -> Iterator[tuple[str, int, float]]:
+    """Yield each recipient with whom the primary surely is done, normalized, with number and time of the next hop's reply.
+
+    The reply accepted the message, or a report about the recipient's failure.
+    """
     for t in facts.trace.transactions_of(name):
-        if t.client == primary and t.kind != "shadow" and (end := _read_end(facts, t)) is not None:
+        if t.client == primary and t.kind != "shadow" and (end := _last_reply_if_read(facts, t)) is not None:
             for recipient in facts.context.normalize_addresses(t.accepted_recipients):
                 yield recipient, *end
     message_id = facts.trace.messages[name].message_id
-    for t in facts.derive(reports).get(message_id or "", ()):
+    for t in facts.compute_once(report_transactions).get(message_id or "", ()):
         assert t.digest is not None
-        if t.client == primary and t.digest.action == "failed" and (end := _read_end(facts, t)) is not None:
+        if t.client == primary and t.digest.action == "failed" and (end := _last_reply_if_read(facts, t)) is not None:
             for recipient in facts.context.normalize_addresses(t.digest.failed):
                 yield recipient, *end
 
 
-def _read_end(facts: Facts, sent: Transaction) -> tuple[int, float] | None:
-    """Return event and time of the last reply to an accepted transaction, None where the client may not have read it."""
-    if sent.acceptance is None or not was_read(facts, facts.trace.sessions[sent.session], sent.replies[-1].n):
+def _last_reply_if_read(facts: Facts, sent: Transaction) -> tuple[int, float] | None:
+    """Return number and time of the last final reply to an accepted transaction; None if refused, or if the client may not have read it."""
+    if sent.acceptance is None or not was_reply_read_by_client(
+        facts, facts.trace.sessions[sent.session], sent.replies[-1].n
+    ):
         return None
     return sent.replies[-1].n, sent.replies[-1].t
 
 
-def _journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, float] | None]:
-    """Yield when each journal report about a message was accepted, None for one of which this is not certain."""
-    for t in facts.derive(reports).get(facts.trace.messages[name].message_id or "", ()):
+def _replies_to_journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, float] | None]:
+    """Yield number and time of the reply that accepted each journal report about a message; None for one where it is not certain."""
+    for t in facts.compute_once(report_transactions).get(facts.trace.messages[name].message_id or "", ()):
         if t.digest is not None and t.digest.report == "journal":
-            yield _read_end(facts, t)
+            yield _last_reply_if_read(facts, t)
 
 
-def reports(facts: Facts) -> Mapping[str, list[Transaction]]:
-    """Return the transactions in which servers under test passed a report on, by the Message-ID that it is about."""
+def report_transactions(facts: Facts) -> Mapping[str, list[Transaction]]:
+    """Return the transactions in which servers under test passed a report on: Message-ID that it is about -> transactions.
+
+    The key is '' for reports about a message without a Message-ID; shadow copies are left out.
+    """
     found: dict[str, list[Transaction]] = defaultdict(list)
     for t in facts.trace.transactions:
         if t.kind == "shadow" or t.digest is None or t.digest.report is None:
             continue
-        if facts.is_own(t.client, t.session):
+        if facts.is_opened_by_tested_server(t.client, t.session):
             found[t.digest.about or ""].append(t)
     return found

@@ -4,7 +4,12 @@ A message is a duplicate for a mailbox when one with the same Message-ID and the
 within the tracking window. Every other message that the mailbox's server took is delivered. `duplicates` judges that duplicates
 are not. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
@@ -30,8 +35,8 @@ _CLEAN_UP_DELAY = 60.0
 
 
 @lru_cache(maxsize=256)
-def instant(date: str | None) -> datetime | None:
-    """Return the client submit time of a Date field, None where it is absent or unreadable."""
+def parse_date(date: str | None) -> datetime | None:
+    """Return the client submit time that a Date field gives, None where the field is absent or unreadable."""
     try:
         return parsedate_to_datetime(date) if date else None
     except ValueError:
@@ -39,8 +44,11 @@ def instant(date: str | None) -> datetime | None:
 
 
 def _longest_window(facts: Facts, server: str, after_n: int, before_n: int) -> float:
-    """Return the longest tracking window that a server may have had between two events."""
-    values = facts.possible_numbers(server, "DuplicateTrackingWindow", after_n, before_n)
+    """Return the longest tracking window, in documented seconds, that a server may have had between two events.
+
+    A value above the maximum of 49 days counts as one day (SR-DUP-04).
+    """
+    values = facts.possible_parameter_range(server, "DuplicateTrackingWindow", after_n, before_n)
     return max(_WINDOW_ABOVE_MAX if value > _MAX_WINDOW else value for value in values)
 
 
@@ -64,14 +72,14 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
         for taken in facts.trace.transactions_of(name):
             if (
                 taken.kind == "shadow"
-                or not facts.is_tested(taken.server)
+                or not facts.is_tested_server(taken.server)
                 or taken.dot_t is None
                 or taken.digest is None
             ):
                 continue
             for recipient in facts.context.normalize_addresses(taken.accepted_recipients) & facts.context.mailboxes:
                 is_here = hosts[recipient] == taken.server and taken.acceptance is not None
-                if is_here and not _is_excused(facts, taken, recipient):
+                if is_here and not _may_be_missing_for_other_reason(facts, taken, recipient):
                     _check_delivery(facts, finding, taken, recipient, delivered)
     return finding
 
@@ -79,16 +87,19 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
 def _check_delivery(
     facts: Facts, finding: Finding, taken: Transaction, recipient: str, delivered: Mapping[str, list[Delivered]]
 ) -> None:
-    """Check that one message was delivered to one mailbox, where it is like another one and no duplicate."""
+    """Count an occasion if one message is like a delivered one and no duplicate of it; add a violation if it was not delivered.
+
+    `taken` is the transaction by which the mailbox's server took the message, `delivered` has all deliveries by mailbox address.
+    """
     assert taken.digest is not None
     assert taken.dot_t is not None
-    same = [e for e in delivered[recipient] if _is_same(e.digest, taken.digest)]
+    same = [e for e in delivered[recipient] if _is_same_message(e.digest, taken.digest)]
     first_n = same[0].n if same else taken.n
     window = _longest_window(facts, taken.server, first_n, facts.end_n) + facts.slack
     store = facts.topology.store_name(taken.server)
     fresh = [e for e in same if e.t > taken.dot_t - window and (e.n > taken.n or e.sink == store)]
     moved = any(step.verb == "activate" and step.n < taken.n for step in facts.trace.events_of(StepEvent))
-    likeness = _likeness(taken, recipient, same, delivered, window if not moved else None)
+    likeness = _find_likeness(taken, recipient, same, delivered, window if not moved else None)
     if likeness is None:
         return
     finding.occasions += 1
@@ -96,7 +107,8 @@ def _check_delivery(
         row, words = likeness
         if (
             row == "SR-DUP-03"
-            and facts.possible_numbers(taken.server, "DuplicateTrackingWindow", first_n, facts.end_n)[1] > _MAX_WINDOW
+            and facts.possible_parameter_range(taken.server, "DuplicateTrackingWindow", first_n, facts.end_n).greatest
+            > _MAX_WINDOW
         ):
             row = "SR-DUP-04"
         finding.add_violation(
@@ -108,29 +120,31 @@ def _check_delivery(
         )
 
 
-def _is_same(one: Digest, other: Digest) -> bool:
+def _is_same_message(one: Digest, other: Digest) -> bool:
     """Return whether two contents are of one message for duplicate detection: both properties are there, and the same."""
-    if one.message_id is None or instant(one.date) is None:
+    if one.message_id is None or parse_date(one.date) is None:
         return one.body_sha256 == other.body_sha256 and one.message_id == other.message_id
-    return one.message_id == other.message_id and instant(one.date) == instant(other.date)
+    return one.message_id == other.message_id and parse_date(one.date) == parse_date(other.date)
 
 
-def _likeness(
+def _find_likeness(
     taken: Transaction,
     recipient: str,
     same: list[Delivered],
     delivered: Mapping[str, list[Delivered]],
     window: float | None,
 ) -> tuple[str, str] | None:
-    """Return for which row a message is like one that was delivered before it, and how in words; None where it is not.
+    """Return the row that makes a message no duplicate although it is like a delivered one, and how in words; None for no likeness.
 
-    `window` is None where a mailbox database has moved: then it counts what was delivered by the server itself.
+    `same` are the deliveries to this mailbox of messages with the same Message-ID and Date, `delivered` all deliveries by mailbox.
+    `window` is the tracking window in documented seconds; None where a mailbox database has moved: then it counts what was delivered by
+    the server itself.
     """
     assert taken.digest is not None
     assert taken.dot_t is not None
     digest, dot_n = taken.digest, taken.dot_n or taken.n
     before = [e for e in same if e.n < dot_n]
-    if before and instant(digest.date) is not None and digest.message_id is not None:
+    if before and parse_date(digest.date) is not None and digest.message_id is not None:
         if window is None:
             elsewhere = all(e.sink.removesuffix("-store") != taken.server for e in before)
             words = "it was delivered before the mailbox moved, and the history stays behind"
@@ -140,7 +154,7 @@ def _likeness(
             return "SR-DUP-03", f"it had been delivered at {format_seconds(last)}, longer ago than the window"
         return None
     if any(
-        e.n < dot_n and _is_same(e.digest, digest)
+        e.n < dot_n and _is_same_message(e.digest, digest)
         for address, es in delivered.items()
         if address != recipient
         for e in es
@@ -149,7 +163,7 @@ def _likeness(
     for e in delivered[recipient]:
         if e.n < dot_n and (
             e.digest.message_id == digest.message_id is not None
-            or (instant(e.digest.date) is not None and instant(e.digest.date) == instant(digest.date))
+            or (parse_date(e.digest.date) is not None and parse_date(e.digest.date) == parse_date(digest.date))
         ):
             return (
                 "SR-DUP-02",
@@ -158,11 +172,11 @@ def _likeness(
     return None
 
 
-def _is_excused(facts: Facts, taken: Transaction, recipient: str) -> bool:
-    """Return whether a message may be missing for another reason than duplicate detection.
+def _may_be_missing_for_other_reason(facts: Facts, taken: Transaction, recipient: str) -> bool:
+    """Return whether a message may be missing in a mailbox for another reason than duplicate detection.
 
-    The server lost its queue after it took the message, was made to pass it on, the mailbox's database moved away, its store or
-    a later hop refused the message, or what was said is not known.
+    The server lost its queue after it took the message, was made to pass it on, the mailbox's database moved away, its store or a later
+    hop refused the message, or a fault makes it unknown what was said.
     """
     if taken.session in facts.trace.altered_sessions or taken.acceptance is None:
         return True
@@ -173,12 +187,12 @@ def _is_excused(facts: Facts, taken: Transaction, recipient: str) -> bool:
         e.verb == "activate" and e.n > n for e in facts.trace.events_of(StepEvent)
     ):
         return True
-    if any(c.n > taken.n and c.is_unclear for c in facts.derive(Relaying).contacts.get(taken.server, ())):
+    if any(c.n > taken.n and c.is_unclear for c in facts.compute_once(Relaying).hop_connections.get(taken.server, ())):
         return True
     return any(
         t.n > taken.n and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))
         and t.message in (taken.message, None) and recipient not in facts.context.normalize_addresses(t.accepted_recipients)
-        for t in facts.transactions_from.get(taken.server, ())
+        for t in facts.transactions_by_client.get(taken.server, ())
     )  # fmt: skip
 
 
@@ -188,12 +202,12 @@ def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
     finding = Finding("no entry in the delivered-to table beyond the window and the clean-up")
     if "duplicate-detection" not in facts.context.claims:
         return finding
-    for inspection in facts.derive(inspections):
+    for inspection in facts.compute_once(inspections):
         server, n = inspection.node, inspection.n
         if not any(box.server == server for box in facts.topology.mailboxes):
             continue
         lifetime = _longest_window(facts, server, -1, n) + _CLEAN_UP_DELAY + facts.slack
-        lifetime += facts.possible_numbers(server, "DuplicateCleanupInterval", -1, n)[1]
+        lifetime += facts.possible_parameter_range(server, "DuplicateCleanupInterval", -1, n).greatest
         made = [e for e in facts.trace.events_of(Delivered) if e.sink == facts.topology.store_name(server) and e.n < n]
         recent = sum(inspection.t - e.t < lifetime for e in made)
         finding.occasions += recent < len(made)

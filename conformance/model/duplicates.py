@@ -3,7 +3,12 @@
 Duplicate detection goes by Message-ID and Date. `n` is an event's number, `t` its time; times are documented seconds.
 A delivery's `giver` is the server that handed the message to the sink.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
@@ -19,7 +24,7 @@ from conformance.history.events import (
     NodeEvent,
     StepEvent,
 )
-from conformance.model.duplicate_detection import instant
+from conformance.model.duplicate_detection import parse_date
 from conformance.model.facts import Facts
 from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
@@ -54,13 +59,13 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
 
 @rule("SR-DUP-01", "SR-DUP-04")
 def times_are_compared_as_instants(facts: Facts) -> Finding:
-    """Check as the invariant does, but take two Date fields for the same that name the same instant in different time zones."""
+    """Check as `no_duplicate_in_mailbox` does, but take Date fields for the same that name one instant in different time zones."""
     finding = Finding("no mailbox gets a message twice, in whatever time zone its Date is written")
     if "duplicate-detection" not in facts.context.claims:
         return finding
     instants: dict[tuple[str, str, str, datetime], list[Delivered]] = defaultdict(list)
     for (store, recipient, message_id, date), deliveries in _group_duplicates(facts.context).items():
-        if (submitted := instant(date)) is not None:
+        if (submitted := parse_date(date)) is not None:
             instants[store, recipient, message_id, submitted] += deliveries
     for deliveries in instants.values():
         if len({event.digest.date for event in deliveries}) > 1:
@@ -70,7 +75,10 @@ def times_are_compared_as_instants(facts: Facts) -> Finding:
 
 
 def _check_group(context: CheckContext, finding: Finding, deliveries: list[Delivered], *, zones: bool = False) -> None:
-    """Add a violation for each delivery that repeats an earlier one; with `zones` only pairs with different Date fields count."""
+    """Add a violation for each delivery that repeats an earlier one within the tracking window.
+
+    `deliveries` are those of one message to one mailbox, in order. With `zones` only pairs with different Date fields count.
+    """
     for number, second in enumerate(deliveries):
         server = second.sink.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
         configured = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
@@ -78,7 +86,9 @@ def _check_group(context: CheckContext, finding: Finding, deliveries: list[Deliv
         for first in deliveries[:number]:
             if zones and first.digest.date == second.digest.date:
                 continue
-            if second.t - first.t < window - context.slack and not _may_be_unknown(context, server, first, second):
+            if second.t - first.t < window - context.slack and not _may_not_know_first_delivery(
+                context, server, first, second
+            ):
                 finding.add_violation(
                     f"<{second.digest.message_id}>: {context.normalize_address(second.recipient)} got it from {first.giver} at "
                     f"{format_seconds(first.t)} and again from {second.giver} at {format_seconds(second.t)}, within "
@@ -102,7 +112,7 @@ def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], 
     return groups
 
 
-def _may_be_unknown(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
+def _may_not_know_first_delivery(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
     """Return whether the server may not know of the first delivery when it makes the second.
 
     Its queue was wiped since, it did not surely see the reply, or a fault held the second back, so that it was sent before.
@@ -117,10 +127,10 @@ def _may_be_unknown(context: CheckContext, server: str, first: Delivered, second
 
 
 def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
-    """Return whether the giver surely knows of a delivery: the store's positive reply passed the link, and it could act on it.
+    """Return whether the giver surely knows of a delivery: the store's positive reply passed the link, and the giver could act on it.
 
-    It may not know where a fault held the session, so that it had given up before, or where it died as the reply passed, and it
-    has said nothing in the session since. True where the session was not recorded.
+    It may not know where a fault held the session, so that it had given up before, or where it died as the reply passed, and it has said
+    nothing in the session since. True where the session was not recorded.
     """
     session = context.trace.sessions.get(delivery.session or "")
     if session is None:

@@ -19,7 +19,12 @@ well as the stored ones. Servers of 2010 have a rule of their own, by the number
 `n` is an event's number, `t` its time; times are documented seconds. `sent` is the transmission that is judged, `name`
 the scenario's name of its message. Rulings are those of docs/rulings.md.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -69,7 +74,7 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
             held = [HeldCopy.from_stored(copy) for copy in copies if copy.stored_reply.n > (own.n if own else -1)]
             if not held or (own and _is_first_since(context, name, sent, own.n)):
                 continue
-            if any(_may_promote(context, sent, copy) for copy in (*held, *_possibly_held(context, name, sent))):
+            if any(_may_promote(context, sent, copy) for copy in (*held, *_copies_without_reply(context, name, sent))):
                 last_right[promotion.holder] = sent
             else:
                 copy = min(held, key=lambda copy: _last_contact(context, sent, copy)[0])
@@ -89,7 +94,8 @@ def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: 
     """Return whether a transmission is the first complete or open one of its kind since event `since`.
 
     Of the same kind is one of the same client for one of the same recipients, or for a shadow copy if this one is. A holder
-    passes its own message on once; copies that it was sent meanwhile are no reason to do so twice.
+    passes its own message on once; copies of the message that it is
+    given meanwhile are no reason to do so twice.
     """
     recipients = context.normalize_addresses(sent.recipients)
     for other in context.trace.transactions_of(name):
@@ -107,7 +113,7 @@ def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: 
     return True
 
 
-def _possibly_held(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
+def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
     """Return the copies whose content the client of `sent` was given before, and to which no reply was seen."""
     return [
         HeldCopy(given.client, given.server, given.dot_n, given.dot_t)
@@ -129,13 +135,12 @@ def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bo
 
 
 def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> tuple[float, str]:
-    """Return the earliest time from which the holder may count the primary's absence, and in words what happened then,
-    which follow the primary's name in a sentence.
+    """Return the earliest time from which the holder may count the primary's absence, and what happened then.
 
-    That is the primary's last answer in a session that the holder opened. Where that was before the holder got the copy, it
-    still counts if a session between the two failed, or if it was at most one heartbeat earlier. Else time counts from one heartbeat
-    before the holder got the copy, since a holder that keeps its heartbeat has had contact since then; or from when it got
-    the copy, where the primary never answered.
+    The second value are words that follow the primary's name in a sentence. The time is that of the primary's last answer in a session
+    that the holder opened. Where that was before the holder got the copy, it still counts if a session between the two failed, or if it
+    was at most one heartbeat earlier. Else time counts from one heartbeat before the holder got the copy, since a holder that keeps its
+    heartbeat has had contact since then; or from when it got the copy, where the primary never answered.
     """
     answered = max(_answer_times(context, copy, sent), default=None)
     if answered is not None and answered >= copy.t:
@@ -149,15 +154,12 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 
 
 def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> Iterator[float]:
-    """Yield the time of each positive reply of the primary before `sent`, in sessions of the holder.
+    """Yield the time of each positive reply of the primary to the holder that shows, before `sent`, that the primary lived.
 
-    In such a session it has answered more than EHLO by then.
-
-    That it closes the session (421) is no answer. In the session of `sent` itself only answers to queries count: the request
-    for a shadow copy follows the promotion.
-
-    A session that broke before that may count as opened (SR-MNT-09) or as not successful (SR-MNT-10): the holder may count from
-    before it.
+    Only sessions that the holder opened count, and of them those in which the primary has answered more than the greeting, EHLO, STARTTLS
+    and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not successful (SR-MNT-10). 421 is no answer, since it
+    closes the session. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
+    promotion.
     """
     for session in context.trace.sessions.values():
         if (session.client, session.server) != (copy.holder, copy.primary) or session.keywords is None:
@@ -171,6 +173,7 @@ def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> I
 
 
 def _is_query(command: Command) -> bool:
+    """Return whether a command asks for the discard status."""
     return command.operation is not None and command.operation.name == "query-discard"
 
 

@@ -6,12 +6,19 @@ copy made, RejectMessageOnShadowFailure decides: false, the message is accepted;
 'Message failed to be made redundant', and not delivered. What the shadow server answered is not passed on.
 
 `given` is the transaction in which a server, the *primary*, was given a message; `n` is an event's number.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.history.events import FaultArmed, Reply
 from conformance.model.facts import Facts, operation_name
-from conformance.model.preference import Permitted, blamed_row, permitted_attempts, possible_holders
-from conformance.model.redundancy import is_from_outside, made_attempts, was_silent
+from conformance.model.preference import PermittedAttempts, blamed_row, permitted_attempts, possible_holders
+from conformance.model.redundancy import count_failed_attempts, is_from_outside, was_any_holder_silent
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds, format_times
@@ -40,17 +47,17 @@ def nothing_while_disabled(facts: Facts) -> Finding:
     if is_relay_only(facts.context.claims):
         disabled = set()
     for session in facts.trace.sessions.values() if disabled else ():
-        if session.client in disabled and facts.is_own(session.client, session.name):
-            _check_said(facts, finding, session)
+        if session.client in disabled and facts.is_opened_by_tested_server(session.client, session.name):
+            _check_shadow_verbs_said(facts, finding, session)
         if session.server in disabled and session.name not in facts.trace.altered_sessions:
-            _check_offered(facts, finding, session)
+            _check_shadow_verbs_offered(facts, finding, session)
             _check_delays(facts, finding, session)
     return finding
 
 
 def _may_be_off(facts: Facts, server: str) -> bool:
     """Return whether redundancy is off on a server at any time of the history."""
-    return facts.is_changed(server, _ENABLED) or _is_off(facts, server, 0)
+    return facts.is_change_offered_between(server, _ENABLED) or _is_off(facts, server, 0)
 
 
 def _is_off(facts: Facts, server: str, n: int) -> bool:
@@ -58,17 +65,17 @@ def _is_off(facts: Facts, server: str, n: int) -> bool:
     return facts.parameter(server, _ENABLED, n) is False
 
 
-def _check_said(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation for each shadow verb that the client said while it was off, and for a session opened for one.
+def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -> None:
+    """Add a violation for each shadow verb that the client said while its redundancy was off, and for a session opened for one.
 
-    A session with the transport listener of a server that could hold its copies, in which it sent no mail, has no other
-    purpose where the client holds no copies itself.
+    A session with the transport listener of a server that could hold its copies, in which it sent no mail, has no other purpose where the
+    client holds no copies itself.
     """
     is_holder = not facts.is_2010(session.client) and session.server in possible_holders(facts, session.client)
     if (
         is_holder and session.listener == "transport" and session.keywords is not None and not session.transactions
-        and session.closed is not None and session.name not in facts.faults_in
-        and not facts.copies_held_by.get(session.client) and _is_off(facts, session.client, session.n)
+        and session.closed is not None and session.name not in facts.faults_by_session
+        and not facts.copy_transactions_by_holder.get(session.client) and _is_off(facts, session.client, session.n)
         and not any(operation_name(exchange) in _SHADOW_OPERATIONS for exchange in session.exchanges)
     ):  # fmt: skip
         finding.occasions += 1
@@ -87,7 +94,7 @@ def _check_said(facts: Facts, finding: Finding, session: Session) -> None:
             )
 
 
-def _check_offered(facts: Facts, finding: Finding, session: Session) -> None:
+def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session) -> None:
     """Add a violation where the server offered a shadow verb, or granted one, while it was off."""
     if not _is_off(facts, session.server, session.n):
         return
@@ -117,13 +124,13 @@ def _check_offered(facts: Facts, finding: Finding, session: Session) -> None:
 def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
     """Add a violation for each final reply that the server, being off, held back."""
     server = session.server
-    if session.listener == "delivery" or session.name in facts.faults_in or _has_slow_disk(facts, server):
+    if session.listener == "delivery" or session.name in facts.faults_by_session or _has_slow_disk(facts, server):
         return
     for given in session.transactions:
         if not given.replies or given.dot_n is None or given.dot_t is None or not _is_off(facts, server, given.n):
             continue
         reply = given.replies[0]
-        if not _is_off(facts, server, reply.n) or facts.had_node_event(server, given.n, reply.n):
+        if not _is_off(facts, server, reply.n) or facts.has_node_event_between(server, given.n, reply.n):
             continue
         finding.occasions += 1
         if reply.t - given.dot_t > _PROMPT_S + facts.slack:
@@ -149,12 +156,16 @@ def answer_without_copy(facts: Facts) -> Finding:
     finding = Finding(
         "451 4.4.0 'Message failed to be made redundant' exactly where no copy could be made and one is mandatory"
     )
-    for (primary, name), receipts in facts.receipts.items() if "shadow-2013" in facts.context.claims else ():
+    for (primary, name), receipts in (
+        facts.given_by_server_and_message.items() if "shadow-2013" in facts.context.claims else ()
+    ):
         for given in receipts:
             if not given.replies or given.session in facts.trace.altered_sessions or not is_from_outside(facts, given):
                 continue
             reply = given.replies[0]
-            if any(facts.is_changed(primary, switch, given.n, reply.n) for switch in (_ENABLED, _MANDATORY)):
+            if any(
+                facts.is_change_offered_between(primary, switch, given.n, reply.n) for switch in (_ENABLED, _MANDATORY)
+            ):
                 continue
             if facts.parameter(primary, _ENABLED, reply.n) and facts.parameter(primary, _MANDATORY, reply.n):
                 _check_mandatory(facts, finding, given, reply)
@@ -165,7 +176,7 @@ def answer_without_copy(facts: Facts) -> Finding:
 
 
 def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: Reply) -> None:
-    """Count an occasion for a message that need not be redundant; add a violation where it is refused for that reason."""
+    """Count an occasion for a message that need not be redundant; add a violation where its final reply refuses it for that reason."""
     finding.occasions += 1
     if not _is_for_redundancy(reply):
         return
@@ -173,7 +184,7 @@ def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: R
     row = "SR-ENA-03"
     if _is_off(facts, given.server, reply.n):
         row = "SR-ENA-06"
-    elif was_silent(facts, given, reply, holders):
+    elif was_any_holder_silent(facts, given, reply, holders):
         row = "SR-TMO-01"
     elif not holders:
         row = "SR-BND-08"
@@ -189,14 +200,18 @@ def _is_for_redundancy(reply: Reply) -> bool:
 
 
 def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: Reply) -> None:
-    """Judge the final reply to a message that must be redundant; one of which a copy was stored is judged elsewhere."""
+    """Judge the final reply to a message that must be redundant and of which no copy was stored.
+
+    Right is 451 4.4.0 with the documented words, after as many attempts as are permitted or after a silent holder. Acceptance is judged
+    here only where no other server could hold a copy (SR-BND-08).
+    """
     primary, holders = given.server, possible_holders(facts, given.server)
     copies = [c for c in facts.trace.copies_of(given.message or "") if c.primary == primary]
     if any(given.n < copy.transaction.n and copy.stored_reply.n < reply.n for copy in copies):
         return
     message = facts.trace.messages[given.message or ""]
-    made, permitted = made_attempts(facts, given, reply, holders), permitted_attempts(facts, primary, reply.n)
-    silent = was_silent(facts, given, reply, holders)
+    made, permitted = count_failed_attempts(facts, given, reply, holders), permitted_attempts(facts, primary, reply.n)
+    silent = was_any_holder_silent(facts, given, reply, holders)
     if reply.code // 100 == 2:
         if not holders:  # else `two-copies-at-acknowledgement` judges it
             finding.occasions += 1
@@ -207,9 +222,11 @@ def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: 
     if reply.code in _OTHER_TROUBLE or (not tried and not _is_for_redundancy(reply)):
         return  # refused for another reason
     finding.occasions += 1
-    if not silent and (missing := _too_few(made, permitted)) is not None:
+    if not silent and (missing := _find_missing_attempts(made, permitted)) is not None:
         remote, times = missing
-        again = any(g.replies and g.replies[0].n < given.n for g in facts.receipts[primary, message.message])
+        again = any(
+            g.replies and g.replies[0].n < given.n for g in facts.given_by_server_and_message[primary, message.message]
+        )
         sites = "other sites" if remote else "its own site"
         finding.add_message_violation(
             message,
@@ -224,8 +241,11 @@ def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: 
         finding.add_message_violation(message, words, reply.n, row=row)
 
 
-def _too_few(made: dict[bool, int], permitted: Permitted) -> tuple[bool, int] | None:
-    """Return at which sites fewer attempts were made than permitted (True: other sites), and how many are; None for neither."""
+def _find_missing_attempts(made: dict[bool, int], permitted: PermittedAttempts) -> tuple[bool, int] | None:
+    """Return where fewer attempts were made than permitted, and how many are permitted; None where there were enough.
+
+    The first value, as the keys of `made`, is True for servers of other sites and False for those of the own site.
+    """
     for remote, most in ((True, permitted.remote), (False, permitted.local)):
         if made[remote] < most:
             return remote, most
@@ -243,7 +263,9 @@ def _check_refused_is_kept_back(
         if sent.client != primary or sent.kind == "shadow" or sent.dot_n is None:
             continue
         before = [g for g in refused if g.n < sent.dot_n]
-        if not before or any(g.message == name and (g.dot_n or 0) < sent.n for g in facts.copies_held_by[primary]):
+        if not before or any(
+            g.message == name and (g.dot_n or 0) < sent.n for g in facts.copy_transactions_by_holder[primary]
+        ):
             continue
         finding.add_message_violation(
             facts.trace.messages[name],

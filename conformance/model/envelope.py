@@ -6,6 +6,13 @@ it promotes the copy. What else a server sends, forwarded or sent again, is RL-C
 only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an ORCPT that names the
 recipient itself and none (RFC 3461 4.2 lets a relay add one). What is compared is how the server was given the message, by a
 sender or as a copy that it promoted; content and reverse-path against the message as made are judged in `content`.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from collections.abc import Mapping
@@ -47,14 +54,14 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
     for name, message in facts.trace.messages.items():
         transactions = facts.trace.transactions_of(name)
         for sent in transactions:
-            if not facts.is_own(sent.client, sent.session) or sent.session in altered:
+            if not facts.is_opened_by_tested_server(sent.client, sent.session) or sent.session in altered:
                 continue
             given = [g for g in transactions if g.server == sent.client and g.n < sent.n]
             if not given or any(g.session in altered for g in given):
                 continue
             offered = facts.trace.sessions[sent.session].keywords or frozenset()
-            copy = _envelope(facts, sent, offered)
-            envelopes = [_envelope(facts, one, offered) for one in given]
+            copy = _envelope_of(facts, sent, offered)
+            envelopes = [_envelope_of(facts, one, offered) for one in given]
             if sent.kind != "shadow":
                 envelopes = [{where: one[where] for where in copy} for one in envelopes if copy.keys() <= one.keys()]
             elif any(n < sent.n for n in requests):  # Safety Net sends it again for the recipients of one database
@@ -65,7 +72,7 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
                 is_of_copy = sent.kind == "shadow" or all(g.kind == "shadow" for g in given)
                 finding.add_message_violation(
                     message,
-                    f"{sent.client} sent {what} to {sent.server} {_difference(copy, envelopes[-1])}",
+                    f"{sent.client} sent {what} to {sent.server} {_format_difference(copy, envelopes[-1])}",
                     sent.n,
                     given[-1].n,
                     row="SR-CRE-06" if is_of_copy else "RL-CNT-01",
@@ -73,8 +80,11 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
     return finding
 
 
-def _envelope(facts: Facts, transaction: Transaction, offered: frozenset[str]) -> Envelope:
-    """Return the recipients and parameters of a transaction, those parameters left out for which a keyword was not offered."""
+def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]) -> Envelope:
+    """Return the recipients and parameters of a transaction; `offered` are the EHLO keywords without which a parameter is left out.
+
+    A shadow copy has those recipients too that were refused.
+    """
     normalize = facts.context.normalize_address
     wanted = {normalize(r) for r in transaction.recipients}
     if transaction.kind == "shadow":
@@ -85,13 +95,13 @@ def _envelope(facts: Facts, transaction: Transaction, offered: frozenset[str]) -
         if not transaction.n <= command.n < (transaction.dot_n or facts.end_n):
             continue
         if command.verb == "MAIL":
-            found[""] = _parameters(command.line, offered)
+            found[""] = _parameters_to_pass_on(command.line, offered)
         elif command.verb == "RCPT" and (recipient := normalize(parse_path(command.line))) in wanted:
-            found[recipient] = _parameters(command.line, offered)
+            found[recipient] = _parameters_to_pass_on(command.line, offered)
     return found
 
 
-def _parameters(line: str, offered: frozenset[str]) -> frozenset[str]:
+def _parameters_to_pass_on(line: str, offered: frozenset[str]) -> frozenset[str]:
     """Return the parameters of a MAIL or RCPT line that are to be passed on; keywords, and values without case, in capitals."""
     found = set()
     for word in line.partition(">")[2].split():
@@ -108,8 +118,8 @@ def _parameters(line: str, offered: frozenset[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _difference(copy: Envelope, given: Envelope) -> str:
-    """Return in words how the envelope of a copy differs from that of the message."""
+def _format_difference(copy: Envelope, given: Envelope) -> str:
+    """Return in words how the envelope of a transmission differs from the one with which the server was given the message."""
     if missing := sorted(set(given) - set(copy)):
         return f"without the recipient {missing[0]}"
     if more := sorted(set(copy) - set(given)):

@@ -4,16 +4,22 @@ In 2010 the sender of a message keeps its shadow, once the next hop has taken th
 is then its *primary*, the sender the *holder*. `tracked_shadows` are what these rules go by, and those of
 `exchange_2010_discards` and `exchange_2010_takeover`. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 Rulings are those of docs/rulings.md.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from conformance.history.events import Command, Reply, StepEvent
-from conformance.model.facts import STOPPING, Facts, HeldInterval, operation_name
-from conformance.model.processing import was_cut_short
+from conformance.model.facts import STOPPING_ACTIONS, Facts, HeldInterval, operation_name
+from conformance.model.processing import may_have_forgotten_event
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
@@ -28,21 +34,21 @@ def tracked_shadows(facts: Facts) -> list[HeldInterval]:
     Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message; and one whose
     holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
     """
-    return facts.derive(_find_tracked)
+    return facts.compute_once(_find_tracked)
 
 
 def _find_tracked(facts: Facts) -> list[HeldInterval]:
-    """Return what `tracked_shadows` returns."""
-    secured = {(session.client, session.server): session.n for session in facts.secured_sessions}
+    """Compute the result of `tracked_shadows`."""
+    secured = {(session.client, session.server): session.n for session in facts.starttls_sessions}
     return [
         held
         for held in facts.held_intervals
         if held.copy.transaction.kind == "tracked"
-        and facts.is_own(held.copy.holder, held.copy.transaction.session)
+        and facts.is_opened_by_tested_server(held.copy.holder, held.copy.transaction.session)
         and held.copy.transaction.session not in facts.trace.altered_sessions
-        and facts.is_tested(held.copy.primary)
+        and facts.is_tested_server(held.copy.primary)
         and secured.get((held.copy.holder, held.copy.primary), -1) < held.since_n
-        and not was_cut_short(facts, held.copy.holder, held.since_n, held.since_t)
+        and not may_have_forgotten_event(facts, held.copy.holder, held.since_n, held.since_t)
     ]
 
 
@@ -86,10 +92,10 @@ def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
     for session in facts.trace.sessions.values():
         if session.listener != "transport" or session.name in facts.trace.altered_sessions:
             continue
-        if not facts.is_tested(session.server) or not facts.is_2010(session.server):
+        if not facts.is_tested_server(session.server) or not facts.is_2010(session.server):
             continue
-        for command, reply in _greetings(session):
-            if facts.possible_values(session.server, "ShadowRedundancyEnabled", command.n, reply.n) != [True]:
+        for command, reply in _answered_ehlos(session):
+            if facts.possible_parameter_values(session.server, "ShadowRedundancyEnabled", command.n, reply.n) != [True]:
                 continue
             peer = names.get(command.line.partition(" ")[2].strip().casefold())
             has_authenticated = any(earlier.code == 235 and earlier.n < reply.n for earlier in session.replies)
@@ -106,7 +112,7 @@ def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
     return finding
 
 
-def _greetings(session: Session) -> Iterator[tuple[Command, Reply]]:
+def _answered_ehlos(session: Session) -> Iterator[tuple[Command, Reply]]:
     """Yield each EHLO that was answered positively, with its reply."""
     for exchange in session.exchanges:
         if exchange.command.verb == "EHLO" and exchange.reply is not None and exchange.reply.code // 100 == 2:
@@ -121,7 +127,7 @@ def xshadow_used_where_granted(facts: Facts) -> Finding:
     """
     finding = Finding("XSHADOW before the mail where it is offered and the session has the right, and nowhere else")
     for session in facts.trace.sessions.values():
-        if not facts.is_own(session.client, session.name) or not facts.is_2010(session.client):
+        if not facts.is_opened_by_tested_server(session.client, session.name) or not facts.is_2010(session.client):
             continue
         if session.keywords is None or session.name in facts.trace.altered_sessions:
             continue
@@ -152,7 +158,7 @@ def xshadow_used_where_granted(facts: Facts) -> Finding:
         for sent in session.transactions:
             if refused_n is not None and refused_n < sent.n:
                 continue
-            if facts.possible_values(session.client, "ShadowRedundancyEnabled", session.n, sent.n) != [True]:
+            if facts.possible_parameter_values(session.client, "ShadowRedundancyEnabled", session.n, sent.n) != [True]:
                 continue
             finding.occasions += 1
             if sent.kind == "plain":
@@ -173,19 +179,21 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
     nothing to ask for, does not end the session itself, or gets 421 from the other, which is about to end it.
     """
     finding = Finding("a query for discard status at the end of every session with a primary")
-    held = facts.derive(_by_pair)
-    for pair, sessions in facts.sessions_between.items():
+    held = facts.compute_once(_shadows_by_holder_and_primary)
+    for pair, sessions in facts.sessions_by_client_and_server.items():
         if pair not in held or not has_right(facts, *pair, "send_xshadow"):
             continue
         for session in sessions:
-            if not facts.is_own(session.client, session.name) or "XSHADOW" not in (session.keywords or ()):
+            if not facts.is_opened_by_tested_server(session.client, session.name) or "XSHADOW" not in (
+                session.keywords or ()
+            ):
                 continue
             if session.name in facts.trace.altered_sessions or any(reply.code == 421 for reply in session.replies):
                 continue
             ended_n = next((e.command.n for e in session.exchanges if e.command.verb == "QUIT"), None)
             if ended_n is None or not any(one.covers(session.n) or one.covers(ended_n) for one in held[pair]):
                 continue
-            if facts.possible_values(session.client, "ShadowRedundancyEnabled", session.n, ended_n) != [True]:
+            if facts.possible_parameter_values(session.client, "ShadowRedundancyEnabled", session.n, ended_n) != [True]:
                 continue
             finding.occasions += 1
             last_n = max((sent.n for sent in session.transactions), default=session.n)
@@ -198,7 +206,7 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
     return finding
 
 
-def _by_pair(facts: Facts) -> Mapping[tuple[str, str], list[HeldInterval]]:
+def _shadows_by_holder_and_primary(facts: Facts) -> Mapping[tuple[str, str], list[HeldInterval]]:
     """Return the tracked shadows by holder and primary."""
     held: dict[tuple[str, str], list[HeldInterval]] = defaultdict(list)
     for one in tracked_shadows(facts):
@@ -214,29 +222,32 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
     ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that).
     """
     finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
-    for (holder, primary), shadows in facts.derive(_by_pair).items():
-        contacts = facts.contacts.get((holder, primary), [])
-        for since_n, since_t, until_n, until_t in _merge(facts, shadows):
+    for (holder, primary), shadows in facts.compute_once(_shadows_by_holder_and_primary).items():
+        contacts = facts.contacts_by_client_and_server.get((holder, primary), [])
+        for since_n, since_t, until_n, until_t in _merge_times_held(facts, shadows):
             failed = 0
             last_n, last_t = since_n, since_t
             for contact in (*(c for c in contacts if since_n < c.end_n and c.n < until_n), None):
                 next_n, next_t = (contact.n, contact.t) if contact else (until_n, until_t)
-                retries = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", since_n, until_n)[0]
+                retries = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", since_n, until_n).least
                 if failed < retries and next_t > last_t:
-                    _check_interval(facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t))
+                    _check_time_without_session(facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t))
                 if contact:
                     failed = failed + 1 if contact.outcome == "failed" else 0
                     last_n, last_t = max((last_n, last_t), (contact.end_n, contact.end_t))
     return finding
 
 
-def _merge(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, int, float]]:
-    """Return the times during which at least one of the shadows is held: number and time of begin and end."""
+def _merge_times_held(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, int, float]]:
+    """Return the times during which at least one of the shadows is held, overlapping ones merged.
+
+    Each is (number, time) of its begin and (number, time) of its end, in one tuple; a shadow ends when it may expire (ruling 31).
+    """
     merged: list[tuple[int, float, int, float]] = []
     for one in sorted(shadows, key=lambda held: held.since_n):
         holder = one.copy.holder
         lifetimes = [
-            facts.possible_numbers(holder, name, one.since_n, facts.end_n)[0]
+            facts.possible_parameter_range(holder, name, one.since_n, facts.end_n).least
             for name in ("MessageExpirationTimeout", "ShadowMessageAutoDiscardInterval")
         ]
         until_n = facts.end_n if one.until_n is None else one.until_n
@@ -249,24 +260,28 @@ def _merge(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, 
     return merged
 
 
-def _check_interval(
+def _check_time_without_session(
     facts: Facts,
     finding: Finding,
     pair: tuple[str, str],
     last: tuple[int, float],
     following: tuple[int, float],
 ) -> None:
-    """Check the time from the last session to the following one, or to each end of the holder's work in between."""
+    """Check that the holder was not without a session to the primary for longer than ShadowHeartbeatTimeoutInterval.
+
+    `pair` is (holder, primary); `last` and `following` are number and time of the end of the last session and of the begin of the next.
+    Times in which the holder did not work are left out.
+    """
     holder, primary = pair
     begin_n, begin_t, working = *last, True
     for event in (*facts.node_events.get(holder, ()), None):
         n, t = (event.n, event.t) if event else following
         if n < last[0]:
-            working = event is None or event.action not in STOPPING
+            working = event is None or event.action not in STOPPING_ACTIONS
             continue
         n, t = min((n, t), following)
-        values = facts.possible_values(holder, "ShadowRedundancyEnabled", begin_n, n)
-        longest = facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n)[1]
+        values = facts.possible_parameter_values(holder, "ShadowRedundancyEnabled", begin_n, n)
+        longest = facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n).greatest
         if working and values == [True]:
             finding.occasions += t - begin_t > longest - facts.slack
             if t - begin_t > longest + _QUERY_DELAY + facts.slack:
@@ -279,4 +294,4 @@ def _check_interval(
                 return
         if event is None or n >= following[0]:
             return
-        begin_n, begin_t, working = n, t, event.action not in STOPPING
+        begin_n, begin_t, working = n, t, event.action not in STOPPING_ACTIONS

@@ -4,8 +4,14 @@ A sender that keeps a shadow is acknowledged at once. From any other the acknowl
 the message, for at most MaxAcknowledgementDelay; a server that dies in the meantime has acknowledged nothing, and has the
 message when it is sent again. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 Rulings are those of docs/rulings.md.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -21,7 +27,7 @@ _AT_ONCE = 1.0
 """Within this time a reply is given at once. Seconds."""
 
 
-def _received(facts: Facts) -> Iterator[Transaction]:
+def _judged_messages(facts: Facts) -> Iterator[Transaction]:
     """Yield each message that a 2010 server was sent whole, in a session that no fault altered or held back.
 
     Left out are servers whose disk is slow or broken, and those that stopped before they replied.
@@ -35,15 +41,17 @@ def _received(facts: Facts) -> Iterator[Transaction]:
     for sent in facts.trace.transactions:
         if sent.dot_n is None or sent.kind == "shadow" or sent.listener not in ("frontend", "transport"):
             continue
-        if not facts.is_tested(sent.server) or not facts.is_2010(sent.server) or sent.server in slow_disks:
+        if not facts.is_tested_server(sent.server) or not facts.is_2010(sent.server) or sent.server in slow_disks:
             continue
         replied_n = sent.replies[0].n if sent.replies else None
-        if not facts.is_disturbed(sent.session) and not facts.was_interrupted(sent.server, sent.dot_n, replied_n):
+        if not facts.is_altered_or_held(sent.session) and not facts.stopped_or_wiped_between(
+            sent.server, sent.dot_n, replied_n
+        ):
             yield sent
 
 
 def _end_of_wait(facts: Facts, sent: Transaction) -> tuple[int, float]:
-    """Return the event that ended the wait for the reply to a message, and its time.
+    """Return number and time of the event that ended the wait for the final reply to a message.
 
     It is the reply, else the end of the session, which may be lost before the reply has passed, else the history's last event.
     """
@@ -56,7 +64,7 @@ def _end_of_wait(facts: Facts, sent: Transaction) -> tuple[int, float]:
 def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
     """Check that a message of which the sender keeps a shadow is acknowledged at once."""
     finding = Finding("an acknowledgement at once for a sender that keeps a shadow")
-    for sent in _received(facts):
+    for sent in _judged_messages(facts):
         if sent.kind != "tracked" or sent.dot_t is None or sent.dot_n is None:
             continue
         waited_until_n, waited_until_t = _end_of_wait(facts, sent)
@@ -82,16 +90,16 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
     finding = Finding("an acknowledgement when every next hop has the message, or after MaxAcknowledgementDelay")
     if "delayed-acknowledgement" not in facts.context.claims:
         return finding
-    for sent in _received(facts):
+    for sent in _judged_messages(facts):
         if sent.kind != "plain" or sent.dot_t is None or sent.dot_n is None or sent.message is None:
             continue
         reply = sent.replies[0] if sent.replies else None
         end_n, end_t = _end_of_wait(facts, sent)
-        delays = facts.possible_values(sent.server, "MaxAcknowledgementDelay", sent.n, end_n)
+        delays = facts.possible_parameter_values(sent.server, "MaxAcknowledgementDelay", sent.n, end_n)
         limits = [float(delay) for delay in delays if isinstance(delay, int | float)]
-        if facts.possible_values(sent.server, "ShadowRedundancyEnabled", sent.n, end_n) != [True] or len(limits) < len(
-            delays
-        ):
+        if facts.possible_parameter_values(sent.server, "ShadowRedundancyEnabled", sent.n, end_n) != [True] or len(
+            limits
+        ) < len(delays):
             continue
         withheld, least, most = end_t - sent.dot_t, min(limits), max(limits)
         if reply is None or reply.code // 100 == 2:
@@ -106,7 +114,7 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
             )
         if reply is None or reply.code // 100 != 2 or withheld >= least - facts.slack:
             continue
-        done = _done(facts, sent, end_n, end_t)
+        done = _find_done_recipients(facts, sent, end_n, end_t)
         missing = sorted(r for r in sent.recipients if facts.context.normalize_address(r) not in done)
         if missing:
             finding.add_violation(
@@ -128,23 +136,23 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
     return finding
 
 
-def _done(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
-    """Return the recipients for whom a message was passed on or refused by an event, each with the time of the first such reply.
+def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
+    """Return the recipients for whom a message was passed on or refused before event `before_n`, with the time of the first such reply.
 
-    A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
-    mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients
-    may be done. In a session with a fault the reply may have come late: then the time is `end_t`, that of the event.
+    A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A mailbox
+    that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may be done. In a
+    session with a fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
     """
     assert sent.message is not None
     assert sent.dot_t is not None
     normalize, normalize_all = facts.context.normalize_address, facts.context.normalize_addresses
     done: dict[str, float] = {}
-    relaying = facts.derive(Relaying)
+    relaying = facts.compute_once(Relaying)
     for recipient in sent.recipients:
         for one in relaying.tries.get((sent.server, sent.message, normalize(recipient)), ()):
             if one.outcome == 5 and sent.n < one.transaction.n and one.end_n < before_n:
                 done.setdefault(normalize(recipient), one.end_t)
-    for contact in relaying.contacts.get(sent.server, ()):  # of whichever message
+    for contact in relaying.hop_connections.get(sent.server, ()):  # of whichever message
         if contact.refusal is not None and contact.refusal.code // 100 == 5 and sent.n < contact.n < before_n:
             done = dict.fromkeys(normalize_all(sent.recipients), contact.end_t) | done
     message = facts.trace.messages[sent.message]
@@ -152,15 +160,15 @@ def _done(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[
         for delivery in facts.trace.deliveries_of(name):
             if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
                 # A slowed reply may reach the server at any time up to the end.
-                slowed = delivery.session in facts.faults_in
+                slowed = delivery.session in facts.faults_by_session
                 done.setdefault(normalize(delivery.recipient), end_t if slowed else max(delivery.t, sent.dot_t))
-    for session in facts.secured_sessions:
+    for session in facts.starttls_sessions:
         if session.client == sent.server and sent.n < session.n < before_n:
             done = dict.fromkeys(normalize_all(sent.recipients), session.t) | done
-    for onward in facts.transactions_from.get(sent.server, ()):
+    for onward in facts.transactions_by_client.get(sent.server, ()):
         if not sent.n < onward.n < before_n:
             continue
-        slowed = onward.session in facts.faults_in
+        slowed = onward.session in facts.faults_by_session
         if onward.digest is not None and onward.digest.report and onward.digest.about == message.message_id:
             done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
         for reply in onward.replies if onward.message == sent.message else ():

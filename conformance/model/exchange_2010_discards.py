@@ -4,8 +4,11 @@ The primary has passed a message on when it was handed it by the holder and its 
 recipient; what happens further down the chain does not matter. It then names the message in the answer to the holder's next
 query, once. That it does so no sooner is judged by `discards`. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 Rulings are those of docs/rulings.md.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement.
 """
 
 from bisect import bisect_left
@@ -14,7 +17,7 @@ from itertools import pairwise
 
 from conformance.model.exchange_2010 import tracked_shadows
 from conformance.model.facts import Facts, HeldInterval
-from conformance.model.processing import COMMIT_TIME, lost_queue, process, was_cut_short
+from conformance.model.processing import COMMIT_TIME, may_have_forgotten_event, processing_of, was_queue_wiped
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.trace import Discard, Query
@@ -33,12 +36,14 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
         if query.is_answered and query.session not in facts.trace.altered_sessions:
             queries[query.client, query.server].append(query)
     for held in tracked_shadows(facts):
-        passed_on = _passed_on(facts, held)
+        passed_on = _find_last_passing_on(facts, held)
         if passed_on is None:
             continue
         done_n, done_t, next_hop = passed_on
         primary, holder, shadow_id = held.copy.primary, held.copy.holder, held.copy.shadow_id
-        lifetime = facts.possible_numbers(primary, "ShadowMessageAutoDiscardInterval", done_n, facts.end_n)[0]
+        lifetime = facts.possible_parameter_range(
+            primary, "ShadowMessageAutoDiscardInterval", done_n, facts.end_n
+        ).least
         asked = queries.get((holder, primary), [])
         for query in asked[bisect_left(asked, done_n, key=lambda one: one.n) :]:
             reply = query.exchange.reply
@@ -51,7 +56,7 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
             if (
                 is_taken_over
                 or query.t - done_t > lifetime - facts.slack
-                or lost_queue(facts, primary, done_n, query.n)
+                or was_queue_wiped(facts, primary, done_n, query.n)
             ):
                 break
             finding.occasions += 1
@@ -62,22 +67,22 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
                     reply.n,
                     done_n,
                     message=held.copy.transaction.message,
-                    row="SR-E10-13" if facts.is_tested(next_hop) else "SR-E10-04",
+                    row="SR-E10-13" if facts.is_tested_server(next_hop) else "SR-E10-04",
                 )
             break
     return finding
 
 
-def _passed_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | None:
-    """Return when the primary had passed a message on to every recipient, and to whom last; None where it surely has not.
+def _find_last_passing_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | None:
+    """Return number, time and next hop of the last reply with which the primary passed a message on; None where it is not done.
 
-    Where it was handed the message several times it has passed each of them on.
+    It is done when every recipient was accepted as often as it was handed the message. Not earlier than the shadow was stored.
     """
     copy = held.copy
     if copy.transaction.message is None:
         return None
-    processing = process(facts, copy.primary, copy.transaction.message)
-    last = processing.finished(facts, facts.end_n)
+    processing = processing_of(facts, copy.primary, copy.transaction.message)
+    last = processing.last_reply_if_processed(facts, facts.end_n)
     if last is None or copy.transaction not in processing.handed:
         return None
     return last if last[0] > held.since_n else (held.since_n, held.since_t, last[2])
@@ -92,13 +97,13 @@ def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
     """
     finding = Finding("each discard notification once")
     for (primary, shadow_id, holder), discards in facts.discards_by_copy.items():
-        if not facts.is_tested(primary) or not facts.is_2010(primary):
+        if not facts.is_tested_server(primary) or not facts.is_2010(primary):
             continue
         finding.occasions += 1
         # what a fault held back was written earlier than it is recorded
         prompt = [discard for discard in discards if discard.session not in facts.trace.held_sessions]
         for first, second in pairwise(prompt):
-            if _was_heard(facts, first) and not was_cut_short(facts, primary, first.n, first.t):
+            if _was_notification_read(facts, first) and not may_have_forgotten_event(facts, primary, first.n, first.t):
                 finding.add_violation(
                     f"{primary} named {shadow_id} to {holder} at {format_seconds(first.t)}, and again at "
                     f"{format_seconds(second.t)}",
@@ -109,7 +114,7 @@ def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
     return finding
 
 
-def _was_heard(facts: Facts, discard: Discard) -> bool:
+def _was_notification_read(facts: Facts, discard: Discard) -> bool:
     """Return whether the primary could see that a notification was received: the session went on after it."""
     session = facts.trace.sessions[discard.session]
     if discard.session in facts.trace.altered_sessions:

@@ -3,15 +3,21 @@
 A holder keeps the shadow of each tracked message until the primary has reported its delivery, and no other. `n` is an event's
 number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
 Rulings are those of docs/rulings.md.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
 
 from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
 from conformance.model.facts import Facts, HeldInterval
-from conformance.model.processing import COMMIT_TIME, Inspection, inspections, process, was_cut_short
+from conformance.model.processing import COMMIT_TIME, Inspection, inspections, may_have_forgotten_event, processing_of
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
@@ -31,13 +37,13 @@ def queues_of_2010(facts: Facts) -> Finding:
     for held in tracked_shadows(facts):
         shadows[held.copy.holder].append(held)
     used = {t.shadow_id for t in facts.trace.transactions if t.kind == "tracked"}
-    for inspection in facts.derive(inspections):
+    for inspection in facts.compute_once(inspections):
         if not facts.is_2010(inspection.node):
             continue
         for held in shadows[inspection.node]:
             _check_shadow(facts, finding, inspection, held)
-        secured = any(session.client == inspection.node for session in facts.secured_sessions)
-        for item in inspection.of(("shadow",)):
+        secured = any(session.client == inspection.node for session in facts.starttls_sessions)
+        for item in inspection.items_in(("shadow",)):
             finding.occasions += 1
             if item.shadow_id is not None and item.shadow_id not in used and not secured:
                 finding.add_violation(
@@ -46,10 +52,10 @@ def queues_of_2010(facts: Facts) -> Finding:
                     row="SR-E10-14",
                 )
         for name, message in facts.trace.messages.items():
-            done = process(facts, inspection.node, name).finished(facts, inspection.n)
+            done = processing_of(facts, inspection.node, name).last_reply_if_processed(facts, inspection.n)
             if done is not None and inspection.t - done[1] > COMMIT_TIME and message.message_id is not None:
                 finding.occasions += 1
-                if inspection.of(("delivery", "submission"), message.message_id):
+                if inspection.items_in(("delivery", "submission"), message.message_id):
                     finding.add_message_violation(
                         message,
                         f"{inspection.node} had passed it on to all its next hops by {format_seconds(done[1])}, and it is queued "
@@ -64,12 +70,14 @@ def queues_of_2010(facts: Facts) -> Finding:
 def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval) -> None:
     """Check that one shadow is in its queue while it is to be kept, and in no queue when it is not."""
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
-    if held.since_n > inspection.n or not _has_acted(facts, held.copy.transaction.session, held.since_n, inspection):
+    if held.since_n > inspection.n or not _has_read_reply(
+        facts, held.copy.transaction.session, held.since_n, inspection
+    ):
         return
     finding.occasions += 1
-    kept = [item for item in inspection.of(("shadow",)) if item.shadow_id == shadow_id]
+    kept = [item for item in inspection.items_in(("shadow",)) if item.shadow_id == shadow_id]
     names = ("MessageExpirationTimeout", "ShadowMessageAutoDiscardInterval")
-    lives = [facts.possible_numbers(holder, name, held.since_n, inspection.n) for name in names]
+    lives = [facts.possible_parameter_range(holder, name, held.since_n, inspection.n) for name in names]
     age = inspection.t - held.since_t
     words = f"the shadow {shadow_id} of what it had sent to {primary} at {format_seconds(held.since_t)}"
     if held.covers(inspection.n):
@@ -80,10 +88,10 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
                 )
         elif (
             age < min(least for least, _ in lives) - facts.slack
-            and not _shown(inspection, held)
+            and not _is_shadow_shown(inspection, held)
             and not _may_be_taken_over(facts, held, inspection.n)
         ):
-            restarted = facts.was_interrupted(holder, held.since_n, inspection.n)
+            restarted = facts.stopped_or_wiped_between(holder, held.since_n, inspection.n)
             finding.add_violation(
                 f"{holder} does not keep {words}",
                 inspection.n,
@@ -94,11 +102,11 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
         return
     discards = facts.discards_by_copy.get((primary, shadow_id, holder), ())
     notified = next((d for d in discards if held.since_n < d.n < inspection.n), None)
-    if notified is not None and facts.is_own(holder, notified.session):
+    if notified is not None and facts.is_opened_by_tested_server(holder, notified.session):
         if (
             kept
-            and _has_acted(facts, notified.session, notified.n, inspection)
-            and not was_cut_short(facts, holder, notified.n, notified.t)
+            and _has_read_reply(facts, notified.session, notified.n, inspection)
+            and not may_have_forgotten_event(facts, holder, notified.n, notified.t)
         ):
             finding.add_violation(
                 f"{holder} keeps {words}, though {primary} reported its delivery at {format_seconds(notified.t)}",
@@ -111,20 +119,25 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
 
 
 def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval, words: str) -> None:
-    """Check that a notification is queued for the primary from which a shadow was taken over, unless it has asked for it."""
+    """Add a violation if no notification is queued for the primary from which a shadow was taken over.
+
+    Left out are holders that were asked for it, that lost it with a queue, or for which it expired. `words` describe the shadow.
+    """
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
     asked = any(
         q.client == primary and q.server == holder and q.is_answered and q.n < inspection.n for q in facts.trace.queries
     )
     lost = any(e.action == "wiped" and held.since_n < e.n < inspection.n for e in facts.node_events.get(holder, ()))
     lost |= any(e.action == "wiped" and e.n > held.since_n for e in facts.node_events.get(primary, ()))
-    lifetime = facts.possible_numbers(holder, "ShadowMessageAutoDiscardInterval", held.since_n, inspection.n)[0]
+    lifetime = facts.possible_parameter_range(
+        holder, "ShadowMessageAutoDiscardInterval", held.since_n, inspection.n
+    ).least
     assert held.until_t is not None
     if asked or lost or inspection.t - held.until_t > lifetime - facts.slack:
         return
-    if len({name for _, _, name in facts.database_names.get((holder, primary), ())}) > 1:
+    if len({name for _, _, name in facts.database_names_seen.get((holder, primary), ())}) > 1:
         return  # the new database knows nothing of it
-    if not any(item.shadow_id == shadow_id for item in inspection.of(("discard",))):
+    if not any(item.shadow_id == shadow_id for item in inspection.items_in(("discard",))):
         finding.add_violation(
             f"{holder} took over {words}, and has no notification of that queued for {primary}",
             inspection.n,
@@ -133,31 +146,36 @@ def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, 
         )
 
 
-def _has_acted(facts: Facts, session: str, after_n: int, inspection: Inspection) -> bool:
-    """Return whether the client of a session surely saw a reply before an inspection: it said something more, or had time."""
+def _has_read_reply(facts: Facts, session: str, after_n: int, inspection: Inspection) -> bool:
+    """Return whether the client of a session surely read the reply of event `after_n` before an inspection.
+
+    It sent a further command in the session, or `COMMIT_TIME` had passed.
+    """
     said = any(after_n < e.command.n < inspection.n for e in facts.trace.sessions[session].exchanges)
     return said or inspection.t - facts.trace.events[after_n].t >= COMMIT_TIME
 
 
-def _shown(inspection: Inspection, held: HeldInterval) -> bool:
+def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:
     """Return whether a shadow is shown in the queue of its primary, or by its message where no shadow id is shown."""
     return any(
         item.shadow_id in (None, held.copy.shadow_id) and item.next_hop in ("", held.copy.primary)
-        for item in inspection.of(("shadow",))
+        for item in inspection.items_in(("shadow",))
     )
 
 
 def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
     """Return whether a holder may have taken a shadow over before an event without a transmission that shows it."""
     holder, primary = held.copy.holder, held.copy.primary
-    contacts = [c for c in facts.contacts.get((holder, primary), ()) if held.since_n < c.n < before_n]
-    if len({name for _, _, name in facts.database_names.get((holder, primary), ())}) > 1:
+    contacts = [
+        c for c in facts.contacts_by_client_and_server.get((holder, primary), ()) if held.since_n < c.n < before_n
+    ]
+    if len({name for _, _, name in facts.database_names_seen.get((holder, primary), ())}) > 1:
         return True
-    needed = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n)[0]
+    needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n).least
     return sum(contact.outcome != "reached" for contact in contacts) >= needed and _has_alternative(facts, held)
 
 
 def _has_alternative(facts: Facts, held: HeldInterval) -> bool:
-    """Return whether there may be another way for a message than over its primary."""
+    """Return whether for any recipient there may be another next hop for a shadow's message than its primary (ruling 35)."""
     hops = [alternative_hops(facts, held.copy.holder, held.copy.primary, r) for r in held.copy.transaction.recipients]
     return any(alternative is None or alternative for alternative in hops)

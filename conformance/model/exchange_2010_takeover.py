@@ -11,8 +11,14 @@ or not (ruling 30), a holder that was restarted may go on with its count or not,
 What is taken over goes to another server (SR-E10-10), and stays where there is no other (SR-E10-11, ruling 35). A new
 database of the primary, seen in any session with it, is a reason to transmit at once, to the primary as well (SR-E10-21).
 
-`n` is an event's number, times are documented seconds. `occasions` counts the chances to fail; a violation is blamed on its
-`row`, else on the decorator's first requirement. Rulings are those of docs/rulings.md.
+`n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -20,8 +26,8 @@ from collections.abc import Iterator
 from conformance.history.events import ConnectFailed, NodeEvent
 from conformance.model.contacts import Contact
 from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
-from conformance.model.facts import STOPPING, Facts, HeldInterval
-from conformance.model.processing import was_cut_short
+from conformance.model.facts import STOPPING_ACTIONS, Facts, HeldInterval
+from conformance.model.processing import may_have_forgotten_event
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.promotions import PromotedTransmission
@@ -37,11 +43,12 @@ _AT_ONCE = 10.0
 def takeover_has_a_reason(facts: Facts) -> Finding:
     """Check that a holder transmits a shadow again only for a reason, and to another server than the one that failed.
 
-    The first transmission of a shadow is judged; those that follow it are tries of the same takeover.
+    The first transmission of a shadow is judged; those that follow it are tries of the same takeover. It is permitted if any of the
+    shadows that it may be of permits it.
     """
     finding = Finding("shadows taken over only after as many failed intervals as are set, or for a new database")
     shadows = {id(held.copy): held for held in tracked_shadows(facts)}
-    for promotions in facts.promotions.values():
+    for promotions in facts.promotions_by_message.values():
         judged: set[int] = set()
         for promotion in promotions:
             copies = [copy for copy in promotion.held_copies if id(copy) not in judged]
@@ -51,11 +58,11 @@ def takeover_has_a_reason(facts: Facts) -> Finding:
             if (
                 not held
                 or len(held) < len(copies)
-                or not facts.is_own(promotion.holder, promotion.transmission.session)
+                or not facts.is_opened_by_tested_server(promotion.holder, promotion.transmission.session)
             ):
                 continue
             finding.occasions += 1
-            reasons = [_forbidding(facts, one, promotion) for one in held]
+            reasons = [_find_forbidding_row(facts, one, promotion) for one in held]
             if all(reasons) and reasons[0] is not None:
                 row, why = reasons[0]
                 sent = promotion.transmission
@@ -70,7 +77,7 @@ def takeover_has_a_reason(facts: Facts) -> Finding:
     return finding
 
 
-def _forbidding(facts: Facts, held: HeldInterval, promotion: PromotedTransmission) -> tuple[str, str] | None:
+def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTransmission) -> tuple[str, str] | None:
     """Return the row that forbids a transmission of a shadow, and why in words; None where it is permitted."""
     copy, sent = held.copy, promotion.transmission
     holder, primary = copy.holder, copy.primary
@@ -78,13 +85,13 @@ def _forbidding(facts: Facts, held: HeldInterval, promotion: PromotedTransmissio
         (d for d in facts.discards_by_copy.get((primary, copy.shadow_id, holder), ()) if held.since_n < d.n < sent.n),
         None,
     )
-    if discard is not None and not was_cut_short(facts, holder, discard.n, discard.t):
+    if discard is not None and not may_have_forgotten_event(facts, holder, discard.n, discard.t):
         return "SR-E10-07", f"though {primary} had reported its delivery at {format_seconds(discard.t)}"
-    if seen_other_database(facts, held, sent.n) is not None or _was_wiped_unseen(facts, held, sent.n):
+    if first_sight_of_other_database(facts, held, sent.n) is not None or _was_wiped_unseen(facts, held, sent.n):
         return None
     alternatives = [alternative_hops(facts, holder, primary, recipient) for recipient in sent.recipients]
     failed, earlier = _count_failures(facts, held, facts.trace.sessions[sent.session].n)
-    needed = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", held.since_n, sent.n)[0]
+    needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, sent.n).least
     if failed >= needed:
         if sent.server != primary or None in alternatives:
             return None
@@ -98,12 +105,12 @@ def _forbidding(facts: Facts, held: HeldInterval, promotion: PromotedTransmissio
     return ("SR-E10-09" if failed + earlier >= needed else "SR-E10-08"), words
 
 
-def seen_other_database(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, float] | None:
+def first_sight_of_other_database(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, float] | None:
     """Return when the holder first saw another database of the primary than that of its shadow, None if never.
 
     The shadow's database is the last that was named before it was stored.
     """
-    names = facts.database_names.get((held.copy.holder, held.copy.primary), [])
+    names = facts.database_names_seen.get((held.copy.holder, held.copy.primary), [])
     first = next((name for n, _, name in reversed(names) if n < held.since_n), None)
     if first is None:
         return None
@@ -111,8 +118,11 @@ def seen_other_database(facts: Facts, held: HeldInterval, before_n: int) -> tupl
 
 
 def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
-    """Return whether the primary lost its queue and no name of the first database was seen: the change cannot be seen either."""
-    names = facts.database_names.get((held.copy.holder, held.copy.primary), [])
+    """Return whether the primary lost its queue after `held` was stored and no name of the old database was seen before.
+
+    Then the change of database cannot be seen either, and the holder may have noticed it.
+    """
+    names = facts.database_names_seen.get((held.copy.holder, held.copy.primary), [])
     wiped = any(
         e.action == "wiped" and held.since_n < e.n < before_n for e in facts.node_events.get(held.copy.primary, ())
     )
@@ -120,17 +130,21 @@ def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 
 
 def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, int]:
-    """Return how many intervals in a row may count as failed when event `before_n` came, and how many before the last session.
+    """Return how many intervals in a row count as failed at event `before_n`, and how many had before the last session reset the count.
 
-    Each attempt that failed, or may have, counts at least an interval after the one before it.
+    Each attempt of the holder that failed, or may have, counts if it comes at least an interval after the one before it, or first after a
+    restart of the holder (ruling 28).
     """
     holder, primary = held.copy.holder, held.copy.primary
-    interval = facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", held.since_n, before_n)[0] - facts.slack
+    interval = (
+        facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", held.since_n, before_n).least
+        - facts.slack
+    )
     returns = [e.n for e in facts.node_events.get(holder, ()) if e.action in ("ready", "resumed")]
     count = earlier = 0
     last_n, last_t = held.since_n, held.copy.transaction.t
     is_first = True
-    for contact in facts.contacts.get((holder, primary), ()):
+    for contact in facts.contacts_by_client_and_server.get((holder, primary), ()):
         if not held.since_n < contact.end_n or contact.n >= before_n:
             continue
         if contact.outcome == "reached":
@@ -153,14 +167,14 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
         hops = [alternative_hops(facts, holder, primary, r) for r in held.copy.transaction.recipients]
         if not all(hops):
             continue
-        seen = seen_other_database(facts, held, facts.end_n)
+        seen = first_sight_of_other_database(facts, held, facts.end_n)
         for failed_n, failed_t in _certain_failures(facts, held):
             due = failed_t + _DECISION_TIME + facts.slack
-            if _is_interrupted(facts, holder, failed_n, due) or due >= facts.end_t:
+            if _stopped_by_time(facts, holder, failed_n, due) or due >= facts.end_t:
                 break
             if (held.until_t is not None and held.until_t < failed_t) or (seen is not None and seen[1] < due):
                 break
-            values = facts.possible_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n)
+            values = facts.possible_parameter_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n)
             if values != [True]:
                 break
             finding.occasions += 1
@@ -181,14 +195,17 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
 
 
 def _certain_failures(facts: Facts, held: HeldInterval) -> Iterator[tuple[int, float]]:
-    """Yield each attempt with which a primary has failed for every reading: number and time."""
+    """Yield number and time of each attempt of the holder by which the primary has failed under every reading of the documents.
+
+    A session of either of the two, and a stop or start of the holder, begin the count anew.
+    """
     holder, primary = held.copy.holder, held.copy.primary
-    own = facts.contacts.get((holder, primary), ())
-    theirs = [c for c in facts.contacts.get((primary, holder), ()) if c.outcome != "failed"]
-    stops = [e for e in facts.node_events.get(holder, ()) if e.action in (*STOPPING, "ready", "resumed")]
+    own = facts.contacts_by_client_and_server.get((holder, primary), ())
+    theirs = [c for c in facts.contacts_by_client_and_server.get((primary, holder), ()) if c.outcome != "failed"]
+    stops = [e for e in facts.node_events.get(holder, ()) if e.action in (*STOPPING_ACTIONS, "ready", "resumed")]
     until_n = held.until_n or facts.end_n
-    interval = facts.possible_numbers(holder, "ShadowHeartbeatTimeoutInterval", held.since_n, until_n)[1]
-    needed = facts.possible_numbers(holder, "ShadowHeartbeatRetryCount", held.since_n, until_n)[1]
+    interval = facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", held.since_n, until_n).greatest
+    needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, until_n).greatest
     count, last_t = 0, held.since_t
     resets: list[Contact | NodeEvent] = [*theirs, *stops]
     for event in sorted([*own, *resets], key=lambda one: one.n):
@@ -202,9 +219,11 @@ def _certain_failures(facts: Facts, held: HeldInterval) -> Iterator[tuple[int, f
                 yield event.end_n, event.end_t
 
 
-def _is_interrupted(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
-    """Return whether a server stopped after an event and by a time."""
-    return any(e.n > after_n and e.t <= until_t and e.action in STOPPING for e in facts.node_events.get(server, ()))
+def _stopped_by_time(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
+    """Return whether a server stopped, died, was paused or wiped after event `after_n` and not later than `until_t`."""
+    return any(
+        e.n > after_n and e.t <= until_t and e.action in STOPPING_ACTIONS for e in facts.node_events.get(server, ())
+    )
 
 
 def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_n: int, until_t: float) -> bool:
@@ -227,7 +246,7 @@ def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_
             or any(sent.acceptance is None and sent.message in messages for sent in session.transactions)
         )
         for hop in hops
-        for session in facts.sessions_between.get((holder, hop), ())
+        for session in facts.sessions_by_client_and_server.get((holder, hop), ())
     )
 
 
@@ -236,15 +255,15 @@ def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
     """Check that a holder transmits its shadows at once when it sees that their primary has another database."""
     finding = Finding("shadows transmitted again as soon as a new database of their primary is seen")
     for held in tracked_shadows(facts):
-        seen = seen_other_database(facts, held, held.until_n or facts.end_n)
+        seen = first_sight_of_other_database(facts, held, held.until_n or facts.end_n)
         if seen is None:
             continue
         n, t = seen
         due = t + _AT_ONCE + facts.slack
         holder, primary = held.copy.holder, held.copy.primary
-        if due >= facts.end_t or _is_interrupted(facts, holder, n - 1, due):
+        if due >= facts.end_t or _stopped_by_time(facts, holder, n - 1, due):
             continue
-        if facts.possible_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n) != [True]:
+        if facts.possible_parameter_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n) != [True]:
             continue
         finding.occasions += 1
         hops = {

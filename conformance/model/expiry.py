@@ -8,14 +8,19 @@ is not known from when time counts: these are left out.
 
 `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from conformance.history.events import ConnectFailed, Reply
-from conformance.model.due_notifications import reports
+from conformance.model.due_notifications import report_transactions
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
@@ -29,9 +34,9 @@ _PROMPT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that `server` was handed once, for a recipient whom it tried in vain: `tries` are its attempts.
+    """A message that `server` was handed once, for a recipient whom it tried in vain: `tries` are its attempts in order.
 
-    A next hop may have accepted the last one. The final dot came at `dot_t`, its acknowledgement `handed_n` at `handed_t`.
+    A next hop may have accepted the last one. The final dot came at `dot_t`; the acknowledgement is event `handed_n` at `handed_t`.
     """
 
     name: str
@@ -47,16 +52,17 @@ class QueuedMessage:
 def expires_in_time(facts: Facts) -> Finding:
     """Check of each message that only met with transient failures that its report comes neither too early nor too late.
 
-    Too late is also an attempt after that time. A message with a null reverse-path has no report.
+    Too late is also an attempt after that time. A message with a null reverse-path has no report. Only candidates that claim
+    `shadow-2013` are judged.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
     if "shadow-2013" not in facts.context.claims:
         return finding
     for queued in _queued_messages(facts):
-        timeouts = facts.numbers_between(queued.server, _TIMEOUT, queued.handed_n, facts.end_n)
+        timeouts = facts.parameter_numbers_between(queued.server, _TIMEOUT, queued.handed_n, facts.end_n)
         if not timeouts:
             continue
-        deadline = _deadline(facts, queued, max(timeouts))
+        deadline = _latest_expiry(facts, queued, max(timeouts))
         last = queued.tries[-1]
         if last.acceptance is not None and (deadline is None or last.t <= deadline):
             continue
@@ -100,11 +106,11 @@ def expires_in_time(facts: Facts) -> Finding:
 
 def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
     """Yield the messages of servers under test that have met, for a recipient, with transient failures and nothing else."""
-    tries = facts.derive(_tries)
+    tries = facts.compute_once(_transmissions_by_server_and_recipient)
     for name, message in facts.trace.messages.items():
         given = [
             t for t in facts.trace.transactions_of(name)
-            if t.kind != "shadow" and t.acceptance is not None and facts.is_tested(t.server)
+            if t.kind != "shadow" and t.acceptance is not None and facts.is_tested_server(t.server)
         ]  # fmt: skip
         for server in {t.server for t in given if not facts.is_2010(t.server)}:
             handed = [t for t in given if t.server == server]
@@ -120,43 +126,48 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
                 ]  # fmt: skip
                 taken = next((i for i, t in enumerate(mine) if t.acceptance is not None), len(mine))
                 in_vain, mine = mine[:taken], mine[: taken + 1]
-                if in_vain and _is_transient(facts, server, handed[0].n, in_vain) and _is_alone(facts, name, address):
+                if (
+                    in_vain
+                    and _have_failed_transiently(facts, server, handed[0].n, in_vain)
+                    and _is_only_message_of_sender(facts, name, address)
+                ):
                     taken_at = handed[0].acceptance
                     dot_t = taken_at.t if handed[0].dot_t is None else handed[0].dot_t
                     yield QueuedMessage(name, server, address, dot_t, taken_at.n, taken_at.t, mine)
 
 
-def _tries(facts: Facts) -> dict[tuple[str, str], list[Transaction]]:
-    """Return the transactions in which each server passed mail on, by server and recipient, in order."""
+def _transmissions_by_server_and_recipient(facts: Facts) -> dict[tuple[str, str], list[Transaction]]:
+    """Return the transactions in which servers passed mail on, shadow copies left out: (server, recipient) -> transactions in order."""
     found: dict[tuple[str, str], list[Transaction]] = {}
     for t in facts.trace.transactions:
-        if t.kind != "shadow" and facts.is_own(t.client, t.session):
+        if t.kind != "shadow" and facts.is_opened_by_tested_server(t.client, t.session):
             for address in facts.context.normalize_addresses((*t.recipients, *t.refused)):
                 found.setdefault((t.client, address), []).append(t)
     return found
 
 
-def _is_transient(facts: Facts, server: str, since_n: int, tries: list[Transaction]) -> bool:
-    """Return whether every one of some attempts got 4yz, and the server got no 5yz in its mail since an event."""
+def _have_failed_transiently(facts: Facts, server: str, since_n: int, tries: list[Transaction]) -> bool:
+    """Return whether every one of the attempts `tries` got 4yz, and the server got no 5yz in any session since event `since_n`."""
     return all(
-        t.acceptance is None and any(reply.code // 100 == 4 and reply.n > t.n for reply in _replies(facts, t))
+        t.acceptance is None
+        and any(reply.code // 100 == 4 and reply.n > t.n for reply in _replies_in_session(facts, t))
         for t in tries
     ) and not any(
         reply.code // 100 == 5 and reply.n > since_n
-        for pair, sessions in facts.sessions_between.items()
+        for pair, sessions in facts.sessions_by_client_and_server.items()
         if pair[0] == server
         for session in sessions
         for reply in session.replies
     )
 
 
-def _replies(facts: Facts, sent: Transaction) -> tuple[Reply, ...]:
+def _replies_in_session(facts: Facts, sent: Transaction) -> tuple[Reply, ...]:
     """Return the replies in the session of a transaction."""
     return tuple(facts.trace.sessions[sent.session].replies)
 
 
-def _is_alone(facts: Facts, name: str, address: str) -> bool:
-    """Return whether no other message of the same sender is for the recipient: attempts cannot be distinguished before DATA."""
+def _is_only_message_of_sender(facts: Facts, name: str, address: str) -> bool:
+    """Return whether no other message of the same sender is for the recipient: attempts cannot be told apart before DATA."""
     sender = facts.trace.messages[name].sender
     return not any(
         other.message != name and other.sender == sender
@@ -168,16 +179,19 @@ def _is_alone(facts: Facts, name: str, address: str) -> bool:
 def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
     """Yield the server's transmissions of a report of the failure."""
     message_id = facts.trace.messages[queued.name].message_id
-    for t in facts.derive(reports).get(message_id or "", ()):
+    for t in facts.compute_once(report_transactions).get(message_id or "", ()):
         if t.client != queued.server or t.digest is None or t.digest.action != "failed":
             continue
         if queued.recipient in facts.context.normalize_addresses(t.digest.failed):
             yield t
 
 
-def _deadline(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
-    """Return when a message had to be expired, at the latest; None where the server did not work until then."""
-    retry = max(facts.numbers_between(queued.server, _RETRY, queued.handed_n, facts.end_n), default=0.0)
+def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
+    """Return the time by which a message must have expired, with its report sent; None where the server did not work until then.
+
+    The message lives for `timeout` documented seconds since it was handed over; one retry interval and `_PROMPT_S` are added.
+    """
+    retry = max(facts.parameter_numbers_between(queued.server, _RETRY, queued.handed_n, facts.end_n), default=0.0)
     room = retry + _PROMPT_S + facts.slack
     for span in facts.working_spans[queued.server]:
         deadline = max(queued.handed_t + timeout, span.since_t) + room
@@ -187,7 +201,7 @@ def _deadline(facts: Facts, queued: QueuedMessage, timeout: float) -> float | No
 
 
 def _may_be_reporting(facts: Facts, queued: QueuedMessage, timeout: float) -> bool:
-    """Return whether the server tried to pass on something else since the message expired, which may have been a report."""
+    """Return whether the server tried to pass on something else once the message had expired, which may have been its report."""
     since = queued.handed_t + timeout
     failed = any(event.client == queued.server and event.t >= since for event in facts.trace.events_of(ConnectFailed))
     return failed or any(

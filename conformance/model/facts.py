@@ -1,6 +1,11 @@
-"""Facts about one history that several rules need: who was up when, which copies are surely held, parameters in force.
+"""Facts about one recorded history that several rules of the model need: who was up when, which copies are surely held.
 
-Nothing here decides whether something was right. `n` is an event's number in the history, times are documented seconds.
+The judge (`conformance.judge.cell`) makes one `Facts` for each cell, after its run, and passes it to every rule. Nothing here decides
+whether something was right, reads a file or waits.
+
+`n` is an event's number in the history, `t` its time in documented seconds since the cell began; `after_n` and `before_n` exclude these
+two events. A *server under test* is one of the topology's servers, by its name; a *party* may also be a sender or a sink of the harness.
+A *primary* delivers a message of which the *holder* keeps a shadow copy.
 """
 
 from bisect import bisect_left
@@ -23,7 +28,7 @@ from conformance.history.events import (
     StepEvent,
 )
 from conformance.model.contacts import Contact, find_contacts, find_database_names
-from conformance.model.parameter_changes import ParameterChanges
+from conformance.model.parameter_changes import ParameterChanges, ParameterRange
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import LISTENER_LIMITS, parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
@@ -32,7 +37,7 @@ from conformance.trace.trace import Discard, ShadowAttempt, ShadowCopy, Trace
 
 T = TypeVar("T")
 
-STOPPING = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
+STOPPING_ACTIONS = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
 """Actions of a `NodeEvent` after which a node does not work, or not on the queue that it had."""
 
 RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
@@ -80,7 +85,10 @@ class HeldInterval:
 
 
 class Facts:
-    """A history with what rules ask about it; each answer is computed once."""
+    """A history with what rules ask about it; each answer is computed once.
+
+    `trace` is the history with its indexes, `topology` that of the cell, `slack` by how many documented seconds a time may miss a bound.
+    """
 
     def __init__(self, context: CheckContext) -> None:
         self.context = context
@@ -89,8 +97,8 @@ class Facts:
         self.slack = context.slack
         self._derived: dict[Callable[[Facts], Any], Any] = {}
 
-    def derive(self, compute: Callable[["Facts"], T]) -> T:
-        """Return what a function computes from these facts; it is called once."""
+    def compute_once(self, compute: Callable[["Facts"], T]) -> T:
+        """Return `compute(facts)`, called the first time only: rules share the result."""
         if compute not in self._derived:
             self._derived[compute] = compute(self)
         result: T = self._derived[compute]
@@ -121,31 +129,33 @@ class Facts:
         position = bisect_left(self.trace.events, t, key=lambda event: event.t)
         return self.trace.events[position].n if position < len(self.trace.events) else self.end_n
 
-    def is_tested(self, party: str) -> bool:
+    def is_tested_server(self, party: str) -> bool:
         """Return whether a party is a server under test, and not one of the harness's own."""
         return self.context.is_tested_server(party)
 
     def is_2010(self, server: str) -> bool:
-        """Return whether a server under test is of the 2010 generation."""
+        """Return whether a server under test is of the 2010 generation, in which the sender keeps the shadow."""
         return self.context.is_2010(server)
 
-    def is_own(self, client: str, session: str) -> bool:
-        """Return whether the server under test `client` opened the session itself."""
+    def is_opened_by_tested_server(self, client: str, session: str) -> bool:
+        """Return whether `client` is a server under test and opened the session itself: the harness may open some under a server's name."""
         return self.context.is_opened_by_tested_server(client, session)
 
-    def was_interrupted(self, server: str, after_n: int, before_n: int | None = None) -> bool:
-        """Return whether the node stopped working, or lost its queue, between two events (None: the end)."""
+    def stopped_or_wiped_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
+        """Return whether the node stopped, died, was paused or lost its queue between two events; `before_n` None: until the end."""
         end = self.end_n if before_n is None else before_n
-        return any(after_n < e.n < end and e.action in STOPPING for e in self.node_events.get(server, ()))
+        return any(after_n < e.n < end and e.action in STOPPING_ACTIONS for e in self.node_events.get(server, ()))
 
-    def was_interrupted_by(self, server: str, after_n: int, t: float) -> bool:
-        """Return whether the node stopped working, or lost its queue, after an event and not later than a time.
+    def stopped_or_wiped_by_time(self, server: str, after_n: int, by_t: float) -> bool:
+        """Return whether the node stopped, died, was paused or lost its queue after event `after_n` and not later than time `by_t`.
 
-        What is recorded after an event, at the same time, may have been done before it.
+        Recording order is not exact at one moment: what is recorded after an event, at the same time, may have been done before it.
         """
-        return any(e.n > after_n and e.t <= t and e.action in STOPPING for e in self.node_events.get(server, ()))
+        return any(
+            e.n > after_n and e.t <= by_t and e.action in STOPPING_ACTIONS for e in self.node_events.get(server, ())
+        )
 
-    def had_node_event(self, server: str, after_n: int, before_n: int | None = None) -> bool:
+    def has_node_event_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
         """Return whether anything happened to the node between two events, a start or a reload included."""
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end for e in self.node_events.get(server, ()))
@@ -156,13 +166,13 @@ class Facts:
         return {server: self._working_spans(server) for server in self.topology.by_name}
 
     def _working_spans(self, server: str) -> list[WorkingSpan]:
-        """Return the times during which a server works, in order."""
+        """Return the times during which a server works, in order: from ready or resumed until an action of STOPPING_ACTIONS."""
         spans: list[WorkingSpan] = []
         since: tuple[int, float] | None = None if self.node_events.get(server) else (-1, 0.0)
         for event in self.node_events.get(server, ()):
             if event.action in ("ready", "resumed"):
                 since = since or (event.n, event.t)
-            elif event.action in STOPPING and since is not None:
+            elif event.action in STOPPING_ACTIONS and since is not None:
                 spans.append(WorkingSpan(*since, event.n, event.t))
                 since = None
         return spans if since is None else [*spans, WorkingSpan(*since, self.end_n, self.end_t)]
@@ -173,20 +183,20 @@ class Facts:
         """Return a transport parameter's value in force on a server at event `n`; the documented default without another."""
         return parameter_at(self.context, server, name, n)
 
-    def seconds(self, server: str, name: str, n: int) -> float | None:
-        """Return a parameter's value that is a duration or a number, None where what was set is neither."""
+    def numeric_parameter(self, server: str, name: str, n: int) -> float | None:
+        """Return a parameter's value in force at event `n` as documented seconds or a count, None where what was set is no number."""
         value = self.parameter(server, name, n)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
-    def is_changed(self, server: str, name: str, after_n: int = -1, before_n: int | None = None) -> bool:
-        """Return whether a configuration that names the parameter was offered between two events, refused or not."""
+    def is_change_offered_between(self, server: str, name: str, after_n: int = -1, before_n: int | None = None) -> bool:
+        """Return whether a configuration that names the parameter was offered to the server between two events, refused or not."""
         end = self.end_n if before_n is None else before_n
         return any(
             e.node == server and after_n < e.n < end and name in e.changes for e in self.trace.events_of(Configured)
         )
 
-    def values_between(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
-        """Return the values of a parameter that were in force at some time between two events; the first is the oldest."""
+    def parameter_values_between(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
+        """Return the values of a parameter that were in force between two events, the oldest first; refused changes left out."""
         changed = [
             e.changes[name]
             for e in self._accepted_changes.get(server, ())
@@ -194,17 +204,19 @@ class Facts:
         ]
         return [self.parameter(server, name, after_n), *changed]
 
-    def numbers_between(self, server: str, name: str, after_n: int, before_n: int) -> list[float]:
-        """Return those of the values in force at some time between two events that are numbers: durations, or counts."""
-        values = self.values_between(server, name, after_n, before_n)
+    def parameter_numbers_between(self, server: str, name: str, after_n: int, before_n: int) -> list[float]:
+        """Return those values of a parameter in force between two events that are numbers: documented seconds, or counts."""
+        values = self.parameter_values_between(server, name, after_n, before_n)
         return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
     def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:
-        """Return the limits of a receive connector in force at event `n`, in seconds (SR-TMO-06, SR-TMO-07)."""
-        return self.limits_between(server, listener, n, n)[0]
+        """Return the limits of a receive connector in force at event `n`: limit's name -> documented seconds (SR-TMO-06, SR-TMO-07)."""
+        return self.listener_limits_between(server, listener, n, n)[0]
 
-    def limits_between(self, server: str, listener: str, after_n: int, before_n: int) -> list[dict[str, float]]:
-        """Return the limits of a receive connector in force at some time between two events; the first are the oldest."""
+    def listener_limits_between(
+        self, server: str, listener: str, after_n: int, before_n: int
+    ) -> list[dict[str, float]]:
+        """Return the limits of a receive connector in force between two events, the oldest first: each as from `listener_limits`."""
         limits = self._first_limits.get((server, listener))
         if limits is None:
             own = self.topology.by_name[server]
@@ -220,7 +232,7 @@ class Facts:
 
     @cached_property
     def _first_limits(self) -> dict[tuple[str, str], dict[str, float]]:
-        """The limits of receive connectors from the start, as far as they were asked for."""
+        """The limits of receive connectors from the start, by server and listener; `listener_limits_between` fills it."""
         return {}
 
     @cached_property
@@ -234,20 +246,21 @@ class Facts:
 
     @cached_property
     def _parameter_changes(self) -> ParameterChanges:
+        """The accepted changes of parameters, with the events between which each took effect."""
         return ParameterChanges(self.context)
 
-    def possible_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
+    def possible_parameter_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
         """Return each value that a transport parameter may have had between two events, a change under way included."""
         return self._parameter_changes.possible_values(server, name, after_n, before_n)
 
-    def possible_numbers(self, server: str, name: str, after_n: int, before_n: int) -> tuple[float, float]:
-        """Return the least and the greatest value that a parameter may have had between two events."""
-        return self._parameter_changes.possible_numbers(server, name, after_n, before_n)
+    def possible_parameter_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
+        """Return the least and the greatest number that a parameter may have been between two events, a change under way included."""
+        return self._parameter_changes.possible_range(server, name, after_n, before_n)
 
     # ---- sessions and messages
 
     @cached_property
-    def transactions_from(self) -> Mapping[str, list[Transaction]]:
+    def transactions_by_client(self) -> Mapping[str, list[Transaction]]:
         """The transactions of each client, in order; those of the harness under a server's name included."""
         found: dict[str, list[Transaction]] = defaultdict(list)
         for transaction in self.trace.transactions:
@@ -255,26 +268,26 @@ class Facts:
         return found
 
     @cached_property
-    def secured_sessions(self) -> list[Session]:
+    def starttls_sessions(self) -> list[Session]:
         """The sessions of which nothing was seen any more once STARTTLS was granted."""
         return [self.trace.sessions[e.session] for e in self.trace.events_of(Closed) if e.how == "secured"]
 
     @cached_property
-    def contacts(self) -> Mapping[tuple[str, str], list[Contact]]:
-        """The attempts of each pair (client, server) of servers under test at a session on `transport`, in order."""
+    def contacts_by_client_and_server(self) -> Mapping[tuple[str, str], list[Contact]]:
+        """The attempts of each client under test to open a session with another server's listener `transport`, in order."""
         return find_contacts(self.context)
 
     @cached_property
-    def database_names(self) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
-        """The names of its queue database that each server (the second) gave to another: number and time of the event, name."""
+    def database_names_seen(self) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
+        """The names of queue databases that were seen: (who read the name, whose database) -> event's number, time and name, in order."""
         return find_database_names(self.trace)
 
-    def is_disturbed(self, session: str) -> bool:
+    def is_altered_or_held(self, session: str) -> bool:
         """Return whether a fault altered the session's octets or held them back."""
         return session in self.trace.altered_sessions or session in self.trace.held_sessions
 
     @cached_property
-    def faults_in(self) -> Mapping[str, list[FaultFired]]:
+    def faults_by_session(self) -> Mapping[str, list[FaultFired]]:
         """The faults that fired in each session, in order."""
         found: dict[str, list[FaultFired]] = defaultdict(list)
         for event in self.trace.events_of(FaultFired):
@@ -283,7 +296,7 @@ class Facts:
         return found
 
     @cached_property
-    def sessions_between(self) -> Mapping[tuple[str, str], list[Session]]:
+    def sessions_by_client_and_server(self) -> Mapping[tuple[str, str], list[Session]]:
         """The sessions of each pair (client, server), in the order in which they were opened."""
         found: dict[tuple[str, str], list[Session]] = defaultdict(list)
         for session in self.trace.sessions.values():
@@ -297,45 +310,45 @@ class Facts:
         return frozenset(f.session for f in fired if f.session is not None and f.action not in _SLOWING_FAULTS)
 
     @cached_property
-    def receipts(self) -> Mapping[tuple[str, str], list[Transaction]]:
-        """The transactions in which a server under test was given a whole message, by server and message.
+    def given_by_server_and_message(self) -> Mapping[tuple[str, str], list[Transaction]]:
+        """The transactions in which a server under test was given a whole message: (server, message's name) -> transactions in order.
 
         Shadow copies are left out; a refused message is not.
         """
         found: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
         for given in self.trace.transactions:
-            if given.kind != "shadow" and given.message is not None and self.is_tested(given.server):
+            if given.kind != "shadow" and given.message is not None and self.is_tested_server(given.server):
                 found[given.server, given.message].append(given)
         return found
 
     @cached_property
-    def transactions_at(self) -> Mapping[str, list[Transaction]]:
+    def transactions_by_server(self) -> Mapping[str, list[Transaction]]:
         """The transactions in which each server under test was the server, in the order of their MAIL."""
         found: dict[str, list[Transaction]] = defaultdict(list)
         for given in self.trace.transactions:
-            if self.is_tested(given.server):
+            if self.is_tested_server(given.server):
                 found[given.server].append(given)
         return found
 
     @cached_property
-    def copies_held_by(self) -> Mapping[str, list[Transaction]]:
-        """The transactions by which each server was given a shadow copy that it stored, or may have stored unseen."""
+    def copy_transactions_by_holder(self) -> Mapping[str, list[Transaction]]:
+        """The transactions by which each server was given a shadow copy that it stored, or may have stored: the reply was not seen."""
         return {
             server: [g for g in given if g.kind == "shadow" and g.dot_n is not None and (g.acceptance or not g.replies)]
-            for server, given in self.transactions_at.items()
+            for server, given in self.transactions_by_server.items()
         }
 
     @cached_property
-    def shadow_attempts(self) -> Mapping[str, list[ShadowAttempt]]:
+    def shadow_attempts_by_primary(self) -> Mapping[str, list[ShadowAttempt]]:
         """The attempts of each server under test to have a shadow copy stored, in order."""
         found: dict[str, list[ShadowAttempt]] = defaultdict(list)
         for attempt in self.trace.shadow_attempts:
-            if self.is_tested(attempt.client):
+            if self.is_tested_server(attempt.client):
                 found[attempt.client].append(attempt)
         return found
 
-    def end_of(self, session: str) -> int:
-        """Return the number of the event that closed a session, or that after the last event."""
+    def end_of_session(self, session: str) -> int:
+        """Return the number of the event that closed a session, or of the one after the history's last event while it is open."""
         closed = self.trace.sessions[session].closed
         return self.end_n if closed is None else closed.n
 
@@ -351,13 +364,16 @@ class Facts:
             found[event.client].append(event)
         return found
 
-    def is_heard(self, copy: ShadowCopy) -> bool:
-        """Return whether the primary of a copy of 2013 or later surely got the reply that says that it is stored."""
+    def is_known_to_primary(self, copy: ShadowCopy) -> bool:
+        """Return whether the primary of a copy of 2013 or later surely got the reply that says that the copy is stored.
+
+        It did where no fault could keep the reply from arriving, the session outlasted it, and the primary did not stop meanwhile.
+        """
         stored, session = copy.stored_reply, copy.transaction.session
         return (
             session not in self._cut_sessions
-            and self.end_of(session) > stored.n
-            and not self.was_interrupted_by(copy.primary, copy.transaction.n, stored.t)
+            and self.end_of_session(session) > stored.n
+            and not self.stopped_or_wiped_by_time(copy.primary, copy.transaction.n, stored.t)
         )
 
     @cached_property
@@ -370,15 +386,15 @@ class Facts:
         return found
 
     @cached_property
-    def has_resubmission(self) -> bool:
+    def is_resending_requested(self) -> bool:
         """Whether an administrator or a step of the scenario may have had finished messages transmitted again."""
         return bool(self.trace.events_of(CommandRun)) or any(
             step.verb in RESUBMITTING_STEPS for step in self.trace.events_of(StepEvent)
         )
 
     @cached_property
-    def promotions(self) -> Mapping[str, list[PromotedTransmission]]:
-        """The promotions of each message's shadow copies."""
+    def promotions_by_message(self) -> Mapping[str, list[PromotedTransmission]]:
+        """The promotions of each message's shadow copies: transmissions by a holder of what it held as a copy."""
         return {name: find_promotions(self.context, name) for name in self.trace.messages}
 
     @cached_property
@@ -393,14 +409,14 @@ class Facts:
     def held_intervals(self) -> list[HeldInterval]:
         """All stored copies, each with the time during which it is surely held."""
         promoted: dict[int, Transaction] = {}
-        for promotions in self.promotions.values():
+        for promotions in self.promotions_by_message.values():
             for promotion in promotions:
                 for copy in promotion.held_copies:
                     promoted.setdefault(id(copy), promotion.transmission)
         return [self._held_interval(copy, promoted.get(id(copy))) for copy in self.trace.copies]
 
     def _held_interval(self, copy: ShadowCopy, promotion: Transaction | None) -> HeldInterval:
-        """Return the time during which a copy is surely held."""
+        """Return the time during which a copy is surely held; `promotion` is the first transmission of it by its holder, None for none."""
         stored = copy.stored_reply.n
         notified = self.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
         # a primary may be done, and say so, before the reply that shows that the copy is stored has passed the link

@@ -6,7 +6,8 @@ recipient, the report expires as well. Then a message is gone without a fault of
 failures (NOTIFY=NEVER, or NOTIFY without FAILURE, RFC 3461 4.1) gets none: what was refused for good, or expired, is gone at once.
 
 A server gives up only what it tries in vain: its last attempt at the next hop before the end of the lifetime must have failed.
-`address` is a recipient, or the sender as the recipient of the report. Times are documented seconds.
+The rules about losses (`loss`) and discard notifications (`discards`) ask this. `address` is a recipient, or the sender as the
+recipient of the report. `since_t`, `failed_t` and `by_t` are times in documented seconds.
 """
 
 from collections.abc import Iterator
@@ -18,11 +19,14 @@ from conformance.trace.sessions import Session, Transaction, parse_path
 
 
 def is_given_up_without_report(context: CheckContext, message: MessageMade, recipient: str, by_t: float) -> bool:
-    """Return whether a server may have given up a message by a time, for a recipient, and has no report to pass on any more."""
+    """Return whether by time `by_t` a server may have given a message up for a recipient, with no report left to pass on.
+
+    There is none for a null reverse-path, none where the sender asked for none, and none if it has been given up as well.
+    """
     for given in _transactions_to_servers(context, message):
         if given.dot_t is None:
             continue
-        failures = _failures(context, given.server, recipient, given.dot_t)
+        failures = _times_of_giving_up(context, given.server, recipient, given.dot_t)
         if any(
             failed_t <= by_t
             and (not message.sender or _is_report_given_up(context, message, given.server, failed_t, by_t))
@@ -30,7 +34,7 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
         ):
             return True
         if _asks_for_no_report(context, given, recipient) and any(
-            failed_t <= by_t for failed_t in _failures(context, given.server, recipient, given.dot_t, message)
+            failed_t <= by_t for failed_t in _times_of_giving_up(context, given.server, recipient, given.dot_t, message)
         ):
             return True
     return False
@@ -47,7 +51,9 @@ def _asks_for_no_report(context: CheckContext, given: Transaction, recipient: st
     if address not in context.normalize_addresses(given.recipients):
         return False
     for line in (
-        x.command.line for x in context.trace.sessions[given.session].exchanges if _is_within(given, x.command.n)
+        x.command.line
+        for x in context.trace.sessions[given.session].exchanges
+        if _is_command_within(given, x.command.n)
     ):
         _, notify, words = line.partition(">")[2].upper().partition(" NOTIFY=")
         if notify and context.normalize_address(parse_path(line)) == address:
@@ -55,13 +61,13 @@ def _asks_for_no_report(context: CheckContext, given: Transaction, recipient: st
     return False
 
 
-def _is_within(transaction: Transaction, n: int) -> bool:
-    """Return whether a command belongs to a transaction that has its final dot."""
+def _is_command_within(transaction: Transaction, n: int) -> bool:
+    """Return whether the command of event `n` belongs to a transaction that has its final dot; False for one without."""
     return transaction.dot_n is not None and transaction.n <= n < transaction.dot_n
 
 
 def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str, failed_t: float, by_t: float) -> bool:
-    """Return whether the report that a server makes at a time, or a server that took it, may have given it up by another time."""
+    """Return whether the report made by server `maker` at `failed_t` may be given up by `by_t`, by it or a server that took it."""
     carriers = [(maker, failed_t)] + [
         (t.server, t.dot_t)
         for t in context.trace.transactions
@@ -74,18 +80,18 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     return any(
         given_up_t <= by_t
         for server, since_t in carriers
-        for given_up_t in _failures(context, server, message.sender, since_t)
+        for given_up_t in _times_of_giving_up(context, server, message.sender, since_t)
     )
 
 
-def _failures(
+def _times_of_giving_up(
     context: CheckContext, server: str, address: str, since_t: float, message: MessageMade | None = None
 ) -> Iterator[float]:
-    """Yield the times at which a server may give up what it has for an address since a time: it was refused, or its time is up.
+    """Yield the times at which a server may give up what it has for an address since `since_t`: a refusal, or the end of its lifetime.
 
     With `message` an attempt that was seen to be about another message does not count.
     """
-    attempts = _attempts(context, server, address, message)
+    attempts = _attempts_with_outcome(context, server, address, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
     n = next((event.n for event in context.trace.events if event.t >= since_t), 0)
     expires_t = since_t + numeric_parameter_at(context, server, "MessageExpirationTimeout", n)
@@ -94,22 +100,30 @@ def _failures(
         yield expires_t
 
 
-def _attempts(context: CheckContext, server: str, address: str, message: MessageMade | None) -> list[tuple[float, str]]:
-    """Return when a server tried to reach a next hop for an address, in order: it `failed`, was `refused`, or it `worked`."""
+def _attempts_with_outcome(
+    context: CheckContext, server: str, address: str, message: MessageMade | None
+) -> list[tuple[float, str]]:
+    """Return the attempts of a server to reach a next hop for an address: time, and `failed`, `refused` or `worked`, in order of time.
+
+    With `message` those that were seen to be about another message are left out.
+    """
     hops = {hop.removesuffix(".delivery") for hop in context.cell.topology.next_hops(server, address)}
     found = [(e.t, "failed") for e in context.trace.events_of(ConnectFailed) if e.client == server and e.server in hops]
     broken = {e.session for e in context.trace.events_of(FaultFired)}
     for session in context.trace.sessions.values():
         if session.client == server and session.server in hops:
-            outcome = _outcome(context, session, address, message, broken=session.name in broken)
+            outcome = _outcome_for_address(context, session, address, message, broken=session.name in broken)
             found += [(session.t, outcome)] if outcome else []
     return sorted(found)
 
 
-def _outcome(
+def _outcome_for_address(
     context: CheckContext, session: Session, address: str, message: MessageMade | None, *, broken: bool
 ) -> str:
-    """Return how a session ended for an address, '' for one that nothing shows to be an attempt: it served another purpose."""
+    """Return how a session ended for an address: `worked`, `refused` (5yz) or `failed`; '' if nothing shows that it was an attempt.
+
+    `broken`: a fault fired in the session. With `message` only transactions that may be about it count.
+    """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
     own = [

@@ -4,7 +4,12 @@ SR-WIR-06).
 A *holder* keeps shadow copies for a *primary*. `n` is an event's number; times are documented seconds. Rulings are those of
 docs/rulings.md.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from bisect import bisect_left
@@ -29,9 +34,9 @@ def query_in_every_session(facts: Facts) -> Finding:
     It may leave that out where the primary did not offer shadow redundancy: it would refuse the query (wire.md).
     """
     finding = Finding("a holder asks for discard status in every session that it opens to the primary")
-    for pair in facts.derive(shadow_pairs):
-        for session in facts.sessions_between[pair.holder, pair.primary] if pair.waits else ():
-            quit_n = _quit_of(facts, session)
+    for pair in facts.compute_once(shadow_pairs):
+        for session in facts.sessions_by_client_and_server[pair.holder, pair.primary] if pair.waits else ():
+            quit_n = _quit_where_query_possible(facts, session)
             if quit_n is None:
                 continue
             held = pair.is_surely_held(session.n, quit_n)
@@ -48,13 +53,13 @@ def query_in_every_session(facts: Facts) -> Finding:
     return finding
 
 
-def _quit_of(facts: Facts, session: Session) -> int | None:
-    """Return the number of QUIT in a session of the holder that it could have used for a query, None for another session."""
+def _quit_where_query_possible(facts: Facts, session: Session) -> int | None:
+    """Return the number of QUIT in a session of the holder in which it could have sent a query; None for any other session."""
     if not session.exchanges or session.listener != "transport" or session.exchanges[-1].command.verb != "QUIT":
         return None
     if session.keywords is None or "XSHADOWREQUEST" not in session.keywords:
         return None
-    if not facts.is_own(session.client, session.name) or facts.is_disturbed(session.name):
+    if not facts.is_opened_by_tested_server(session.client, session.name) or facts.is_altered_or_held(session.name):
         return None
     if any(reply.code in _DECLINING_CODES for reply in session.replies):
         return None
@@ -71,8 +76,8 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
     stops asking may also have lost its copies: at a restart (SR-CRE-04, SR-BND-09), or to a notification of another's.
     """
     finding = Finding("a holder turns to the primary in every ShadowHeartbeatFrequency")
-    for pair in facts.derive(shadow_pairs):
-        for since_n, since_t, until_n, until_t in _windows(facts, pair):
+    for pair in facts.compute_once(shadow_pairs):
+        for since_n, since_t, until_n, until_t in _times_of_duty(facts, pair):
             last = Wait(since_n, since_t, since_n, since_t)
             first = bisect_left(pair.waits, since_t, key=lambda wait: wait.since_t)
             # a wait that began before the window may reach into it
@@ -88,8 +93,11 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
     return finding
 
 
-def _windows(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float, int, float]]:
-    """Yield the times, with their events, during which the holder works and surely holds a copy for the primary."""
+def _times_of_duty(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float, int, float]]:
+    """Yield the times during which the holder works and surely holds a copy for the primary.
+
+    Each is number and time of its begin, and number and time of its end, in one tuple.
+    """
     merged: list[tuple[int, float, int, float]] = []
     for held, (end_n, end_t) in zip(pair.copies, pair.sure_ends, strict=True):
         if merged and held.since_n <= merged[-1][2]:
@@ -106,24 +114,29 @@ def _windows(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float, int, 
 
 
 def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, following: Wait) -> None:
-    """Count an occasion where the holder left the primary alone, and add a violation where that was for too long."""
+    """Count an occasion where the holder was without contact to the primary from `last` to `following`; add a violation if for too long.
+
+    Too long is more than ShadowHeartbeatFrequency, and more than the time for which a silent primary or an idle session may hide it.
+    """
     since_n, since_t = last.until_n, last.until_t
     gap = following.since_t - since_t
-    frequency = max(facts.numbers_between(pair.holder, FREQUENCY, since_n, following.since_n), default=gap)
+    frequency = max(facts.parameter_numbers_between(pair.holder, FREQUENCY, since_n, following.since_n), default=gap)
     finding.occasions += gap >= frequency / 2
     if gap <= frequency + facts.slack:
         return
     room = 0.0
     if following.failed or _may_be_silent(facts, pair, since_n, following.since_n):
         # the attempt began earlier: while nothing answers, it lasts as long as the client's own limit
-        limits = facts.numbers_between(pair.holder, "SendConnectionInactivityTimeout", since_n, following.since_n)
+        limits = facts.parameter_numbers_between(
+            pair.holder, "SendConnectionInactivityTimeout", since_n, following.since_n
+        )
         room = max(limits, default=gap)
     elif last.cut_off:
         # a session may be kept up to the receiver's idle limit (ruling 25); the holder finds out when it uses it next
         room = facts.listener_limits(pair.primary, "transport", since_n)["connection_inactivity_timeout"]
     if gap <= frequency + room + facts.slack:
         return
-    unknown = _unknown_notification(facts, pair, following.since_n)
+    unknown = _was_notified_of_unknown_copy(facts, pair, following.since_n)
     finding.add_violation(
         f"{pair.holder} left {pair.primary} alone for {format_seconds(gap)} from {format_seconds(since_t)} on, while it held "
         f"its shadows; ShadowHeartbeatFrequency is {format_seconds(frequency)}",
@@ -149,19 +162,19 @@ def _may_be_silent(facts: Facts, pair: ShadowPair, after_n: int, before_n: int) 
 
 
 def _is_resumed(facts: Facts, server: str, paused_n: int, before_n: int) -> bool:
-    """Return whether a paused node went on, or ended, before event `before_n`."""
+    """Return whether any event of the node that was paused at event `paused_n` follows before event `before_n`: it went on or ended."""
     return any(paused_n < event.n < before_n for event in facts.node_events[server])
 
 
-def _unknown_notification(facts: Facts, pair: ShadowPair, before_n: int) -> bool:
+def _was_notified_of_unknown_copy(facts: Facts, pair: ShadowPair, before_n: int) -> bool:
     """Return whether the holder was notified of a shadow id that it does not know, before event `before_n` (SR-WIR-06)."""
     return any(
         (discard.primary, discard.holder) == (pair.primary, pair.holder) and discard.n < before_n
-        for discard in facts.derive(_unknown_discards)
+        for discard in facts.compute_once(_discards_of_unknown_copies)
     )
 
 
-def _unknown_discards(facts: Facts) -> list[Discard]:
+def _discards_of_unknown_copies(facts: Facts) -> list[Discard]:
     """Return the notifications of shadow ids that were not sent to the holder, or only before its queue was wiped last."""
     offered: dict[tuple[str, str, str | None], int] = {}  # holder, primary, shadow id: the last MAIL
     for sent in facts.trace.transactions:
@@ -182,13 +195,13 @@ def _unknown_discards(facts: Facts) -> list[Discard]:
 def unknown_notification_ignored(facts: Facts) -> Finding:
     """Check that a holder which is notified of a shadow id that it does not know goes on with the session."""
     finding = Finding("a notification for an unknown shadow id is ignored")
-    for discard in facts.derive(_unknown_discards):
+    for discard in facts.compute_once(_discards_of_unknown_copies):
         session = facts.trace.sessions[discard.session]
         if session.closed is None:
             continue
-        if not facts.is_own(discard.holder, discard.session):
+        if not facts.is_opened_by_tested_server(discard.holder, discard.session):
             continue
-        if facts.was_interrupted(discard.holder, session.n, session.closed.n):
+        if facts.stopped_or_wiped_between(discard.holder, session.n, session.closed.n):
             continue
         goes_on = session.exchanges[-1].command.n > discard.n
         finding.occasions += goes_on

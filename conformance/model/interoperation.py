@@ -3,6 +3,13 @@
 A server of 2013 or later offers no XSHADOW to a server of 2010, so that this keeps no shadow copy of what it sends there. What
 Safety Net holds is never sent again to a server of 2010. `n` is an event's number. The shadow copy of what goes to a 2010 hub
 (SR-IOP-02) is judged with every other acknowledgement (`redundancy`).
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.history.events import CommandRun, StepEvent
@@ -16,8 +23,8 @@ from conformance.trace.sessions import Transaction
 def no_xshadow_for_2010(facts: Facts) -> Finding:
     """Check each session of a server of 2010 with a later one: no XSHADOW is offered, and no mail is tracked."""
     finding = Finding("no XSHADOW between a server of 2010 and a later one")
-    for (client, server), sessions in facts.sessions_between.items():
-        if not (facts.is_tested(client) and facts.is_tested(server)):
+    for (client, server), sessions in facts.sessions_by_client_and_server.items():
+        if not (facts.is_tested_server(client) and facts.is_tested_server(server)):
             continue
         if not facts.is_2010(client) or facts.is_2010(server):
             continue
@@ -28,7 +35,7 @@ def no_xshadow_for_2010(facts: Facts) -> Finding:
             if "XSHADOW" in session.keywords:
                 finding.add_violation(f"{server} offered XSHADOW to {client} (session {session.name})", session.n)
             tracked = [sent for sent in session.transactions if sent.kind == "tracked"]
-            if tracked and facts.is_own(client, session.name):
+            if tracked and facts.is_opened_by_tested_server(client, session.name):
                 finding.add_violation(
                     f"{client} keeps a shadow copy {tracked[0].shadow_id} of what it sent to {server}", tracked[0].n
                 )
@@ -39,7 +46,8 @@ def no_xshadow_for_2010(facts: Facts) -> Finding:
 def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
     """Check that no server sends a server of 2010 what it was done with when a resubmission was asked for.
 
-    It was done with a recipient once a next hop had accepted the message, or once it was notified that it may discard its shadow copy.
+    It was done with a recipient once a next hop had accepted the message, or once it was notified that it may discard its shadow copy. A
+    transmission before any request is an occasion only if it was accepted: the message may be sent again.
     """
     finding = Finding("nothing from Safety Net for a server of 2010")
     requests = [e.n for e in facts.trace.events_of(CommandRun) if e.command == "resubmit" and e.failed is None]
@@ -48,7 +56,11 @@ def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
     ]
     for name, message in facts.trace.messages.items() if requests else ():
         for sent in facts.trace.transactions_of(name):
-            if sent.kind == "shadow" or not facts.is_own(sent.client, sent.session) or not facts.is_tested(sent.server):
+            if (
+                sent.kind == "shadow"
+                or not facts.is_opened_by_tested_server(sent.client, sent.session)
+                or not facts.is_tested_server(sent.server)
+            ):
                 continue
             if facts.is_2010(sent.client) or not facts.is_2010(sent.server):
                 continue
@@ -67,12 +79,15 @@ def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
 
 
 def _was_done(facts: Facts, name: str, sent: Transaction, request: int) -> bool:
-    """Return whether the client of a transmission was done with all of its recipients before a request to resubmit."""
+    """Return whether the sender of a transmission was done with all its recipients before event `request`.
+
+    It must also not have been given the message, or a shadow copy of it, again since then.
+    """
     client, normalize = sent.client, facts.context.normalize_addresses
     since: dict[str, int] = {}
     for passed in facts.trace.transactions_of(name):
         if passed.client == client and passed.kind != "shadow" and passed.replies and passed.replies[-1].n < request:
-            if passed.session in facts.faults_in:
+            if passed.session in facts.faults_by_session:
                 continue  # it may not have got the reply
             since.update(dict.fromkeys(normalize(passed.accepted_recipients), passed.n))
     for copy in facts.trace.copies_of(name):
@@ -84,6 +99,6 @@ def _was_done(facts: Facts, name: str, sent: Transaction, request: int) -> bool:
     if not recipients or not recipients <= set(since):
         return False
     done = min(since[recipient] for recipient in recipients)
-    again = [g.n for g in facts.receipts.get((client, name), ())]
-    again += [g.n for g in facts.copies_held_by.get(client, ()) if g.message == name]
+    again = [g.n for g in facts.given_by_server_and_message.get((client, name), ())]
+    again += [g.n for g in facts.copy_transactions_by_holder.get(client, ()) if g.message == name]
     return not any(n > done and n < sent.n for n in again)

@@ -1,13 +1,19 @@
 """Judges discard notifications: who is notified of what, when, and how often (SR-MNT-01, SR-MNT-04, SR-MNT-05, SR-MNT-12,
 SR-WIR-04, SR-WIR-05).
 
-When a notification is due, and when it is delivered, says `due_notifications`. One in a reply without a further command may have
+A notification is *due* in a reply where the primary surely had it queued for the asking holder, and *delivered* once the asking
+server sent a further command in that session (`due_notifications`). One in a reply without a further command may have
 been read or not: it may be repeated (SR-WIR-05). Whether a primary that stopped had recorded that a notification was delivered is
 not seen either, so a restart permits a repetition. That a notification does not come too early is judged in `discards`.
 
 A *primary* notifies the *holder* of a shadow copy. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -19,10 +25,10 @@ from conformance.model.due_notifications import (
     delivered_notifications,
     due_notifications,
     following_command,
-    list_of,
-    offered_ids,
-    queries_between,
-    reports,
+    queries_by_primary_and_asker,
+    reply_and_discard_list,
+    report_transactions,
+    shadow_ids_by_primary_and_holder,
 )
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
@@ -35,17 +41,17 @@ _CLEAN_UP_S = 600.0
 
 @rule("SR-MNT-04", timed=False)
 def only_the_askers_notifications(facts: Facts) -> Finding:
-    """Check that each notification belongs to the asking server: the primary offered it this copy before."""
+    """Check that each notification belongs to the asking server: the primary known_ids it this copy before."""
     finding = Finding("an asking server gets its own notifications and no others")
-    offered = facts.derive(offered_ids)
-    for (primary, holder), queries in facts.derive(answered_queries).items():
+    known_ids = facts.compute_once(shadow_ids_by_primary_and_holder)
+    for (primary, holder), queries in facts.compute_once(answered_queries).items():
         for query in queries:
-            reply, answer = list_of(query)
+            reply, answer = reply_and_discard_list(query)
             finding.occasions += 1
             for shadow_id in answer.shadow_ids:
-                if offered[primary, holder].get(shadow_id, reply.n) < reply.n:
+                if known_ids[primary, holder].get(shadow_id, reply.n) < reply.n:
                     continue
-                owners = [other for (one, other), ids in offered.items() if one == primary and shadow_id in ids]
+                owners = [other for (one, other), ids in known_ids.items() if one == primary and shadow_id in ids]
                 whose = f"a copy that {owners[0]} was sent" if owners else "a copy that it was never sent"
                 finding.add_violation(
                     f"{primary} notified {holder} of {shadow_id} {format_time(reply)}, {whose}", reply.n
@@ -57,17 +63,16 @@ def only_the_askers_notifications(facts: Facts) -> Finding:
 def list_is_right(facts: Facts) -> Finding:
     """Check of each discard list that it has at most the asked number, names each copy once, and says how many are left.
 
-    A notification that was delivered is not repeated. As many as it says can be left, no more than there are copies; where
-    it says that fewer are left than surely are, this is a violation if the list is as long as was asked, and else the
-    missing ones are judged as missing. A holder that reads that some are left asks again in that session.
+    A delivered notification must not be repeated. The number left must be possible: no more than there are copies, and, where the list is
+    as long as was asked, no fewer than surely are left. A holder that reads that some are left asks again in that session.
     """
     finding = Finding("a discard list has at most the asked number, each copy once, and the right number of those left")
-    offered = facts.derive(offered_ids)
-    delivered = facts.derive(delivered_notifications)
-    due = {query.n: notifications for query, notifications in facts.derive(due_notifications)}
-    for (primary, holder), queries in facts.derive(answered_queries).items():
+    known_ids = facts.compute_once(shadow_ids_by_primary_and_holder)
+    delivered = facts.compute_once(delivered_notifications)
+    due = {query.n: notifications for query, notifications in facts.compute_once(due_notifications)}
+    for (primary, holder), queries in facts.compute_once(answered_queries).items():
         for query in queries:
-            reply, answer = list_of(query)
+            reply, answer = reply_and_discard_list(query)
             ids, left = answer.shadow_ids, answer.left
             asked = query.exchange.command.operation.limit if query.exchange.command.operation else None
             finding.occasions += 1
@@ -79,13 +84,13 @@ def list_is_right(facts: Facts) -> Finding:
                 finding.add_violation(f"{about} with {repeated[0]} {ids.count(repeated[0])} times", reply.n)
             old = {
                 one
-                for one in offered[primary, holder]
+                for one in known_ids[primary, holder]
                 if any(n <= query.n for n, _ in delivered.get((primary, holder, one), ()))
             }
             for one in ids:
                 # discards of this copy that the holder has surely read: its next command was event n
                 again = [d for n, d in delivered.get((primary, holder, one), ()) if n <= query.n]
-                if again and not facts.was_interrupted(primary, again[-1].n, reply.n):
+                if again and not facts.stopped_or_wiped_between(primary, again[-1].n, reply.n):
                     finding.add_violation(
                         f"{about} with {one}, of which it had notified it already at {format_seconds(again[-1].t)}",
                         reply.n,
@@ -93,7 +98,7 @@ def list_is_right(facts: Facts) -> Finding:
                     )
             if left is None:
                 continue
-            possible = sum(n < reply.n for one, n in offered[primary, holder].items() if one not in ids)
+            possible = sum(n < reply.n for one, n in known_ids[primary, holder].items() if one not in ids)
             if left > possible:
                 finding.add_violation(f"{about} that {left} are left, and there are {possible} copies at most", reply.n)
             missing = [
@@ -107,7 +112,7 @@ def list_is_right(facts: Facts) -> Finding:
                     reply.n,
                     missing[0].n,
                 )
-            if left and facts.is_own(holder, query.session):
+            if left and facts.is_opened_by_tested_server(holder, query.session):
                 _check_asked_again(facts, finding, query)
     return finding
 
@@ -132,8 +137,8 @@ def notified_when_done(facts: Facts) -> Finding:
     """Check that each reply to a query has, or leaves for the next, every notification that is due."""
     finding = Finding("a primary offers its discard notification when every next hop has the message")
     missed: set[tuple[str, str]] = set()
-    for query, notifications in facts.derive(due_notifications):
-        reply, answer = list_of(query)
+    for query, notifications in facts.compute_once(due_notifications):
+        reply, answer = reply_and_discard_list(query)
         listed, left = answer.shadow_ids, answer.left or 0
         for due in notifications:
             copy = due.copy
@@ -148,18 +153,18 @@ def notified_when_done(facts: Facts) -> Finding:
                     f"{copy.holder}, which asked {format_time(reply)}",
                     reply.n,
                     due.n,
-                    row=_row(facts, query, due),
+                    row=_blamed_row(facts, query, due),
                 )
     return finding
 
 
 def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
-    """Return whether a notification was given before the reply to a query, or may be in one that is under way beside it."""
-    reply, _ = list_of(query)
+    """Return whether a notification was given before the reply to `query`, or may be in one that is under way at the same time."""
+    reply, _ = reply_and_discard_list(query)
     notified = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
     if any(discard.n < reply.n for discard in notified):
         return True
-    for other in facts.derive(queries_between)[query.server, query.client]:
+    for other in facts.compute_once(queries_by_primary_and_asker)[query.server, query.client]:
         if other.n > reply.n:
             return False
         if other is not query and (other.exchange.reply is None or other.exchange.reply.n > reply.n):
@@ -169,12 +174,16 @@ def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
     return False
 
 
-def _row(facts: Facts, query: Query, due: DueNotification) -> str | None:
-    """Return the requirement to blame for a missing notification, None for the one that the scenario names.
+def _blamed_row(facts: Facts, query: Query, due: DueNotification) -> str | None:
+    """Return the requirement to blame for a missing notification, None for the first of the rule.
 
-    A reply to an earlier query may have had it, and got lost with it; or it did not survive a restart.
+    SR-WIR-05 where a reply to an earlier query may have had it, and was lost; SR-MNT-05 where it did not survive a restart.
     """
-    earlier = (one for one in facts.derive(queries_between).get((query.server, query.client), ()) if one.n < query.n)
+    earlier = (
+        one
+        for one in facts.compute_once(queries_by_primary_and_asker).get((query.server, query.client), ())
+        if one.n < query.n
+    )
     if any(one.n > due.n and one.exchange.reply is None for one in earlier):
         return "SR-WIR-05"
     return "SR-MNT-05" if due.is_restarted else None
@@ -184,8 +193,8 @@ def _row(facts: Facts, query: Query, due: DueNotification) -> str | None:
 def lost_notification_repeated(facts: Facts) -> Finding:
     """Check that a notification in a reply after which the session was lost is repeated in the reply to the next query."""
     finding = Finding("a notification that was never acted on is repeated")
-    for query, notifications in facts.derive(due_notifications):
-        reply, answer = list_of(query)
+    for query, notifications in facts.compute_once(due_notifications):
+        reply, answer = reply_and_discard_list(query)
         for due in notifications:
             copy = due.copy
             earlier = [
@@ -193,7 +202,7 @@ def lost_notification_repeated(facts: Facts) -> Finding:
                 for discard in facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
                 if discard.n < query.n
             ]
-            if not earlier or not _is_lost(facts, earlier[-1], query) or len(earlier) > 1:
+            if not earlier or not _is_notification_lost(facts, earlier[-1], query) or len(earlier) > 1:
                 continue
             finding.occasions += 1
             if copy.shadow_id not in answer.shadow_ids and not answer.left:
@@ -206,8 +215,8 @@ def lost_notification_repeated(facts: Facts) -> Finding:
     return finding
 
 
-def _is_lost(facts: Facts, discard: Discard, query: Query) -> bool:
-    """Return whether the session of a notification had ended before a query, without a further command or an alteration."""
+def _is_notification_lost(facts: Facts, discard: Discard, query: Query) -> bool:
+    """Return whether the session of a notification had ended before a query, with no further command and unaltered by a fault."""
     closed = facts.trace.sessions[discard.session].closed
     if closed is None or closed.n > query.n or discard.session in facts.trace.altered_sessions:
         return False
@@ -223,20 +232,20 @@ def unasked_notifications_deleted(facts: Facts) -> Finding:
     """
     finding = Finding("a notification that no server asks for is deleted after ShadowMessageAutoDiscardInterval")
     last_asked: dict[tuple[str, str], float] = {}
-    answered = {query.n for queries in facts.derive(answered_queries).values() for query in queries}
+    answered = {query.n for queries in facts.compute_once(answered_queries).values() for query in queries}
     for query in facts.trace.queries:
         pair = query.server, query.client
         before, last_asked[pair] = last_asked.get(pair, 0.0), query.t
         if query.n not in answered:
             continue
-        interval = max(facts.numbers_between(query.server, INTERVAL, -1, query.n), default=query.t)
+        interval = max(facts.parameter_numbers_between(query.server, INTERVAL, -1, query.n), default=query.t)
         if query.t - before <= interval + _CLEAN_UP_S + facts.slack:
             continue
         span = next((s for s in facts.working_spans[query.server] if s.since_n < query.n < s.until_n), None)
         if span is None or (span.since_t > before and query.t - span.since_t <= _CLEAN_UP_S):
             continue  # it had no time to clean up since it was started
-        reply, answer = list_of(query)
-        for copy, queued_n, queued_t in _queued_copies(facts, query):
+        reply, answer = reply_and_discard_list(query)
+        for copy, queued_n, queued_t in _copies_passed_on(facts, query):
             if query.t - queued_t > interval + _CLEAN_UP_S + facts.slack:
                 finding.occasions += 1
                 if copy.shadow_id in answer.shadow_ids:
@@ -249,12 +258,15 @@ def unasked_notifications_deleted(facts: Facts) -> Finding:
     return finding
 
 
-def _queued_copies(facts: Facts, query: Query) -> Iterator[tuple[ShadowCopy, int, float]]:
-    """Yield the copies of the asking holder whose message its primary passed on, and when it did so for the last time."""
+def _copies_passed_on(facts: Facts, query: Query) -> Iterator[tuple[ShadowCopy, int, float]]:
+    """Yield the copies of the asking holder whose message its primary passed on, with number and time of the last reply to that."""
     for copy in facts.trace.copies:
         if (copy.primary, copy.holder) == (query.server, query.client) and copy.transaction.message is not None:
             message_id = facts.trace.messages[copy.transaction.message].message_id or ""
-            sent = (*facts.trace.transactions_of(copy.transaction.message), *facts.derive(reports).get(message_id, ()))
+            sent = (
+                *facts.trace.transactions_of(copy.transaction.message),
+                *facts.compute_once(report_transactions).get(message_id, ()),
+            )
             replies = [
                 reply for t in sent if t.client == copy.primary and t.kind != "shadow"
                 for reply in t.replies if copy.stored_reply.n < reply.n < query.n

@@ -6,6 +6,13 @@ of servers under test on an externally secured listener are judged, where EHLO s
 
 A shadow verb with malformed arguments gets 501 5.5.4, one out of order 503 5.5.1; where several refusals of the wire profile fit,
 any of them is right (ruling 33). After a refusal the session stays usable: the server does not end it (RFC 5321 3.8).
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 import re
@@ -38,10 +45,14 @@ def copies_are_offered_to_those_who_may_ask(facts: Facts) -> Finding:
         server, peer = session.server, session.client
         if session.listener != "transport" or session.keywords is None or session.name in facts.trace.altered_sessions:
             continue
-        if not facts.is_tested(server) or facts.is_2010(server) or not facts.is_own(peer, session.name):
+        if (
+            not facts.is_tested_server(server)
+            or facts.is_2010(server)
+            or not facts.is_opened_by_tested_server(peer, session.name)
+        ):
             continue
         end_n = session.closed.n if session.closed is not None else facts.end_n
-        enabled = set(map(bool, facts.values_between(server, "ShadowRedundancyEnabled", session.n, end_n)))
+        enabled = set(map(bool, facts.parameter_values_between(server, "ShadowRedundancyEnabled", session.n, end_n)))
         if len(enabled) > 1:
             continue  # changed while the session was open: either value may have been in force at its EHLO
         may_ask = (
@@ -68,7 +79,7 @@ def wrong_shadow_verbs_are_refused(facts: Facts) -> Finding:
     if is_relay_only(facts.context.claims):
         return finding
     for session in facts.trace.sessions.values():
-        if not facts.is_tested(session.server) or session.name in facts.trace.altered_sessions:
+        if not facts.is_tested_server(session.server) or session.name in facts.trace.altered_sessions:
             continue
         asked = [x for x in session.exchanges if x.command.verb in _VERBS]
         for exchange in asked:
@@ -80,7 +91,7 @@ def wrong_shadow_verbs_are_refused(facts: Facts) -> Finding:
 
 
 def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: Reply) -> None:
-    """Add a violation where a verb that was offered is wrong, and the reply fits none of the reasons to refuse it."""
+    """Add a violation where an offered verb is malformed or out of order, and the reply is none of those that may refuse it."""
     command = exchange.command
     if not _is_offered(session, command):
         return  # 502 fits; invariant.shadow-verbs-only-where-offered checks the refusal
@@ -108,7 +119,7 @@ def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: 
 
 
 def _check_goes_on(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation where the server ended the session after it had refused a shadow verb."""
+    """Add a violation where the server ended the session on its own right after it had refused a shadow verb."""
     last = next((x for x in reversed(session.exchanges) if x.reply is not None), None)
     if last is None or last.command.verb not in _VERBS or last.reply is None or last.reply.code not in _REFUSALS:
         return
@@ -116,7 +127,7 @@ def _check_goes_on(facts: Facts, finding: Finding, session: Session) -> None:
     closed = session.closed
     if closed is None or closed.by != "server" or session.replies[-1] is not last.reply:
         return
-    if facts.faults_in.get(session.name) or facts.was_interrupted(session.server, session.n, closed.n):
+    if facts.faults_by_session.get(session.name) or facts.stopped_or_wiped_between(session.server, session.n, closed.n):
         return
     finding.add_violation(
         f"{session.server} ended session {session.name} after it had refused `{last.command.line}` with {last.reply.code}",
@@ -126,7 +137,7 @@ def _check_goes_on(facts: Facts, finding: Finding, session: Session) -> None:
 
 
 def _is_offered(session: Session, command: Command) -> bool:
-    """Return whether the reply to EHLO offered a verb, or came only after it (then it is out of order)."""
+    """Return whether the session's reply to EHLO offered a verb; also if EHLO came later than the verb, which is then out of order."""
     keyword = _VERBS[command.verb]
     offered = session.keywords or frozenset()
     return keyword in offered if keyword else not offered.isdisjoint(("XSHADOWREQUEST", "XSHADOW"))

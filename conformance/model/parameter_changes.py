@@ -1,11 +1,12 @@
 """Which values a transport parameter may have had between two events, while it was perhaps being changed.
 
-A change takes effect at any time between its offer, the begin of the step `configure`, and the server's answer. `n` is an
-event's number.
+A change takes effect at any time between its offer, the begin of the step `configure`, and the server's answer. `Facts` makes one
+`ParameterChanges` for each history. `n` is an event's number; `after_n` and `before_n` are two events.
 """
 
 from collections import defaultdict
 from heapq import merge
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -14,10 +15,22 @@ from conformance.trace.context import CheckContext
 from conformance.trace.parameters import DEFAULTS, parameter_at
 
 
+class ParameterRange(NamedTuple):
+    """The least and the greatest number that a parameter may have been: documented seconds, or a count."""
+
+    least: float
+    greatest: float
+
+
 class ParameterChanges:
-    """The accepted changes of each server's parameters."""
+    """The accepted changes of each server's parameters.
+
+    `_first` has the value from the start by server and parameter, `_changes` each accepted change: the number of the event with which
+    it was offered, that of the server's answer, and the new value.
+    """
 
     def __init__(self, context: CheckContext) -> None:
+        """Collect the accepted changes, each with the step `configure` in which it was offered."""
         self._context = context
         self._first: dict[tuple[str, str], JsonValue] = {}
         self._changes: dict[tuple[str, str], list[tuple[int, int, JsonValue]]] = defaultdict(list)
@@ -49,7 +62,7 @@ class ParameterChanges:
             value = changed
         return [*values, value]
 
-    def possible_numbers(self, server: str, name: str, after_n: int, before_n: int) -> tuple[float, float]:
+    def possible_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
         """Return the least and the greatest number that a parameter may have been between two events.
 
         The documented default takes the place of a value that is no number, which the server should have refused.
@@ -57,4 +70,4 @@ class ParameterChanges:
         values = self.possible_values(server, name, after_n, before_n)
         numbers = [value if isinstance(value, int | float) else DEFAULTS[name] for value in values]
         numeric = [float(number) for number in numbers if isinstance(number, int | float)]
-        return min(numeric), max(numeric)
+        return ParameterRange(least=min(numeric), greatest=max(numeric))

@@ -7,11 +7,18 @@ sites (remote) are asked, and in which order; the limits MaxRetriesForRemoteSite
 how often. In one site, DAG or not, only the local limit counts (SR-PRF-06).
 
 An attempt that ended before MAIL does not show for which message it was made, nor whether it was one: it may have been a
-heartbeat. So attempts are counted twice. `_possible` counts all that may have been made for the message, and judges an attempt
-in the wrong order; `_certain` counts those that were surely made for it, and judges attempts beyond the limit. Too few
+heartbeat. So attempts are counted twice. An attempt in the wrong order is judged by all that may have been made for the message
+(`_count_possible_remote_attempts`), the limit by those that were surely made for it (`_is_surely_for_message`). Too few
 attempts are seen where the server gives up: `redundancy` judges acknowledgements, `refusals` refusals.
 
 The *effort* for a message begins with the MAIL by which the *primary* is given it. `n` is an event's number.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -32,8 +39,11 @@ _AT_ONCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Permitted:
-    """How many attempts a server may make with servers of other sites and with those of its own; `preference` is '' in one site."""
+class PermittedAttempts:
+    """How many attempts a server may make with servers of other sites (`remote`) and of its own site (`local`).
+
+    `preference` is ShadowMessagePreferenceSetting, '' where all possible holders are in the primary's site: then it does not count.
+    """
 
     remote: int
     local: int
@@ -41,7 +51,7 @@ class Permitted:
 
 
 def possible_holders(facts: Facts, primary: str) -> frozenset[str]:
-    """Return the other servers of the primary's boundary that can hold a copy: mailbox and hub servers, none of 2010."""
+    """Return the other servers of the primary's boundary (DAG or site) that can hold a copy: mailbox and hub servers, none of 2010."""
     return frozenset(
         other
         for other in facts.topology.boundary(primary) - {primary}
@@ -54,29 +64,29 @@ def is_remote(facts: Facts, primary: str, holder: str) -> bool:
     return facts.context.site_of(primary) != facts.context.site_of(holder)
 
 
-def permitted_attempts(facts: Facts, primary: str, n: int) -> Permitted:
+def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
     """Return how many attempts the parameters permit that are in force at event `n`."""
     holders = possible_holders(facts, primary)
     limits = [int(numeric_parameter_at(facts.context, primary, name, n)) for name in _LIMITS]
     if not any(is_remote(facts, primary, holder) for holder in holders):
-        return Permitted(0, limits[1] if holders else 0, "")
+        return PermittedAttempts(0, limits[1] if holders else 0, "")
     preference = str(facts.parameter(primary, "ShadowMessagePreferenceSetting", n))
     local = limits[1] if any(not is_remote(facts, primary, holder) for holder in holders) else 0
-    return Permitted(
+    return PermittedAttempts(
         0 if preference == "LocalOnly" else limits[0], 0 if preference == "RemoteOnly" else local, preference
     )
 
 
-def blamed_row(facts: Facts, primary: str, permitted: Permitted, n: int, *, remote: bool) -> str:
-    """Return the row that is broken by too many or too few attempts with servers of other sites, or of the own site.
+def blamed_row(facts: Facts, primary: str, permitted: PermittedAttempts, n: int, *, remote: bool) -> str:
+    """Return the row broken by too many or too few attempts with servers of other sites (`remote`), or of the own site.
 
-    A limit that was not set is blamed on the row about its default.
+    A limit that was not set is blamed on the row about its default. `permitted` are the parameters in force at event `n`.
     """
     name, default_row = (_LIMITS[0], "SR-PRF-04") if remote else (_LIMITS[1], "SR-PRF-05")
     by_preference: dict[str, str] = {"LocalOnly": "SR-PRF-02", "RemoteOnly": "SR-PRF-03", "": "SR-PRF-06"}
     if permitted.preference == ("LocalOnly" if remote else "RemoteOnly"):
         return by_preference[permitted.preference]
-    is_default = facts.seconds(primary, name, n) == DEFAULTS[name]
+    is_default = facts.numeric_parameter(primary, name, n) == DEFAULTS[name]
     return default_row if is_default else by_preference.get(permitted.preference, "SR-PRF-01")
 
 
@@ -87,24 +97,26 @@ def attempts_by_preference(facts: Facts) -> Finding:
     An effort during which one of the parameters was changed is left out: it may go by the old or the new values.
     """
     finding = Finding("attempts at a shadow copy in the order and number of the preference and its limits")
-    for primary, attempts in facts.shadow_attempts.items():
+    for primary, attempts in facts.shadow_attempts_by_primary.items():
         if facts.is_2010(primary):
             continue
         holders = possible_holders(facts, primary)
         for attempt in attempts:
             if attempt.message is not None and attempt.server in holders:
-                _check_place(facts, finding, attempt, attempts)
-        for given in _own_efforts(facts, primary):
+                _check_site(facts, finding, attempt, attempts)
+        for given in _efforts_of(facts, primary):
             _check_number(facts, finding, given, attempts, holders)
     return finding
 
 
-def _check_place(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempts: list[ShadowAttempt]) -> None:
-    """Count an occasion for an attempt where sites differ; add a violation where the preference forbids it there or then."""
+def _check_site(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempts: list[ShadowAttempt]) -> None:
+    """Count an occasion for an attempt where sites differ; add a violation where the preference forbids its site, or forbids it yet."""
     primary, message = attempt.client, facts.trace.messages[attempt.message or ""]
     since = _effort_begin(facts, attempt)
     permitted = permitted_attempts(facts, primary, attempt.n)
-    if not permitted.preference or any(facts.is_changed(primary, name, since, attempt.n) for name in _PARAMETERS):
+    if not permitted.preference or any(
+        facts.is_change_offered_between(primary, name, since, attempt.n) for name in _PARAMETERS
+    ):
         return
     finding.occasions += 1
     remote = is_remote(facts, primary, attempt.server)
@@ -116,7 +128,7 @@ def _check_place(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempt
         text = f"{primary} tried {where} under RemoteOnly"
         finding.add_message_violation(message, text, attempt.n, row="SR-PRF-03")
     elif not remote and permitted.preference == "PreferRemote":
-        before = _possible(facts, attempt, attempts, since)
+        before = _count_possible_remote_attempts(facts, attempt, attempts, since)
         if before < permitted.remote:
             finding.add_message_violation(
                 message,
@@ -128,8 +140,14 @@ def _check_place(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempt
 
 
 def _effort_begin(facts: Facts, attempt: ShadowAttempt) -> int:
-    """Return the number of the first event at which the effort that the attempt belongs to may have begun."""
-    given = [g for g in facts.receipts.get((attempt.client, attempt.message or ""), ()) if g.n < attempt.n]
+    """Return the number of the first event at which the effort that the attempt belongs to may have begun.
+
+    That is the oldest MAIL that was unanswered at the attempt (else the last MAIL), or a stored copy that the server may have promoted;
+    -1 for none of these.
+    """
+    given = [
+        g for g in facts.given_by_server_and_message.get((attempt.client, attempt.message or ""), ()) if g.n < attempt.n
+    ]
     unanswered = [g.n for g in given if not g.replies or g.replies[0].n > attempt.n]
     held = [
         copy.stored_reply.n for copy in facts.trace.copies_of(attempt.message or "")
@@ -138,8 +156,10 @@ def _effort_begin(facts: Facts, attempt: ShadowAttempt) -> int:
     return min((*(unanswered or [g.n for g in given][-1:]), *held), default=-1)
 
 
-def _possible(facts: Facts, attempt: ShadowAttempt, attempts: list[ShadowAttempt], since: int) -> int:
-    """Return how many attempts with servers of other sites may have failed for the same message before this one.
+def _count_possible_remote_attempts(
+    facts: Facts, attempt: ShadowAttempt, attempts: list[ShadowAttempt], since: int
+) -> int:
+    """Return how many attempts with servers of other sites may have failed for the same message after event `since` and before this one.
 
     Sessions in which shadow copies were not offered, or that were in use before and were lost, count too.
     """
@@ -149,7 +169,7 @@ def _possible(facts: Facts, attempt: ShadowAttempt, attempts: list[ShadowAttempt
         a.server in remote and since < a.n < attempt.n and a.message in (None, attempt.message) for a in attempts
     )
     for session in _shadow_sessions(facts, primary, remote):
-        ended = since < facts.end_of(session.name) < attempt.n or session.name in facts.faults_in
+        ended = since < facts.end_of_session(session.name) < attempt.n or session.name in facts.faults_by_session
         kept = session.n < attempt.n and ended and any(t.kind == "shadow" for t in session.transactions)
         count += kept or (since < session.n < attempt.n and is_turned_away(session))
     return count
@@ -158,7 +178,9 @@ def _possible(facts: Facts, attempt: ShadowAttempt, attempts: list[ShadowAttempt
 def _shadow_sessions(facts: Facts, primary: str, holders: list[str]) -> Iterator[Session]:
     """Yield the sessions that a primary opened to the listener of other servers at which shadow copies are handed over."""
     for holder in holders:
-        yield from (s for s in facts.sessions_between.get((primary, holder), ()) if s.listener == "transport")
+        yield from (
+            s for s in facts.sessions_by_client_and_server.get((primary, holder), ()) if s.listener == "transport"
+        )
 
 
 def is_turned_away(session: Session) -> bool:
@@ -168,33 +190,35 @@ def is_turned_away(session: Session) -> bool:
     return session.listener == "transport" and not offered and verbs <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
 
 
-def _own_efforts(facts: Facts, primary: str) -> Iterator[Transaction]:
-    """Yield the transactions by which a primary was given a message, and during which it was given it in no other.
+def _efforts_of(facts: Facts, primary: str) -> Iterator[Transaction]:
+    """Yield the transactions by which a primary was given a message, each only if no other with the message overlaps it.
 
     Those during which the primary stopped are left out: it may begin its effort anew.
     """
-    for (server, _), receipts in facts.receipts.items():
+    for (server, _), receipts in facts.given_by_server_and_message.items():
         for given in receipts if server == primary else ():
-            end = effort_end(facts, given)
-            alone = not any(o is not given and o.n < end and effort_end(facts, o) > given.n for o in receipts)
-            if alone and given.listener != "delivery" and not facts.was_interrupted(primary, given.n, end):
+            end = end_of_effort(facts, given)
+            alone = not any(o is not given and o.n < end and end_of_effort(facts, o) > given.n for o in receipts)
+            if alone and given.listener != "delivery" and not facts.stopped_or_wiped_between(primary, given.n, end):
                 yield given
 
 
-def effort_end(facts: Facts, given: Transaction) -> int:
+def end_of_effort(facts: Facts, given: Transaction) -> int:
     """Return the number of the event at which the effort for a message is over: its final reply, or the end of the session."""
-    return given.replies[0].n if given.replies else facts.end_of(given.session)
+    return given.replies[0].n if given.replies else facts.end_of_session(given.session)
 
 
 def _check_number(
     facts: Facts, finding: Finding, given: Transaction, attempts: list[ShadowAttempt], holders: frozenset[str]
 ) -> None:
     """Add a violation where more attempts were surely made for one message than its limit permits."""
-    primary, end = given.server, effort_end(facts, given)
-    if not holders or any(facts.is_changed(primary, name, given.n, end) for name in _PARAMETERS):
+    primary, end = given.server, end_of_effort(facts, given)
+    if not holders or any(facts.is_change_offered_between(primary, name, given.n, end) for name in _PARAMETERS):
         return
     permitted = permitted_attempts(facts, primary, given.n)
-    certain = [a for a in attempts if given.n < a.n < end and a.server in holders and _is_certain(facts, a, given)]
+    certain = [
+        a for a in attempts if given.n < a.n < end and a.server in holders and _is_surely_for_message(facts, a, given)
+    ]
     finding.occasions += bool(certain)
     for remote, most in ((True, permitted.remote), (False, permitted.local)):
         made = [a for a in certain if is_remote(facts, primary, a.server) == remote]
@@ -209,31 +233,31 @@ def _check_number(
             )
 
 
-def _is_certain(facts: Facts, attempt: ShadowAttempt, given: Transaction) -> bool:
-    """Return whether an attempt was surely made for the message in `given`.
+def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transaction) -> bool:
+    """Return whether an attempt was surely made for the message that the primary was given in `given`.
 
-    One that ended before MAIL was, if the primary waited for no other message, and had no other purpose for it.
+    One that ended before MAIL was, if the primary waited for no other message, and can have had no other purpose.
     """
     if attempt.message is not None:
         return attempt.message == given.message
     if any(
         not own.sender and own.kind != "shadow" and abs(own.t - attempt.t) <= _AT_ONCE
-        for own in facts.transactions_from.get(attempt.client, ())
+        for own in facts.transactions_by_client.get(attempt.client, ())
     ):
         return False  # it may be for a report that the server makes
     waiting = [
-        g for g in facts.transactions_at.get(attempt.client, ())
-        if g.kind != "shadow" and g.n < attempt.n < effort_end(facts, g)
+        g for g in facts.transactions_by_server.get(attempt.client, ())
+        if g.kind != "shadow" and g.n < attempt.n < end_of_effort(facts, g)
     ]  # fmt: skip
-    return waiting == [given] and not _is_granted(facts, attempt) and not _has_other_purpose(facts, attempt)
+    return waiting == [given] and not _is_granted_request(facts, attempt) and not _has_other_purpose(facts, attempt)
 
 
-def _is_granted(facts: Facts, attempt: ShadowAttempt) -> bool:
+def _is_granted_request(facts: Facts, attempt: ShadowAttempt) -> bool:
     """Return whether the attempt is a request for a shadow that was granted: the session may be for later use (ruling 14)."""
     return any(
         exchange.command.n == attempt.n and exchange.reply is not None and exchange.reply.code // 100 == 2
-        for session in facts.sessions_between.get((attempt.client, attempt.server), ())
-        if session.n < attempt.n < facts.end_of(session.name)
+        for session in facts.sessions_by_client_and_server.get((attempt.client, attempt.server), ())
+        if session.n < attempt.n < facts.end_of_session(session.name)
         for exchange in session.exchanges
     )
 
@@ -241,12 +265,12 @@ def _is_granted(facts: Facts, attempt: ShadowAttempt) -> bool:
 def _has_mail_to_pass_on(facts: Facts, server: str, n: int) -> bool:
     """Return whether a server had acknowledged mail by an event that it had not passed on yet: it may go over any server."""
     normalize_all = facts.context.normalize_addresses
-    for given in facts.transactions_at.get(server, ()):
+    for given in facts.transactions_by_server.get(server, ()):
         if given.kind == "shadow" or given.acceptance is None or given.acceptance.n > n or given.message is None:
             continue
         done = [
             recipient
-            for sent in facts.transactions_from.get(server, ())
+            for sent in facts.transactions_by_client.get(server, ())
             if sent.message == given.message and sent.kind != "shadow" and sent.acceptance and sent.acceptance.n < n
             for recipient in sent.accepted_recipients
         ]
@@ -256,20 +280,20 @@ def _has_mail_to_pass_on(facts: Facts, server: str, n: int) -> bool:
 
 
 def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
-    """Return whether an attempt may have been a heartbeat, or was made for a message that the server has promoted, kept or passed on.
+    """Return whether an attempt may have been a heartbeat, or for a message that the server promoted, kept or had to pass on.
 
-    It asks the other server for its discard status if it holds a copy for it. It may promote a copy whose primary stopped or
-    could not be reached. After a stop it may make copies again.
+    It asks the other server for its discard status if it holds a copy for it. It may promote a copy whose primary stopped or could not be
+    reached. After a stop of its own it may make copies again.
     """
     client, n = attempt.client, attempt.n
     if _has_mail_to_pass_on(facts, client, n):
         return True
-    for copy in facts.copies_held_by.get(client, ()):
+    for copy in facts.copy_transactions_by_holder.get(client, ()):
         since = copy.n if copy.dot_n is None else copy.dot_n
         if since > n:
             continue
         unreachable = any(e.server == copy.client and e.n < n for e in facts.failed_connections(client, since))
-        if copy.client == attempt.server or unreachable or facts.was_interrupted(copy.client, since, n):
+        if copy.client == attempt.server or unreachable or facts.stopped_or_wiped_between(copy.client, since, n):
             return True
-    given = facts.transactions_at.get(client, [])
-    return facts.has_resubmission or (bool(given) and facts.was_interrupted(client, given[0].n, n))
+    given = facts.transactions_by_server.get(client, [])
+    return facts.is_resending_requested or (bool(given) and facts.stopped_or_wiped_between(client, given[0].n, n))

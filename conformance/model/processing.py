@@ -1,8 +1,8 @@
-"""What servers were handed and have passed on, and what their queues held when they were inspected.
+"""What servers were handed and have passed on, and what their queues held when they were inspected: facts for rules about queues.
 
-A server has *passed on* a message for a recipient when a next hop, a mailbox store or another server took it from the server
-with a positive final reply that was seen. It has *processed* the message when it has passed it on to every recipient as often
-as it was handed it. `n` is an event's number, times are documented seconds.
+A server has *passed on* a message for a recipient when a next hop, a mailbox store or another server took it from the server with a
+positive final reply that was seen. It has *processed* the message when it has passed it on to every recipient as often as it was handed
+it. `n` is an event's number, times are documented seconds.
 """
 
 from collections.abc import Mapping
@@ -10,39 +10,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.history.events import Inspected
-from conformance.model.facts import STOPPING, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.trace.sessions import Transaction
 
 COMMIT_TIME = 1.0
 """A server that stops within this time after an event may have forgotten it: it was not on disk yet. Seconds."""
 
 
-def was_cut_short(facts: Facts, server: str, n: int, t: float) -> bool:
-    """Return whether a server stopped so soon after an event that it may have forgotten it."""
+def may_have_forgotten_event(facts: Facts, server: str, n: int, t: float) -> bool:
+    """Return whether a server stopped within `COMMIT_TIME` after event `n` at time `t`, so that it may have forgotten the event."""
     return any(
-        e.n > n and e.t - t < COMMIT_TIME and e.action in STOPPING and e.action not in ("paused", "wiped")
+        e.n > n and e.t - t < COMMIT_TIME and e.action in STOPPING_ACTIONS and e.action not in ("paused", "wiped")
         for e in facts.node_events.get(server, ())
     )
 
 
-def lost_queue(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+def was_queue_wiped(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
     """Return whether a server's queue was deleted between two events."""
     return any(e.action == "wiped" and after_n < e.n < before_n for e in facts.node_events.get(server, ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """What a server did with a message: how often it was handed it, and the positive replies to it for each recipient.
+    """What a server did with a message.
 
-    `handed` has the transactions in which it may have taken the message as its own; for each recipient, as it is compared,
-    `passed_on` has number, time and next hop.
+    `handed` has the transactions in which it may have taken the message as its own; `passed_on` has, for each normalized recipient, the
+    positive final replies to its own transmissions: number, time and next hop of each.
     """
 
     handed: tuple[Transaction, ...]
     passed_on: Mapping[str, list[tuple[int, float, str]]]
 
-    def finished(self, facts: Facts, before_n: int) -> tuple[int, float, str] | None:
-        """Return the last reply with which the message was processed before an event, None unless it was seen to be.
+    def last_reply_if_processed(self, facts: Facts, before_n: int) -> tuple[int, float, str] | None:
+        """Return the last reply by which the message was processed before event `before_n`; None unless it was seen to be processed.
 
         The tuple is (number, time, next hop). Only replies in sessions that no fault altered count.
         """
@@ -59,34 +59,34 @@ class Processing:
         return last if last[0] >= 0 else None
 
 
-def process(facts: Facts, server: str, name: str) -> Processing:
-    """Return what a server did with a message, transmissions of shadow copies left out.
+def processing_of(facts: Facts, server: str, name: str) -> Processing:
+    """Return what a server did with a message, transmissions of shadow copies left out; computed once for each pair.
 
     A reply that the server may have forgotten, since it stopped at once, is none; nor is one in an altered session.
     """
-    known = facts.derive(_known_processings)
+    known = facts.compute_once(_known_processings)
     if (server, name) not in known:
         known[server, name] = _process(facts, server, name)
     return known[server, name]
 
 
 def _known_processings(facts: Facts) -> dict[tuple[str, str], Processing]:
-    """Return the results of `process` so far; none at first."""
+    """Return the empty cache of `processing_of`, which fills it; a function so that `Facts.compute_once` keeps one for each history."""
     del facts
     return {}
 
 
 def _process(facts: Facts, server: str, name: str) -> Processing:
-    """Return what `process` returns."""
+    """Compute the result of `processing_of`."""
     handed, passed_on = [], dict[str, list[tuple[int, float, str]]]()
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.session in facts.trace.altered_sessions:
             continue
         if t.server == server and (not t.replies or t.acceptance is not None):
             handed.append(t)
-        elif t.client == server and facts.is_own(server, t.session):
+        elif t.client == server and facts.is_opened_by_tested_server(server, t.session):
             for reply in t.replies:
-                if reply.code // 100 == 2 and not was_cut_short(facts, server, reply.n, reply.t):
+                if reply.code // 100 == 2 and not may_have_forgotten_event(facts, server, reply.n, reply.t):
                     for recipient in (reply.recipient,) if reply.recipient else t.recipients:
                         address = facts.context.normalize_address(recipient)
                         passed_on.setdefault(address, []).append((reply.n, reply.t, t.server))
@@ -114,8 +114,8 @@ class Inspection:
     items: tuple[QueuedItem, ...]
     delivered_to: int
 
-    def of(self, kinds: tuple[str, ...], message_id: str | None = None) -> list[QueuedItem]:
-        """Return the items in queues of some kinds, of one message or of all."""
+    def items_in(self, kinds: tuple[str, ...], message_id: str | None = None) -> list[QueuedItem]:
+        """Return the items in queues of these kinds, such as `shadow` or `delivery`; of one Message-ID, or of all with None."""
         return [item for item in self.items if item.kind in kinds and message_id in (None, item.message_id)]
 
 
@@ -126,12 +126,12 @@ def inspections(facts: Facts) -> list[Inspection]:
     return [
         Inspection(event.node, event.n, event.t, _items(event.state), _count(event.state.get("delivered_to")))
         for event in facts.trace.events_of(Inspected)
-        if facts.is_tested(event.node)
+        if facts.is_tested_server(event.node)
     ]
 
 
 def _items(state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
-    """Return the items of all queues."""
+    """Return the items of all queues in what a node printed for `inspect`."""
     return tuple(
         QueuedItem(
             str(queue.get("kind")),

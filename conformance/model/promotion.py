@@ -18,7 +18,12 @@ of the holder at any place but a shadow server's counts as one for the message i
 
 That a promotion is not too early is judged in `early_promotion`. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from bisect import bisect_left
@@ -27,7 +32,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from conformance.history.events import CommandRun, ConnectFailed, FaultArmed, NodeEvent, StepEvent
-from conformance.model.due_notifications import was_read
+from conformance.model.due_notifications import was_reply_read_by_client
 from conformance.model.facts import RESUBMITTING_STEPS, Facts, HeldInterval
 from conformance.model.rules import rule
 from conformance.model.shadow_pairs import FREQUENCY, SPAN, DatabaseSeen, ShadowPair, expiry_of_copy, shadow_pairs
@@ -37,10 +42,10 @@ from conformance.trace.sessions import Session
 
 @rule("SR-MNT-09", "SR-OUT-05", "SR-OUT-08")
 def late_promotion(facts: Facts) -> Finding:
-    """Check that each copy is promoted within the time span and a heartbeat after the last contact with its primary."""
+    """Check that each copy is promoted within the resubmit time span and a heartbeat after the last contact with its primary."""
     finding = Finding("a holder promotes itself when the primary was away for ShadowResubmitTimeSpan")
-    for pair in facts.derive(shadow_pairs):
-        spans = facts.numbers_between(pair.holder, SPAN, -1, facts.end_n)
+    for pair in facts.compute_once(shadow_pairs):
+        spans = facts.parameter_numbers_between(pair.holder, SPAN, -1, facts.end_n)
         times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
         absences = [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
         for last, back in absences:
@@ -53,13 +58,16 @@ def late_promotion(facts: Facts) -> Finding:
 def _check_absence(
     facts: Facts, finding: Finding, pair: ShadowPair, held: HeldInterval, last: float, back: float
 ) -> None:
-    """Count an occasion where a copy had to be promoted in an absence from `last` to `back`, and a violation if it was not."""
+    """Count an occasion where a copy had to be promoted in an absence of its primary, and add a violation if it was not.
+
+    The absence is from time `last` to time `back`. Time counts only while the holder works.
+    """
     for working in facts.working_spans[pair.holder]:
         since = max(last, working.since_t)
         n = facts.first_event_at(since)
         end_n = min(facts.first_event_at(back), working.until_n)
-        span = max(facts.numbers_between(pair.holder, SPAN, n, end_n), default=facts.end_t)
-        frequency = max(facts.numbers_between(pair.holder, FREQUENCY, n, end_n), default=0.0)
+        span = max(facts.parameter_numbers_between(pair.holder, SPAN, n, end_n), default=facts.end_t)
+        frequency = max(facts.parameter_numbers_between(pair.holder, FREQUENCY, n, end_n), default=0.0)
         deadline = since + span + frequency + facts.slack
         if deadline >= min(back, working.until_t) or not _must_promote(facts, held, deadline):
             continue
@@ -67,8 +75,8 @@ def _check_absence(
         if deadline + room >= facts.end_t:
             continue
         finding.occasions += 1
-        if not _is_tried(facts, pair, held, since + span / 2, deadline + room):
-            _add_violation(
+        if not _is_passed_on_or_tried(facts, pair, held, since + span / 2, deadline + room):
+            _add_copy_violation(
                 facts,
                 finding,
                 held,
@@ -77,7 +85,7 @@ def _check_absence(
             )
 
 
-def _add_violation(
+def _add_copy_violation(
     facts: Facts, finding: Finding, held: HeldInterval, sentence: str, *evidence: int, row: str | None = None
 ) -> None:
     """Add a violation about the message of a copy."""
@@ -86,15 +94,15 @@ def _add_violation(
 
 
 def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
-    """Return whether the copy of a known message still has to be promoted at a deadline, if that was not done before.
+    """Return whether at a deadline the holder still had the duty to promote a copy of a known message.
 
-    Not if it was discarded or lost, may have expired, or if redundancy is off on the holder: what becomes of copies then is not
-    documented.
+    It had not if the copy was discarded or lost, may have expired, or if redundancy is off on the holder: what becomes of copies then is
+    not documented.
     """
     holder = held.copy.holder
     if held.copy.transaction.message is None or deadline - held.since_t >= expiry_of_copy(facts, held):
         return False
-    if False in facts.values_between(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n):
+    if False in facts.parameter_values_between(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n):
         return False
     notified = facts.discards_by_copy.get((held.copy.primary, held.copy.shadow_id, holder), ())
     if any(held.copy.transaction.n < discard.n and discard.t <= deadline for discard in notified):
@@ -103,15 +111,15 @@ def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
     return not any(event.t <= deadline for event in wiped)
 
 
-def _is_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, since: float, deadline: float) -> bool:
-    """Return whether the holder passed the message of a copy on before the deadline, or tried to since the other time."""
+def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, since: float, deadline: float) -> bool:
+    """Return whether the holder passed the message of a copy on by `deadline`, or tried to between `since` and `deadline`."""
     name = held.copy.transaction.message or ""
     if any(
         t.client == pair.holder and t.kind != "shadow" and held.since_n < t.n and t.t <= deadline
         for t in facts.trace.transactions_of(name)
     ):
         return True
-    attempts = facts.derive(_attempts).get(pair.holder, [])
+    attempts = facts.compute_once(_mail_attempts_by_server).get(pair.holder, [])
     first = bisect_left(attempts, since, key=lambda attempt: attempt[0])
     for t, others in attempts[first:]:
         if t > deadline:
@@ -134,42 +142,42 @@ def _silent_hop_room(facts: Facts, held: HeldInterval, deadline: float) -> float
         for event in facts.trace.events_of(FaultArmed)
         if event.n < n and any(link.startswith(f"{holder} -> {hop} ") for link in event.links for hop in hops)
     }
-    paused = any(not _works(facts, hop, deadline, deadline) for hop in hops if facts.is_tested(hop))
-    limits = facts.numbers_between(holder, "SendConnectionInactivityTimeout", held.since_n, n)
+    paused = any(not _works_throughout(facts, hop, deadline, deadline) for hop in hops if facts.is_tested_server(hop))
+    limits = facts.parameter_numbers_between(holder, "SendConnectionInactivityTimeout", held.since_n, n)
     return max(limits, default=0.0) if paused or any(armed.values()) else 0.0
 
 
-def _attempts(facts: Facts) -> dict[str, list[tuple[float, frozenset[str]]]]:
-    """Return the attempts of each server to pass mail on: the time, and the messages that were sent, in order of time.
+def _mail_attempts_by_server(facts: Facts) -> dict[str, list[tuple[float, frozenset[str]]]]:
+    """Return the attempts of each server to pass mail on, in order: the time, and the names of the messages that were sent in full.
 
-    Sessions and failed connections to the transport listener of a server of its own boundary are left out: they are for queries and
-    shadow copies. What was sent without being accepted as content is not known, so those attempts have no messages.
+    The names are empty where nothing says which message it was: a failed connection, or a transaction without content. Left out are
+    sessions and failed connections to the transport listener of a server of the own boundary: they are for queries and shadow copies.
     """
     found: dict[str, list[tuple[float, frozenset[str]]]] = defaultdict(list)
     for session in facts.trace.sessions.values():
-        if facts.is_own(session.client, session.name) and _is_for_mail(facts, session):
+        if facts.is_opened_by_tested_server(session.client, session.name) and _is_for_mail(facts, session):
             sent = {t.message for t in session.transactions if t.dot_n is not None}
             complete = all(t.dot_n is not None for t in session.transactions)
             names = frozenset(name or "" for name in sent) if complete else frozenset()
             found[session.client].append((session.t, names))
     for event in facts.trace.events_of(ConnectFailed):
-        if facts.is_tested(event.client) and _is_for_mail(facts, event):
+        if facts.is_tested_server(event.client) and _is_for_mail(facts, event):
             found[event.client].append((event.t, frozenset()))
     return {client: sorted(attempts, key=lambda attempt: attempt[0]) for client, attempts in found.items()}
 
 
 def _is_for_mail(facts: Facts, attempt: Session | ConnectFailed) -> bool:
-    """Return whether a session or failed connection may be meant for a next hop."""
+    """Return whether a session or failed connection may be meant for a next hop, not for queries or shadow copies."""
     return attempt.listener != "transport" or attempt.server not in facts.topology.boundary(attempt.client)
 
 
 @rule("SR-MNT-11", "SR-OUT-02", "SR-OUT-01", "SR-OUT-07", "SR-OUT-08")
 def new_database_noticed(facts: Facts) -> Finding:
-    """Check that each copy of a database that is no more is promoted within a heartbeat."""
+    """Check that each copy that came from a queue database that is no more is promoted within a heartbeat."""
     finding = Finding("a holder promotes itself within a heartbeat when the primary has another queue database")
-    for pair in facts.derive(shadow_pairs):
+    for pair in facts.compute_once(shadow_pairs):
         for held in pair.copies:
-            deadline = _database_deadline(facts, pair, held)
+            deadline = _deadline_of_new_database(facts, pair, held)
             if deadline is None or not _must_promote(facts, held, deadline[1]):
                 continue
             since, until, n, what = deadline
@@ -177,8 +185,8 @@ def new_database_noticed(facts: Facts) -> Finding:
             if until + room >= facts.end_t:
                 continue
             finding.occasions += 1
-            if not _is_tried(facts, pair, held, since, until + room):
-                _add_violation(
+            if not _is_passed_on_or_tried(facts, pair, held, since, until + room):
+                _add_copy_violation(
                     facts,
                     finding,
                     held,
@@ -189,10 +197,13 @@ def new_database_noticed(facts: Facts) -> Finding:
     return finding
 
 
-def _database_deadline(facts: Facts, pair: ShadowPair, held: HeldInterval) -> tuple[float, float, int, str] | None:
-    """Return the first deadline that a new database sets: since when and until when, the event that shows it, and in words.
+def _deadline_of_new_database(
+    facts: Facts, pair: ShadowPair, held: HeldInterval
+) -> tuple[float, float, int, str] | None:
+    """Return the first deadline that a new database of the primary sets for promoting a copy.
 
-    None where the history shows none, or ends before, or where a server did not work until then.
+    The tuple has since when and until when, the number of the event that shows it, and what happened, in words. None where the history
+    shows none, or ends before, or where a server did not work until then.
     """
     found: list[tuple[float, int, str, tuple[str, ...]]] = [
         (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
@@ -204,21 +215,23 @@ def _database_deadline(facts: Facts, pair: ShadowPair, held: HeldInterval) -> tu
         under_way = [w.until_t for w in pair.waits if w.since_n < ready.since_n < w.until_n]
         what = f"{pair.primary} was ready on a new queue database"
         found.append((max([ready.since_t, *under_way]), ready.since_n, what, (pair.holder, pair.primary)))
-    frequency = max(facts.numbers_between(pair.holder, FREQUENCY, held.since_n, facts.end_n), default=facts.end_t)
+    frequency = max(
+        facts.parameter_numbers_between(pair.holder, FREQUENCY, held.since_n, facts.end_n), default=facts.end_t
+    )
     for since, n, what, servers in sorted(found):
         until = since + frequency + facts.slack
-        if until < facts.end_t and all(_works(facts, server, since, until) for server in servers):
+        if until < facts.end_t and all(_works_throughout(facts, server, since, until) for server in servers):
             return since, until, n, what
     return None
 
 
-def _works(facts: Facts, server: str, since: float, until: float) -> bool:
+def _works_throughout(facts: Facts, server: str, since: float, until: float) -> bool:
     """Return whether a server works from one time to another without a break."""
     return any(span.since_t <= since and until < span.until_t for span in facts.working_spans[server])
 
 
 def _other_databases(pair: ShadowPair, held: HeldInterval) -> Iterator[DatabaseSeen]:
-    """Yield when the holder surely read the name of a database that is not the one from which a copy came."""
+    """Yield each time that the holder surely read the name of another database than the one from which a copy came."""
     database = pair.database_of(held)
     for seen in pair.databases:
         if seen.n > held.since_n and seen.is_sure and database is not None and seen.database != database:
@@ -235,7 +248,7 @@ def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
 
 @rule("SR-OUT-07", "SR-OUT-06", "SR-BND-09", timed=False)
 def database_names(facts: Facts) -> Finding:
-    """Check that a queue database keeps its name for its life, and that a new one has a new name (wire.md)."""
+    """Check that a queue database keeps its name for its life, and that a new one, after a wipe, has a new name (wire.md)."""
     finding = Finding("a queue database has one name for its life, and no other has it")
     wipes = {server: [e.n for e in events if e.action == "wiped"] for server, events in facts.node_events.items()}
     names: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -243,12 +256,12 @@ def database_names(facts: Facts) -> Finding:
         if session.name in facts.trace.altered_sessions:
             continue
         named: list[tuple[str, int, str]] = []
-        if facts.is_own(session.client, session.name):
+        if facts.is_opened_by_tested_server(session.client, session.name):
             commands = (x.command for x in session.exchanges)
             named += [
                 (session.client, c.n, c.operation.database) for c in commands if c.operation and c.operation.database
             ]
-        if facts.is_tested(session.server):
+        if facts.is_tested_server(session.server):
             replies = session.replies
             named += [
                 (session.server, r.n, r.operation.database) for r in replies if r.operation and r.operation.database
@@ -295,7 +308,7 @@ def promoted_once(facts: Facts) -> Finding:
     have read, after it was started again, and when messages are resubmitted.
     """
     finding = Finding("a message that was taken over is passed on once")
-    for name, promotions in facts.promotions.items():
+    for name, promotions in facts.promotions_by_message.items():
         holders = {one.holder for one in promotions if any(c.transaction.kind == "shadow" for c in one.held_copies)}
         for holder in holders:
             handed = [t for t in facts.trace.transactions_of(name) if t.server == holder and t.dot_n is not None]
@@ -303,10 +316,10 @@ def promoted_once(facts: Facts) -> Finding:
             for t in facts.trace.transactions_of(name):
                 if t.client != holder or t.kind == "shadow" or t.acceptance is None:
                     continue
-                if not was_read(facts, facts.trace.sessions[t.session], t.acceptance.n):
+                if not was_reply_read_by_client(facts, facts.trace.sessions[t.session], t.acceptance.n):
                     continue
                 for recipient in facts.context.normalize_addresses(t.accepted_recipients):
-                    since = max((e.n for e in _interruptions(facts, holder) if e.n < t.n), default=-1)
+                    since = max((e.n for e in _events_permitting_repetition(facts, holder) if e.n < t.n), default=-1)
                     before = [n for n in passed[recipient] if n > since]
                     passed[recipient].append(t.acceptance.n)
                     finding.occasions += 1
@@ -321,8 +334,8 @@ def promoted_once(facts: Facts) -> Finding:
     return finding
 
 
-def _interruptions(facts: Facts, holder: str) -> Iterator[NodeEvent | CommandRun | StepEvent]:
-    """Yield the events after which a holder may pass on again what it had passed on."""
+def _events_permitting_repetition(facts: Facts, holder: str) -> Iterator[NodeEvent | CommandRun | StepEvent]:
+    """Yield the events after which a holder may pass on again what it had passed on: starts, commands, resubmitting steps."""
     yield from (e for e in facts.node_events.get(holder, ()) if e.action in ("started", "ready"))
     yield from facts.trace.events_of(CommandRun)
     yield from (step for step in facts.trace.events_of(StepEvent) if step.verb in RESUBMITTING_STEPS)

@@ -2,13 +2,26 @@
 Redirect-Message (SR-BND-07, SR-MNT-06, SR-CRE-10).
 
 The queues of 2010 servers are judged in `exchange_2010_queues`.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
 
 from conformance.history.events import CommandRun, MessageMade, StepEvent
 from conformance.model.facts import RESUBMITTING_STEPS, Facts
-from conformance.model.processing import COMMIT_TIME, inspections, lost_queue, process, was_cut_short
+from conformance.model.processing import (
+    COMMIT_TIME,
+    inspections,
+    may_have_forgotten_event,
+    processing_of,
+    was_queue_wiped,
+)
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -26,11 +39,11 @@ def shadow_queue_for_each_next_hop(facts: Facts) -> Finding:
     hops must differ by the holder's routes, which it uses, and by the primary's.
     """
     finding = Finding("a shadow queue for each next hop of the primary")
-    for inspection in facts.derive(inspections):
+    for inspection in facts.compute_once(inspections):
         if facts.is_2010(inspection.node):
             continue
-        for item in inspection.of(("shadow",)):
-            if len(item.recipients) < 2 or not facts.is_tested(item.next_hop):
+        for item in inspection.items_in(("shadow",)):
+            if len(item.recipients) < 2 or not facts.is_tested_server(item.next_hop):
                 continue
             finding.occasions += 1
             first, *others = item.recipients
@@ -64,7 +77,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
     finding = Finding("a copy whose primary has processed it in Safety Net, and not in a shadow queue")
     if "safety-net" not in facts.context.claims:
         return finding
-    for inspection in facts.derive(inspections):
+    for inspection in facts.compute_once(inspections):
         holder, n = inspection.node, inspection.n
         if facts.is_2010(holder):
             continue
@@ -77,17 +90,17 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
             if (
                 not settled
                 or held.until_n != settled[0].n
-                or not facts.is_own(holder, settled[0].session)  # the harness asked under its name
-                or facts.is_disturbed(settled[0].session)
-                or was_cut_short(facts, holder, settled[0].n, settled[0].t)
-                or lost_queue(facts, holder, held.since_n, n)
+                or not facts.is_opened_by_tested_server(holder, settled[0].session)  # the harness asked under its name
+                or facts.is_altered_or_held(settled[0].session)
+                or may_have_forgotten_event(facts, holder, settled[0].n, settled[0].t)
+                or was_queue_wiped(facts, holder, held.since_n, n)
             ):
                 continue
             finding.occasions += 1
             kinds = {
                 item.kind for item in inspection.items if item.shadow_id == copy.shadow_id and item.kind != "discard"
             }
-            hold = facts.possible_numbers(holder, "SafetyNetHoldTime", settled[0].n, n)[0]
+            hold = facts.possible_parameter_range(holder, "SafetyNetHoldTime", settled[0].n, n).least
             words = f"{copy.primary} had notified {holder} at {format_seconds(settled[0].t)} that it may discard {copy.shadow_id}"
             if "shadow" in kinds:
                 finding.add_violation(
@@ -108,7 +121,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
 
 
 def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
-    """Return whether an administrator, or a step, may have made a server send what is in its Safety Net, between two events."""
+    """Return whether an administrator, or a step, may have made a server send what is in its Safety Net between two events."""
     commands = any(after_n < e.n < before_n and e.node == server for e in facts.trace.events_of(CommandRun))
     return commands or any(
         after_n < e.n < before_n and e.verb in RESUBMITTING_STEPS for e in facts.trace.events_of(StepEvent)
@@ -133,7 +146,7 @@ def drained_wholly(facts: Facts) -> Finding:
         )  # fmt: skip
         if facts.end_t < end or _was_hindered(facts, source, target, began, end):
             continue
-        for message, accepted in _waiting(facts, source, began, command.n):
+        for message, accepted in _messages_surely_waiting(facts, source, began, command.n):
             finding.occasions += 1
             sent = (
                 t for t in facts.trace.transactions_of(message.message) if t.client == source and t.server == target
@@ -149,55 +162,60 @@ def drained_wholly(facts: Facts) -> Finding:
 
 
 def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: float) -> bool:
-    """Return whether one of the servers stopped, or could not reach the other or be heard by it, between an event and a time."""
+    """Return whether `source` could not send to `target` between event `after_n` and time `end`.
+
+    One of them stopped, a connection failed, or a fault altered or held a session between them.
+    """
     before_n = facts.first_event_at(end)
     return (
-        any(facts.was_interrupted(server, after_n, before_n) for server in (source, target))
+        any(facts.stopped_or_wiped_between(server, after_n, before_n) for server in (source, target))
         or any(e.server == target and e.n < before_n for e in facts.failed_connections(source, after_n))
         or any(
-            facts.is_disturbed(session.name)
-            for session in facts.sessions_between.get((source, target), ())
-            if session.n < before_n and facts.end_of(session.name) > after_n
+            facts.is_altered_or_held(session.name)
+            for session in facts.sessions_by_client_and_server.get((source, target), ())
+            if session.n < before_n and facts.end_of_session(session.name) > after_n
         )
     )
 
 
-def _waiting(facts: Facts, server: str, before_n: int, answered_n: int) -> Iterator[tuple[MessageMade, int]]:
+def _messages_surely_waiting(
+    facts: Facts, server: str, before_n: int, answered_n: int
+) -> Iterator[tuple[MessageMade, int]]:
     """Yield the messages that surely wait for delivery on a server, each with the number of the reply that accepted it.
 
-    They were accepted before the event. At the answer to the command a recipient was left whom no next hop had refused, and none had
-    taken; another server counts as a next hop until the event only.
+    They were accepted before event `before_n`, the begin of the redirection. At its answer, `answered_n`, a recipient was left whom no
+    next hop had refused, and none had taken; another server under test counts as a next hop until `before_n` only.
     """
     for name, message in facts.trace.messages.items():
-        processing = process(facts, server, name)
+        processing = processing_of(facts, server, name)
         accepted = [
             reply.n
             for given in processing.handed
-            if (reply := given.acceptance) is not None and reply.n < before_n and not was_cut_short(facts, server, reply.n, reply.t)
+            if (reply := given.acceptance) is not None and reply.n < before_n and not may_have_forgotten_event(facts, server, reply.n, reply.t)
         ]  # fmt: skip
-        if not accepted or facts.was_interrupted(server, accepted[0], answered_n):
+        if not accepted or facts.stopped_or_wiped_between(server, accepted[0], answered_n):
             continue
         given_to = facts.context.normalize_addresses(r for given in processing.handed for r in given.recipients)
         taken = {
             recipient
             for recipient, replies in processing.passed_on.items()
-            if any(n < before_n or (n < answered_n and not facts.is_tested(hop)) for n, _, hop in replies)
+            if any(n < before_n or (n < answered_n and not facts.is_tested_server(hop)) for n, _, hop in replies)
         }
         sent = [
             t
             for t in facts.trace.transactions_of(name)
             if t.client == server and t.kind != "shadow" and t.n < answered_n
         ]
-        if not given_to <= taken and not any(_may_have_settled(facts, t, answered_n) for t in sent):
+        if not given_to <= taken and not any(_may_have_ended_responsibility(facts, t, answered_n) for t in sent):
             yield message, accepted[0]
 
 
-def _may_have_settled(facts: Facts, sent: Transaction, n: int) -> bool:
-    """Return whether a transmission was under way at an event, or may have ended the server's responsibility for a recipient."""
+def _may_have_ended_responsibility(facts: Facts, sent: Transaction, n: int) -> bool:
+    """Return whether a transmission was under way at event `n`, or may have ended the server's responsibility for a recipient."""
     later = (reply for reply in facts.trace.sessions[sent.session].replies if sent.n < reply.n)
     return (
         any(reply.code // 100 == 5 for reply in later)
         or (sent.dot_n is not None and not sent.replies)
-        or facts.is_disturbed(sent.session)
-        or (sent.replies[-1].n if sent.replies else facts.end_of(sent.session)) > n
+        or facts.is_altered_or_held(sent.session)
+        or (sent.replies[-1].n if sent.replies else facts.end_of_session(sent.session)) > n
     )

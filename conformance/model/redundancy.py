@@ -18,7 +18,12 @@ that judgement where the answer came after all, or the primary's next command sh
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.faults import ENDING_FAULTS, HOLDING_FAULTS
@@ -63,7 +68,7 @@ def two_copies_at_acknowledgement(facts: Facts) -> Finding:
 def is_from_outside(facts: Facts, transaction: Transaction) -> bool:
     """Return whether a transaction hands a message from outside the boundary to a server of 2013 or later."""
     return (
-        facts.is_tested(transaction.server)
+        facts.is_tested_server(transaction.server)
         and transaction.kind != "shadow"
         and transaction.listener in ("frontend", "transport")
         and not facts.is_2010(transaction.server)
@@ -88,7 +93,7 @@ def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transact
         finding.occasions += 1
         return
     mandatory = facts.parameter(primary, "RejectMessageOnShadowFailure", n)
-    if not mandatory and _has_tried_in_vain(facts, transaction, acknowledgement, holders):
+    if not mandatory and _has_reason_to_go_without_copy(facts, transaction, acknowledgement, holders):
         return
     finding.occasions += 1
     late = [copy for copy in copies if copy.stored_reply.n > n]
@@ -104,23 +109,28 @@ def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transact
     )
 
 
-def _has_tried_in_vain(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
-    """Return whether every permitted attempt failed between MAIL and the final reply, or a holder was silent."""
-    made = made_attempts(facts, transaction, answer, holders)
+def _has_reason_to_go_without_copy(
+    facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]
+) -> bool:
+    """Return whether every permitted attempt failed between MAIL and the final reply `answer`, or a holder was silent."""
+    made = count_failed_attempts(facts, transaction, answer, holders)
     permitted = permitted_attempts(facts, transaction.server, answer.n)
     enough = sum(made.values()) >= permitted.remote + permitted.local
-    return enough or was_silent(facts, transaction, answer, holders)
+    return enough or was_any_holder_silent(facts, transaction, answer, holders)
 
 
-def made_attempts(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> dict[bool, int]:
-    """Return how many attempts failed between MAIL and the final reply: with servers of other sites (True) and of the own site.
+def count_failed_attempts(
+    facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]
+) -> dict[bool, int]:
+    """Return how many attempts at a copy failed between MAIL and the final reply `answer`, by where the asked server is.
 
-    An attempt that ended before MAIL may have been for this message. A session in which the holder did not offer shadow
-    redundancy counts as a failed attempt too, and so does one that was lost before the primary could ask for a copy.
+    The key is True for other sites and False for the primary's own. An attempt that ended before MAIL may have been for this message. A
+    session in which the holder did not offer shadow redundancy counts as a failed attempt too, and so does one that was lost before the
+    primary could ask for a copy.
     """
     primary = transaction.server
     servers = [
-        attempt.server for attempt in facts.shadow_attempts.get(primary, ())
+        attempt.server for attempt in facts.shadow_attempts_by_primary.get(primary, ())
         if attempt.server in holders and transaction.n < attempt.n < answer.n
         and attempt.message in (None, transaction.message)
     ]  # fmt: skip
@@ -144,14 +154,17 @@ def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, hold
     return [
         session
         for holder in holders
-        for session in facts.sessions_between.get((transaction.server, holder), ())
+        for session in facts.sessions_by_client_and_server.get((transaction.server, holder), ())
         if session.listener == "transport"
         and session.n < answer.n and (session.closed is None or session.closed.n > transaction.n)
     ]  # fmt: skip
 
 
-def was_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
-    """Return whether a holder was silent when the primary ended its effort."""
+def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
+    """Return whether a holder owed the primary an answer when the primary ended its effort for a message, at the reply `answer`.
+
+    A connection that a fault held or swallowed counts as silence too.
+    """
     context = facts.context
     if any(
         fault.session is None
@@ -220,7 +233,7 @@ def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: R
 
 
 def _is_stored_later(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
-    """Return whether a copy was stored after the acknowledgement in the session, still open and not held by a fault."""
+    """Return whether a copy was stored in this session after the acknowledgement, with the session open and not held by a fault."""
     return session.name not in context.trace.held_sessions and any(
         copy.transaction.session == session.name and copy.stored_reply.n > acknowledgement.n
         and (session.closed is None or session.closed.n > copy.stored_reply.n)

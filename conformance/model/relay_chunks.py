@@ -2,6 +2,13 @@
 
 The rows bind a server that offers CHUNKING in the session, as a server; what it passes on in chunks itself is judged too. A
 chunk is an exchange of BDAT; that of the last is answered by the final reply. `n` is an event's number.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 import re
@@ -32,7 +39,7 @@ def _is_chunked(facts: Facts, sent: Transaction) -> bool:
 
 @rule(_OCTETS, timed=False)
 def chunks_are_the_content(facts: Facts) -> Finding:
-    """Check that the body of what is passed on is that of the chunks, and that chunks have the body of what was given.
+    """Check that a body sent or received in chunks arrives at the next hop as the server was given it.
 
     Left out are contents with eight-bit octets, which a server may have to convert, and sessions that a fault altered.
     """
@@ -42,7 +49,11 @@ def chunks_are_the_content(facts: Facts) -> Finding:
         return finding
     altered = facts.trace.altered_sessions
     for sent in facts.trace.transactions:
-        if sent.message is None or sent.digest is None or not facts.is_own(sent.client, sent.session):
+        if (
+            sent.message is None
+            or sent.digest is None
+            or not facts.is_opened_by_tested_server(sent.client, sent.session)
+        ):
             continue
         given = [g for g in facts.trace.transactions_of(sent.message) if g.server == sent.client and g.n < sent.n]
         if not given or sent.session in altered or any(g.session in altered for g in given):
@@ -75,7 +86,7 @@ def chunks_are_answered(facts: Facts) -> Finding:
         finding.occasions += len(chunks)
         for exchange, size in chunks:
             reply = exchange.reply
-            if reply is not None and reply.code in _SYNTAX and not size and _may_end(session, exchange):
+            if reply is not None and reply.code in _SYNTAX and not size and _may_end_message(session, exchange):
                 finding.add_violation(
                     f"{session.server} answered {exchange.command.line} with {reply.code} after chunks that it had taken",
                     reply.n,
@@ -124,18 +135,22 @@ def chunks_are_one_transaction(facts: Facts) -> Finding:
             elif command.verb == "MAIL":
                 state = ""
     if broken_off:
-        _check_remains(facts, finding, broken_off)
+        _check_bodies_after_break(facts, finding, broken_off)
     return finding
 
 
-def _check_remains(facts: Facts, finding: Finding, broken_off: Mapping[str, int]) -> None:
-    """Add a violation for each body that a server passes on after chunks were broken off, and that it was given by no one."""
+def _check_bodies_after_break(facts: Facts, finding: Finding, broken_off: Mapping[str, int]) -> None:
+    """Add a violation for each body that a server passes on after chunks were broken off, and that no transaction gave it.
+
+    `broken_off` has, by server, the number of the first RSET, EHLO or HELO amid chunks. Reports and eight-bit contents are left out: the
+    server makes or converts these.
+    """
     given: dict[str, set[str]] = defaultdict(set)
     sent_at = {sent.dot_n: sent for sent in facts.trace.transactions if sent.dot_n is not None}
     for content in facts.trace.events_of(Content):
         session, sent = facts.trace.sessions[content.session], sent_at.get(content.n)
         since = broken_off.get(session.client)
-        if since is not None and since < content.n and facts.is_own(session.client, session.name):
+        if since is not None and since < content.n and facts.is_opened_by_tested_server(session.client, session.name):
             is_mail = (
                 sent is not None and sent.sender and content.digest.report is None and not content.digest.eight_bit
             )
@@ -154,7 +169,7 @@ def _chunked_sessions(facts: Facts) -> Iterator[Session]:
     Those that a fault altered are left out.
     """
     for session in facts.trace.sessions.values():
-        binds = "CHUNKING" in (session.keywords or ()) and facts.is_tested(session.server)
+        binds = "CHUNKING" in (session.keywords or ()) and facts.is_tested_server(session.server)
         if binds and session.name not in facts.trace.altered_sessions and _chunks(session):
             yield session
 
@@ -165,7 +180,7 @@ def _chunks(session: Session) -> list[tuple[Exchange, int]]:
     return [(exchange, int(chunk[1])) for exchange, chunk in found if chunk is not None]
 
 
-def _may_end(session: Session, last: Exchange) -> bool:
+def _may_end_message(session: Session, last: Exchange) -> bool:
     """Return whether an empty last chunk ends a message: the chunks before it, and a recipient, were taken."""
     before = [x for x in session.exchanges if x.command.n < last.command.n]
     begun = max((i for i, x in enumerate(before) if x.command.verb == "MAIL"), default=None)

@@ -2,6 +2,13 @@
 
 421 means that the server closes the transmission channel; it may come at any command, and amid the body (RFC 5321 3.8, 4.2.1).
 Sessions that a fault disturbed are left out. `n` is an event's number, `t` its time in documented seconds.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +36,11 @@ def client_leaves_after_421(facts: Facts) -> Finding:
     finding = Finding("after 421 a client begins no further transaction in the session, and leaves")
     for session in facts.trace.sessions.values():
         goodbye = next((r for r in session.replies if r.code == 421), None)
-        if goodbye is None or not facts.is_own(session.client, session.name) or session.name in facts.faults_in:
+        if (
+            goodbye is None
+            or not facts.is_opened_by_tested_server(session.client, session.name)
+            or session.name in facts.faults_by_session
+        ):
             continue
         later = next((t for t in session.transactions if t.n > goodbye.n), None)
         until = session.closed.t if session.closed is not None else facts.end_t
@@ -79,17 +90,17 @@ def _interrupted_sessions(facts: Facts) -> Iterator[tuple[Session, int]]:
 
     What the server still said may be recorded after its end.
     """
-    for server, begin, end in _stops(facts):
+    for server, begin, end in _orderly_stops(facts):
         for session in facts.trace.sessions.values():
             is_open = session.n < end and (session.closed is None or session.closed.n > begin)
-            if session.server == server and is_open and not facts.is_disturbed(session.name):
+            if session.server == server and is_open and not facts.is_altered_or_held(session.name):
                 yield session, begin
 
 
-def _stops(facts: Facts) -> list[tuple[str, int, int]]:
-    """Return the orderly stops: the server, and the numbers of the events between which it was being stopped.
+def _orderly_stops(facts: Facts) -> list[tuple[str, int, int]]:
+    """Return the orderly stops: the server, and the numbers of the two events between which it was being stopped.
 
-    A stop at a moment of the protocol begins when the moment comes.
+    A stop at a moment of the protocol begins when the moment comes, which is recorded as a fault named `stop ...`.
     """
     begun = [e.n for e in facts.trace.events_of(StepEvent) if e.verb == "stop" and e.phase == "began"]
     begun += [e.n for e in facts.trace.events_of(FaultFired) if e.fault.startswith("stop ")]

@@ -1,7 +1,7 @@
 """Judges what a server passes on: only what it was handed, and nothing twice (RL-ACK-02, RL-ACK-03, RL-SMG-01, RL-RCP-01).
 
 A server is *handed* a message when its final dot reaches the server; before that it has nothing (RFC 5321 4.1.1.4). Each
-handing permits one end of the message for each of its recipients: a next hop accepts it, or refuses it for good. After that
+handing permits one *end* of the message for each of its recipients: a next hop accepts it, or refuses it for good. After that
 end the server does not try that recipient again, whatever happens to the others (RFC 5321 3.3). What may bring a message back:
 
 - a kill within `_FORGETFUL_S` of the end, which the server may not have kept (RFC 1047), or the loss of its queue;
@@ -9,6 +9,13 @@ end the server does not try that recipient again, whatever happens to the others
 - the takeover of a message that the server (of 2010) had transmitted and kept a shadow copy of.
 
 `n` is an event's number, `t` its time in documented seconds.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 import math
@@ -48,7 +55,7 @@ def nothing_comes_from_nowhere(facts: Facts) -> Finding:
         keys = [content.digest.stable_sha256, *([name] if name is not None else [])]
         if (
             sent is not None
-            and facts.is_own(session.client, session.name)
+            and facts.is_opened_by_tested_server(session.client, session.name)
             and content.digest.report is None
             and (name is not None or sent.sender)
             and unclear.get(session.client, math.inf) > content.n
@@ -91,7 +98,7 @@ def _is_broken_off(facts: Facts, sent: Transaction) -> bool:
 def ended_recipients_are_not_tried_again(facts: Facts) -> Finding:
     """Check that no server tries a recipient again for whom a next hop has accepted the message, or refused it for good."""
     finding = Finding("no recipient is tried again after a next hop has accepted or refused the message for it")
-    relaying = facts.derive(Relaying)
+    relaying = facts.compute_once(Relaying)
     again = [event.n for event in facts.trace.events_of(CommandRun)]
     again += [step.n for step in facts.trace.events_of(StepEvent) if step.verb in RESUBMITTING_STEPS]
     first_again = min(again, default=math.inf)
@@ -120,17 +127,17 @@ def ended_recipients_are_not_tried_again(facts: Facts) -> Finding:
                         row="RL-ACK-04" if last.outcome == 2 else None,
                     )
                     break
-            if _is_end(one):
+            if _has_ended_recipient(one):
                 ended.append(one)
                 finding.occasions += one.end_n < last_try[server, name] < first_again
     return finding
 
 
-def _is_end(one: Try) -> bool:
-    """Return whether a try ended a recipient for good, and the server surely read that (`is_known`, and no fault altered it).
+def _has_ended_recipient(one: Try) -> bool:
+    """Return whether a try ended the duty to a recipient for good, and the server surely read that.
 
-    552 to RCPT means too many recipients, and is transient (RFC 5321 4.5.3.1.10). A server of 2010 may take over what it
-    transmitted and kept.
+    552 to RCPT means too many recipients, and is transient (RFC 5321 4.5.3.1.10). A server of 2010 may take over what it transmitted and
+    kept, so a `tracked` transaction ends nothing.
     """
     if one.reply is None or not one.is_known or one.is_unclear or one.transaction.kind == "tracked":
         return False
@@ -138,7 +145,10 @@ def _is_end(one: Try) -> bool:
 
 
 def _may_have_forgotten(facts: Facts, server: str, last: Try, again: Try) -> bool:
-    """Return whether the server may have forgotten an end before it tried again; a kill may be recorded before it acts."""
+    """Return whether the server may have forgotten, before it tried `again`, that the try `last` had ended the recipient.
+
+    It was wiped, or killed within `_FORGETFUL_S`; a kill may be recorded before it acts.
+    """
     return any(
         last.transaction.n < event.n < again.transaction.n
         and (event.action == "wiped" or (event.action in _KILLED and event.t - last.end_t < _FORGETFUL_S))
@@ -162,7 +172,7 @@ def full_disk_is_transient(facts: Facts) -> Finding:
         return finding
     for session in facts.trace.sessions.values():
         for reply in session.replies:
-            if reply.to not in ("MAIL", "CONTENT") or not _is_within(full, session.server, reply.n):
+            if reply.to not in ("MAIL", "CONTENT") or not _was_disk_full(full, session.server, reply.n):
                 continue
             finding.occasions += 1
             if reply.code // 100 == 5 and reply.code not in (501, 503, 550, 552):
@@ -170,12 +180,12 @@ def full_disk_is_transient(facts: Facts) -> Finding:
                     f"{session.server} answered {reply.to} with {reply.code} while its disk was full", reply.n
                 )
     for node_event in facts.trace.events_of(NodeEvent):
-        if node_event.action == "exited" and _is_within(full, node_event.node, node_event.n):
+        if node_event.action == "exited" and _was_disk_full(full, node_event.node, node_event.n):
             finding.occasions += 1
             finding.add_violation(f"{node_event.node} exited while its disk was full", node_event.n)
     return finding
 
 
-def _is_within(full: dict[str, list[tuple[float, float]]], server: str, n: int) -> bool:
-    """Return whether a server's disk was full at an event."""
+def _was_disk_full(full: dict[str, list[tuple[float, float]]], server: str, n: int) -> bool:
+    """Return whether a server's disk was full at event `n`; `full` has the events between which it was, by server."""
     return any(begin < n < end for begin, end in full.get(server, ()))

@@ -5,6 +5,13 @@ recipient tries again, until a next hop has decided or the message expires. No c
 RFC 5321 4.5.4.1 recommends half an hour between tries. So a recipient counts as forgotten where the server has worked for
 `_PATIENCE_S`, or for two of the intervals that the harness set, without a try or another connection to a next hop. A history
 that ends before that is no occasion.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from collections.abc import Callable
@@ -75,9 +82,12 @@ def _is_left_out_by_lmtp(one: Try) -> bool:
 
 
 def _find_forgotten(facts: Facts, expected: str, is_selected: Callable[[Try], bool]) -> Finding:
-    """Return the finding about the tries that are selected: each is followed by another, and by no report of a failure."""
+    """Return the finding about the tries that `is_selected` picks: each is followed by another, and by no report of a failure.
+
+    `expected` is the finding's sentence. Nothing is judged with `timers: own`, where the server's intervals are not known.
+    """
     finding = Finding(expected)
-    relaying = facts.derive(Relaying)
+    relaying = facts.compute_once(Relaying)
     if facts.context.cell.timers == "own" or not any(
         is_selected(t) for tries in relaying.tries.values() for t in tries
     ):
@@ -92,46 +102,47 @@ def _find_forgotten(facts: Facts, expected: str, is_selected: Callable[[Try], bo
             if any(t.transaction.n > one.transaction.n for t in tries):
                 finding.occasions += 1
                 continue
-            if facts.has_resubmission or (problem := _what_instead(facts, relaying, key, one)) is None:
+            if facts.is_resending_requested or (problem := _describe_missing_try(facts, relaying, key, one)) is None:
                 continue
             finding.occasions += 1
             if problem:
                 finding.add_message_violation(
                     facts.trace.messages[name],
-                    f"{server} {problem} {recipient}, after {one.transaction.server} had {_words(one)}",
+                    f"{server} {problem} {recipient}, after {one.transaction.server} had {_format_end_of_try(one)}",
                     one.reply.n if one.reply is not None else one.transaction.n,
                 )
     return finding
 
 
-def _what_instead(facts: Facts, relaying: Relaying, key: Key, one: Try) -> str | None:
-    """Return what the server did in place of another try, '' where it made contact with a next hop, None for too short a history.
+def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) -> str | None:
+    """Return in words what the server did in place of another try; '' if it made contact with a next hop; None if it need not try.
 
-    Left out are servers that were stopped since, whose message expired, or whose next hop took it unseen.
+    It need not where the history ends too early, where it was stopped since, where the message expired, or where the next hop has the
+    message without a try that shows it. `one` is the try that failed, `key` its server, message and recipient.
     """
     server, name, recipient = key
-    lifetime = facts.possible_numbers(server, "MessageExpirationTimeout", 0, facts.end_n)[0]
+    lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
     handed = min(h.t for h in relaying.handings[key])
-    for report in facts.derive(FailureReports).all:
+    for report in facts.compute_once(FailureReports).all:
         is_about = any(m.message == name for m in report.messages) and recipient in (report.failed or {recipient})
         if report.origin == server and is_about and report.n > one.transaction.n:
             return None if report.transaction.t - handed >= lifetime - facts.slack else "reported as failed"
-    interval = facts.possible_numbers(server, "MessageRetryInterval", 0, facts.end_n)[1]
+    interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
     patience = max(_PATIENCE_S, 2 * interval)
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
-    if any(c.server in hops and c.n > one.transaction.n for c in relaying.contacts.get(server, ())):
+    if any(c.server in hops and c.n > one.transaction.n for c in relaying.hop_connections.get(server, ())):
         return ""
     if facts.end_t - one.end_t < patience + facts.slack or handed + lifetime <= one.end_t + patience:
         return None
-    if facts.was_interrupted(server, one.transaction.n) or any(
+    if facts.stopped_or_wiped_between(server, one.transaction.n) or any(
         delivery.n > one.transaction.n for delivery in facts.context.deliveries_of(name, recipient)
     ):
         return None
-    if facts.is_2010(server) and any(p.holder != server for p in facts.promotions.get(name, ())):
+    if facts.is_2010(server) and any(p.holder != server for p in facts.promotions_by_message.get(name, ())):
         return None
     return f"did not try again within {format_seconds(facts.end_t - one.end_t)}"
 
 
-def _words(one: Try) -> str:
+def _format_end_of_try(one: Try) -> str:
     """Return how a try ended, as the end of a sentence."""
     return f"answered {one.reply.code}" if one.reply is not None else "given no reply for it"

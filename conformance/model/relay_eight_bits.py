@@ -1,6 +1,13 @@
 """Judges what a relay does with 8-bit content (RFC 6152): a next hop that does not offer 8BITMIME gets none.
 
 The row binds a server that offers 8BITMIME in the session in which it took the message.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from conformance.model.facts import Facts
@@ -21,7 +28,7 @@ def eight_bits_go_where_they_are_taken(facts: Facts) -> Finding:
     for name in names:
         for given in facts.trace.transactions_of(name):
             offered = facts.trace.sessions[given.session].keywords or ()
-            if not facts.is_tested(given.server) or given.acceptance is None or "8BITMIME" not in offered:
+            if not facts.is_tested_server(given.server) or given.acceptance is None or "8BITMIME" not in offered:
                 continue
             finding.occasions += any(
                 "8BITMIME" not in (session.keywords or ()) and session.n > given.n
@@ -36,7 +43,7 @@ def eight_bits_go_where_they_are_taken(facts: Facts) -> Finding:
                     and "8BITMIME" not in session.keywords
                     and sent.digest is not None
                     and sent.digest.eight_bit
-                    and facts.is_own(sent.client, session.name)
+                    and facts.is_opened_by_tested_server(sent.client, session.name)
                     and session.name not in facts.trace.altered_sessions
                 ):
                     finding.add_message_violation(

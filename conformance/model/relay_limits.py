@@ -1,4 +1,9 @@
-"""Judges the least number of recipients that a server takes in one transaction (RL-LIM-01)."""
+"""Judges the least number of recipients that a server takes in one transaction (RL-LIM-01).
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement.
+"""
 
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
@@ -19,7 +24,7 @@ def a_hundred_recipients_are_taken(facts: Facts) -> Finding:
     """
     finding = Finding("a hundred recipients are taken in one transaction")
     for session in facts.trace.sessions.values():
-        if not facts.is_tested(session.server) or session.name in facts.trace.altered_sessions:
+        if not facts.is_tested_server(session.server) or session.name in facts.trace.altered_sessions:
             continue
         accepted = 0
         for exchange in session.exchanges:

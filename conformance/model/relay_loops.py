@@ -1,6 +1,13 @@
 """Judges mail loops and the null reverse-path, which prevents loops of reports (RL-LOP-01, RL-LOP-02, RL-NUL-01).
 
 A server that counts hops counts Received fields, and should let a hundred pass; whichever way it uses, it must end a loop (RFC 5321 6.3).
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 import re
@@ -27,7 +34,7 @@ def loops_are_ended(facts: Facts) -> Finding:
         if sent.digest is None or sent.digest.received < _IN_A_LOOP or sent.session in facts.trace.altered_sessions:
             continue
         finding.occasions += 1
-        if facts.is_own(sent.client, sent.session):
+        if facts.is_opened_by_tested_server(sent.client, sent.session):
             finding.add_violation(
                 f"{sent.client} passed a message with {sent.digest.received} Received fields on to {sent.server}",
                 sent.dot_n or sent.n,
@@ -41,7 +48,7 @@ def long_ways_are_no_loops(facts: Facts) -> Finding:
     """Check that a message with fewer than a hundred Received fields is not refused as one in a loop."""
     finding = Finding("a message with fewer than a hundred Received fields is no loop")
     for sent in facts.trace.transactions:
-        if sent.digest is None or not _FEW <= sent.digest.received < _USUAL or not facts.is_tested(sent.server):
+        if sent.digest is None or not _FEW <= sent.digest.received < _USUAL or not facts.is_tested_server(sent.server):
             continue
         finding.occasions += 1
         for reply in sent.replies:
@@ -66,7 +73,7 @@ def null_reverse_path_is_taken_and_kept(facts: Facts) -> Finding:
     finding = Finding("a message with a null reverse-path is taken, and passed on with it")
     null: set[tuple[str, str]] = set()
     for session in facts.trace.sessions.values():
-        if not facts.is_tested(session.server) or session.name in facts.trace.altered_sessions:
+        if not facts.is_tested_server(session.server) or session.name in facts.trace.altered_sessions:
             continue
         for exchange in session.exchanges:
             reply = exchange.reply
@@ -81,7 +88,7 @@ def null_reverse_path_is_taken_and_kept(facts: Facts) -> Finding:
         if name is None or sent.digest is None or sent.digest.report is not None or facts.trace.messages[name].sender:
             continue
         null.add((sent.server, name))
-        if sent.sender and facts.is_own(sent.client, sent.session) and (sent.client, name) in null:
+        if sent.sender and facts.is_opened_by_tested_server(sent.client, sent.session) and (sent.client, name) in null:
             finding.occasions += 1
             finding.add_message_violation(
                 facts.trace.messages[name], f"{sent.client} passed it on with the reverse-path <{sent.sender}>", sent.n

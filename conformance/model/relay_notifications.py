@@ -3,6 +3,13 @@
 A *request* is what a server was asked for with a message: the parameters RET and ENVID of MAIL, NOTIFY and ORCPT of each RCPT.
 The rows bind a server that offers DSN in its reply to EHLO, in the session in which it took the message. A server to which a
 message was handed several times may follow any of the requests. `n` is an event's number.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 import re
@@ -46,35 +53,35 @@ def _uses_parameters(facts: Facts) -> bool:
 
 
 class _Requests:
-    """The requests with which each server was handed each message, by server and message."""
+    """The requests with which each server was handed each message: (server, message's name) -> requests in order."""
 
     def __init__(self, facts: Facts) -> None:
         """Collect them from the sessions in which a server under test offered DSN and was sent a whole message."""
-        self._is_used = facts.derive(_uses_parameters)
-        self.of: Mapping[tuple[str, str], list[_Parameters]] = defaultdict(list)
+        self._is_used = facts.compute_once(_uses_parameters)
+        self.by_server_and_message: Mapping[tuple[str, str], list[_Parameters]] = defaultdict(list)
         for given in facts.trace.transactions:
-            if given.message is None or given.dot_n is None or not facts.is_tested(given.server):
+            if given.message is None or given.dot_n is None or not facts.is_tested_server(given.server):
                 continue
             if "DSN" in (facts.trace.sessions[given.session].keywords or ()):
-                self.of[given.server, given.message].append(
-                    _parameters(facts, given) if self._is_used else _Parameters(given, {}, {})
+                self.by_server_and_message[given.server, given.message].append(
+                    _parameters_of(facts, given) if self._is_used else _Parameters(given, {}, {})
                 )
 
-    def before(self, server: str, name: str, n: int) -> list[_Parameters]:
-        """Return the requests with which a server was handed a message before an event."""
-        return [one for one in self.of.get((server, name), ()) if one.transaction.n < n]
+    def requests_before(self, server: str, name: str, n: int) -> list[_Parameters]:
+        """Return the requests with which a server was handed a message before event `n`."""
+        return [one for one in self.by_server_and_message.get((server, name), ()) if one.transaction.n < n]
 
-    def notify(self, server: str, name: str, recipient: str, n: int) -> list[frozenset[str]]:
-        """Return what each of these requests asks for in NOTIFY for a recipient: nothing is the empty set."""
-        requests = self.before(server, name, n)
+    def notify_values(self, server: str, name: str, recipient: str, n: int) -> list[frozenset[str]]:
+        """Return the keywords of NOTIFY for a recipient in each request before event `n`; the empty set where there was none."""
+        requests = self.requests_before(server, name, n)
         if not self._is_used:
             return [frozenset()] * len(requests)
         asked = (one.recipients.get(recipient) for one in requests)
         return [frozenset(filter(None, one.get("NOTIFY", "").split(","))) for one in asked if one is not None]
 
 
-def _parameters(facts: Facts, sent: Transaction) -> _Parameters:
-    """Return the parameters of DSN of a transaction."""
+def _parameters_of(facts: Facts, sent: Transaction) -> _Parameters:
+    """Return the parameters of DSN in the commands MAIL and RCPT of a transaction."""
     exchanges = facts.trace.sessions[sent.session].exchanges
     end = facts.end_n if sent.dot_n is None else sent.dot_n
     mail: dict[str, str] = {}
@@ -84,14 +91,16 @@ def _parameters(facts: Facts, sent: Transaction) -> _Parameters:
         if command.n >= end:
             break
         if command.verb == "MAIL":
-            mail = dict(_words(command.line, _MAIL))
+            mail = dict(_parse_parameters(command.line, _MAIL))
         elif command.verb == "RCPT":
-            recipients[facts.context.normalize_address(parse_path(command.line))] = dict(_words(command.line, _RCPT))
+            recipients[facts.context.normalize_address(parse_path(command.line))] = dict(
+                _parse_parameters(command.line, _RCPT)
+            )
     return _Parameters(sent, mail, recipients)
 
 
-def _words(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield those parameters of a command that have one of these names; values that are keywords in capitals."""
+def _parse_parameters(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of those parameters of a command line that are in `names`; values of NOTIFY and RET in capitals."""
     for word in line.partition(">")[2].split():
         name, _, value = word.partition("=")
         if (name := name.upper()) in names:
@@ -105,22 +114,26 @@ def parameters_are_passed_on(facts: Facts) -> Finding:
     A relay may add an ORCPT (RFC 3461 5.2.1 d). Sessions that a fault altered, and shadow copies (SR-CRE-06), are not judged.
     """
     finding = Finding("the parameters of DSN are passed on to a next hop that offers DSN, and to no other")
-    if not facts.derive(_uses_parameters):
+    if not facts.compute_once(_uses_parameters):
         return finding
-    requests = facts.derive(_Requests)
+    requests = facts.compute_once(_Requests)
     altered = facts.trace.altered_sessions
     for sent in facts.trace.transactions:
-        if sent.message is None or sent.kind == "shadow" or not facts.is_own(sent.client, sent.session):
+        if (
+            sent.message is None
+            or sent.kind == "shadow"
+            or not facts.is_opened_by_tested_server(sent.client, sent.session)
+        ):
             continue
-        asked = requests.before(sent.client, sent.message, sent.n)
+        asked = requests.requests_before(sent.client, sent.message, sent.n)
         if not asked or sent.session in altered or any(one.transaction.session in altered for one in asked):
             continue
-        said = _parameters(facts, sent)
+        said = _parameters_of(facts, sent)
         finding.occasions += any(not one.is_empty for one in asked)
         if "DSN" not in (facts.trace.sessions[sent.session].keywords or ()):
             problem = "" if said.is_empty else "with parameters of DSN, which it does not offer"
         else:
-            problem = _difference(said, asked)
+            problem = _format_difference(said, asked)
         if problem:
             finding.add_message_violation(
                 facts.trace.messages[sent.message], f"{sent.client} passed it on to {sent.server} {problem}", sent.n
@@ -128,14 +141,14 @@ def parameters_are_passed_on(facts: Facts) -> Finding:
     return finding
 
 
-def _difference(said: _Parameters, asked: list[_Parameters]) -> str:
+def _format_difference(said: _Parameters, asked: list[_Parameters]) -> str:
     """Return how the parameters of a transaction differ from those of every request, in words; '' where they do not."""
     if all(said.mail != one.mail for one in asked):
-        return f"with {_shown(said.mail)} in MAIL, and was given {_shown(asked[-1].mail)}"
+        return f"with {_format_parameters(said.mail)} in MAIL, and was given {_format_parameters(asked[-1].mail)}"
     for recipient, words in said.recipients.items():
         given = [one.recipients[recipient] for one in asked if recipient in one.recipients]
         if given and not any(_is_passed_on(words, one) for one in given):
-            return f"with {_shown(words)} for {recipient}, and was given {_shown(given[-1])}"
+            return f"with {_format_parameters(words)} for {recipient}, and was given {_format_parameters(given[-1])}"
     return ""
 
 
@@ -145,7 +158,7 @@ def _is_passed_on(words: Mapping[str, str], given: Mapping[str, str]) -> bool:
     return kept == given
 
 
-def _shown(words: Mapping[str, str]) -> str:
+def _format_parameters(words: Mapping[str, str]) -> str:
     """Return parameters as they are written in a command."""
     return " ".join(f"{name}={value}" for name, value in words.items()) or "none"
 
@@ -157,7 +170,7 @@ class _Report:
     origin: str
     transaction: Transaction
     message: str
-    said: tuple[tuple[str, str], ...]
+    actions_and_recipients: tuple[tuple[str, str], ...]
     """Each action with the recipient."""
 
 
@@ -179,7 +192,7 @@ class _Reports:
             known = (sent.client, digest.body_sha256) in seen
             seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}
             about = names.get(digest.about or "", [])
-            if known or len(about) != 1 or not facts.is_own(sent.client, sent.session):
+            if known or len(about) != 1 or not facts.is_opened_by_tested_server(sent.client, sent.session):
                 continue
             if sent.session not in facts.trace.altered_sessions:
                 words = (word.partition(" ") for word in digest.reported)
@@ -191,21 +204,25 @@ class _Reports:
 def reports_are_asked_for(facts: Facts) -> Finding:
     """Check that nothing is reported which NOTIFY did not ask for, and no success for which the next hop is responsible.
 
-    An occasion is a recipient who failed, or whom a next hop accepted, and about whom NOTIFY wants no report, or that hop is
-    to make it.
+    An occasion is a recipient who failed, or for whom a next hop accepted the message, where NOTIFY wants no report of that or the next
+    hop is to make it.
     """
     finding = Finding("only what NOTIFY asks for is reported, by the last server that offers DSN")
-    requests, relaying, reports = facts.derive(_Requests), facts.derive(Relaying), facts.derive(_Reports)
+    requests, relaying, reports = (
+        facts.compute_once(_Requests),
+        facts.compute_once(Relaying),
+        facts.compute_once(_Reports),
+    )
     for (server, name, recipient), tries in relaying.tries.items():
-        for asked in requests.notify(server, name, recipient, tries[-1].transaction.n)[-1:]:
+        for asked in requests.notify_values(server, name, recipient, tries[-1].transaction.n)[-1:]:
             ended = any(one.outcome == 5 and asked and "FAILURE" not in asked for one in tries)
             finding.occasions += ended or any(
-                one.outcome == 2 and ("SUCCESS" not in asked or _is_conforming(facts, one)) for one in tries
+                one.outcome == 2 and ("SUCCESS" not in asked or _offers_dsn(facts, one)) for one in tries
             )
     for report in reports.all:
         sent, message = report.transaction, facts.trace.messages[report.message]
-        for action, recipient in report.said:
-            asked_for = requests.notify(report.origin, report.message, recipient, sent.n)
+        for action, recipient in report.actions_and_recipients:
+            asked_for = requests.notify_values(report.origin, report.message, recipient, sent.n)
             if not asked_for:
                 continue
             wanted = {"failed": "FAILURE", "delayed": "DELAY"}.get(action, "SUCCESS")
@@ -220,7 +237,7 @@ def reports_are_asked_for(facts: Facts) -> Finding:
             elif action == "relayed":
                 tries = relaying.tries.get((report.origin, report.message, recipient), [])
                 accepted = [one for one in tries if one.outcome == 2 and one.end_n < sent.n]
-                if accepted and all(_is_conforming(facts, one) for one in accepted):
+                if accepted and all(_offers_dsn(facts, one) for one in accepted):
                     finding.add_message_violation(
                         message,
                         f"{report.origin} reported it relayed for {recipient}, though {accepted[-1].transaction.server} "
@@ -231,26 +248,29 @@ def reports_are_asked_for(facts: Facts) -> Finding:
     return finding
 
 
-def _is_conforming(facts: Facts, one: Try) -> bool:
-    """Return whether the next hop of a try offers DSN."""
+def _offers_dsn(facts: Facts, one: Try) -> bool:
+    """Return whether the next hop of a try offers DSN, so that it is itself responsible for reports of success."""
     return "DSN" in (facts.trace.sessions[one.transaction.session].keywords or ())
 
 
 @rule(_RELAYED)
 def relays_are_reported(facts: Facts) -> Finding:
-    """Check that each recipient with NOTIFY=SUCCESS is reported once by the server that passed him to a hop without DSN.
+    """Check that each recipient with NOTIFY=SUCCESS is reported once by the server that passed it to a next hop without DSN.
 
-    No clause says how soon: judged is the end of the drain, unless the report may still wait for its own next hop. Left out
-    are servers that were wiped, histories in which messages are sent again on request, and of 2010 those whose copy another
-    server took over.
+    No clause says how soon: judged is the end of the drain, unless the report may still wait for its own next hop. Left out are servers
+    that were wiped, histories in which messages are sent again on request, and of 2010 those whose copy another server took over.
     """
     finding = Finding("what is passed on to a next hop without DSN is reported to a sender who asked for that")
-    if "dsn" not in facts.context.claims or facts.has_resubmission:
+    if "dsn" not in facts.context.claims or facts.is_resending_requested:
         return finding
-    requests, relaying, reports = facts.derive(_Requests), facts.derive(Relaying), facts.derive(_Reports)
+    requests, relaying, reports = (
+        facts.compute_once(_Requests),
+        facts.compute_once(Relaying),
+        facts.compute_once(_Reports),
+    )
     reported: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
     for report in reports.all:
-        for action, recipient in report.said:
+        for action, recipient in report.actions_and_recipients:
             if action in _SUCCESSES and report.transaction.digest is not None:
                 body = report.transaction.digest.body_sha256
                 reported[report.origin, report.message, recipient].add(body)
@@ -258,17 +278,17 @@ def relays_are_reported(facts: Facts) -> Finding:
         server, name, recipient = key
         message = facts.trace.messages[name]
         done = next((t for t in tries if t.outcome == 2 and not t.is_unclear and t.is_known), None)
-        if done is None or not message.sender or not message.message_id or _is_conforming(facts, done):
+        if done is None or not message.sender or not message.message_id or _offers_dsn(facts, done):
             continue
-        asked = requests.notify(server, name, recipient, done.transaction.n)
-        if not asked or not all("SUCCESS" in one for one in asked) or facts.promotions.get(name):
+        asked = requests.notify_values(server, name, recipient, done.transaction.n)
+        if not asked or not all("SUCCESS" in one for one in asked) or facts.promotions_by_message.get(name):
             continue
         if any(e.action == "wiped" and e.n > done.transaction.n for e in facts.node_events.get(server, ())):
             continue
         finding.occasions += 1
         assert done.reply is not None
         hop, sender = done.transaction.server, message.sender
-        if len(reported[key]) > len(asked) and not facts.was_interrupted(server, 0, facts.end_n):
+        if len(reported[key]) > len(asked) and not facts.stopped_or_wiped_between(server, 0, facts.end_n):
             sentence = f"{server} reported {len(reported[key])} times that it passed it on for {recipient}"
             finding.add_message_violation(message, sentence, done.reply.n)
         if reported[key] or was_refused_a_report(facts, server, message, done.transaction.n):
@@ -286,10 +306,10 @@ def relays_are_reported(facts: Facts) -> Finding:
 def reports_name_what_the_sender_named(facts: Facts) -> Finding:
     """Check that a report has the envelope id and the original recipients that the sender gave (RFC 3461 6.3)."""
     finding = Finding("a report names the sender's envelope id and original recipients")
-    requests = facts.derive(_Requests)
-    for report in facts.derive(_Reports).all:
+    requests = facts.compute_once(_Requests)
+    for report in facts.compute_once(_Reports).all:
         sent, digest = report.transaction, report.transaction.digest
-        asked = requests.before(report.origin, report.message, sent.n)
+        asked = requests.requests_before(report.origin, report.message, sent.n)
         if not asked or digest is None:
             continue
         message = facts.trace.messages[report.message]
@@ -299,7 +319,7 @@ def reports_name_what_the_sender_named(facts: Facts) -> Finding:
             finding.add_message_violation(
                 message, f"{report.origin} reported it with {digest.envelope_id!r} for the ENVID {ids}", sent.n
             )
-        for _, recipient in report.said:
+        for _, recipient in report.actions_and_recipients:
             given = {one.recipients[recipient].get("ORCPT") for one in asked if recipient in one.recipients}
             finding.occasions += bool(given - {None})
             if (

@@ -3,6 +3,13 @@
 RFC 5321 4.5.3.2 gives a time for each phase; ten minutes for the reply to the final dot, since a client that leaves sooner may send
 again what the server has taken (RFC 1047). A candidate that is given a shorter SendConnectionInactivityTimeout may leave then.
 Sessions that a fault altered are left out. Times are documented seconds.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -34,8 +41,8 @@ _PIPELINED_S = 1.0
 def replies_are_waited_for(facts: Facts) -> Finding:
     """Check that a client waits for the greeting, and for the replies to MAIL, RCPT and DATA, as long as RFC 5321 asks for."""
     finding = Finding("a client waits five minutes for a reply, and two minutes for that to DATA")
-    for session in _own_sessions(facts):
-        for awaited, since, until, is_read in _waits(facts, session):
+    for session in _judged_sessions(facts):
+        for awaited, since, until, is_read in _waits_for_replies(facts, session):
             _check_wait(facts, finding, session, awaited, since, until, is_read, _LEAST_S[awaited])
     return finding
 
@@ -44,7 +51,7 @@ def replies_are_waited_for(facts: Facts) -> Finding:
 def nothing_is_sent_while_the_dot_waits(facts: Facts) -> Finding:
     """Check that a client which has lost patience at the final dot sends no more than QUIT in that session."""
     finding = Finding("while the reply to the final dot is due, a client sends nothing but QUIT")
-    for session in _own_sessions(facts):
+    for session in _judged_sessions(facts):
         for sent in session.transactions:
             if sent.dot_t is None:
                 continue
@@ -66,37 +73,45 @@ def nothing_is_sent_while_the_dot_waits(facts: Facts) -> Finding:
 def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
     """Check that a client waits ten minutes for the reply to the final dot."""
     finding = Finding("a client waits ten minutes for the reply to its final dot")
-    for session in _own_sessions(facts):
+    for session in _judged_sessions(facts):
         for sent in session.transactions:
             if sent.dot_n is None or sent.dot_t is None:
                 continue
             impatient = _impatient_command(session, sent)
             reply = sent.replies[0] if sent.replies else None
-            until = impatient.t if impatient is not None else reply.t if reply is not None else _left_at(facts, session)
+            until = (
+                impatient.t
+                if impatient is not None
+                else reply.t
+                if reply is not None
+                else _client_left_at(facts, session)
+            )
             if until is not None:
                 is_read = reply is not None and impatient is None and not _was_sent_again(facts, session, sent, reply)
-                since = _sent_at(facts, session, sent.dot_n, sent.dot_t)
+                since = _earliest_send_time(facts, session, sent.dot_n, sent.dot_t)
                 _check_wait(facts, finding, session, "the final dot", since, until, is_read, _LEAST_AT_DOT_S)
     return finding
 
 
 @rule("RL-DOT-03")
 def what_is_taken_is_answered(facts: Facts) -> Finding:
-    """Check that a server passes on no message in whose session it ended the connection after the final dot without a reply."""
+    """Check that a server passes on no message for which it closed the sender's session after the final dot without a reply."""
     finding = Finding("a server that takes a message answers its final dot")
     passed_on = {(sent.client, sent.message) for sent in facts.trace.transactions if sent.dot_n is not None}
     for sent in facts.trace.transactions:
         session = facts.trace.sessions[sent.session]
-        if sent.dot_n is None or sent.message is None or not facts.is_tested(sent.server):
+        if sent.dot_n is None or sent.message is None or not facts.is_tested_server(sent.server):
             continue
-        if facts.faults_in.get(session.name) or facts.is_own(sent.client, session.name):
+        if facts.faults_by_session.get(session.name) or facts.is_opened_by_tested_server(sent.client, session.name):
             continue
         finding.occasions += 1
         closed = session.closed
         if sent.replies or closed is None or closed.by != "server" or (sent.server, sent.message) not in passed_on:
             continue
         others = [t for t in facts.trace.transactions_of(sent.message) if t.server == sent.server and t is not sent]
-        if any(other.acceptance for other in others) or facts.was_interrupted(sent.server, session.n, closed.n):
+        if any(other.acceptance for other in others) or facts.stopped_or_wiped_between(
+            sent.server, session.n, closed.n
+        ):
             continue
         finding.add_message_violation(
             facts.trace.messages[sent.message],
@@ -106,30 +121,36 @@ def what_is_taken_is_answered(facts: Facts) -> Finding:
     return finding
 
 
-def _own_sessions(facts: Facts) -> Iterator[Session]:
+def _judged_sessions(facts: Facts) -> Iterator[Session]:
     """Yield the sessions in which servers under test pass mail on, and that no fault altered.
 
-    A server that can make shadow copies may end an attempt to make one at any time, when it is not needed any more: of it,
-    sessions are left out that have a copy, and those that have no message yet.
+    A server that can make shadow copies may end an attempt at one at any time, when it is not needed any more. So for candidates that
+    claim more than a relay, sessions with a shadow copy, and those without any message, are left out.
     """
     relays_only = is_relay_only(facts.context.claims)
     for session in facts.trace.sessions.values():
-        if facts.is_own(session.client, session.name) and session.name not in facts.trace.altered_sessions:
+        if (
+            facts.is_opened_by_tested_server(session.client, session.name)
+            and session.name not in facts.trace.altered_sessions
+        ):
             kinds = {sent.kind for sent in session.transactions}
             if relays_only or (kinds and "shadow" not in kinds):
                 yield session
 
 
-def _waits(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, bool]]:
-    """Yield each wait of a client: for what, since when, until when, and whether it read the reply. A wait that goes on is left out."""
-    left = _left_at(facts, session)
+def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, bool]]:
+    """Yield each wait of the client: verb or GREETING, begin and end in documented seconds, and whether it read the reply.
+
+    A wait that goes on when the history ends is left out.
+    """
+    left = _client_left_at(facts, session)
     greeting = session.replies[0].t if session.replies else left
     if greeting is not None:
         yield (
             "GREETING",
             session.t,
             greeting,
-            bool(session.replies) and not _had_left(facts, session, session.replies[0]),
+            bool(session.replies) and not _had_client_left(facts, session, session.replies[0]),
         )
     for exchange in session.exchanges:
         command, reply = exchange.command, exchange.reply
@@ -137,16 +158,16 @@ def _waits(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, 
         if command.verb in _LEAST_S and until is not None:
             yield (
                 command.verb,
-                _sent_at(facts, session, command.n, command.t),
+                _earliest_send_time(facts, session, command.n, command.t),
                 until,
-                reply is not None and not _had_left(facts, session, reply),
+                reply is not None and not _had_client_left(facts, session, reply),
             )
 
 
-def _sent_at(facts: Facts, session: Session, n: int, t: float) -> float:
+def _earliest_send_time(facts: Facts, session: Session, n: int, t: float) -> float:
     """Return when the client sent, at the earliest, what is recorded as event `n` at `t`: a fault may have held it back until then."""
     replied = max((reply.n for reply in session.replies if reply.n < n), default=session.n)
-    return min((fault.t for fault in facts.faults_in.get(session.name, ()) if replied < fault.n < n), default=t)
+    return min((fault.t for fault in facts.faults_by_session.get(session.name, ()) if replied < fault.n < n), default=t)
 
 
 def _check_wait(
@@ -156,14 +177,17 @@ def _check_wait(
     awaited: str,
     since: float,
     until: float,
-    is_read: bool,  # an element of what `_waits` yields
+    is_read: bool,
     least: float,
 ) -> None:
-    """Add a violation where a client left sooner than `least` seconds, or its own configured time."""
+    """Add a violation if the client left sooner than both `least` and its configured SendConnectionInactivityTimeout, in seconds.
+
+    It waited from `since` to `until` for the reply to `awaited`; `is_read` says whether it got the reply, and so did not leave.
+    """
     if is_read or until - since >= least:
         finding.occasions += until - since > _LATE_S
         return
-    configured = facts.possible_numbers(session.client, "SendConnectionInactivityTimeout", 0, facts.end_n)[0]
+    configured = facts.possible_parameter_range(session.client, "SendConnectionInactivityTimeout", 0, facts.end_n).least
     finding.occasions += 1
     if until - since < min(least, configured) - facts.slack:
         finding.add_violation(
@@ -173,24 +197,24 @@ def _check_wait(
         )
 
 
-def _had_left(facts: Facts, session: Session, reply: Reply) -> bool:
-    """Return whether the client ended the session before it read a reply with which it could have gone on.
+def _had_client_left(facts: Facts, session: Session, reply: Reply) -> bool:
+    """Return whether the client ended the session before it read `reply`, with which it could have gone on.
 
-    While a fault holds a reply back, the link sees the client's end only after it. Without such a fault a reply that was passed on
-    was read.
+    While a fault holds a reply back, the link sees the client's end only after it. Without such a fault a reply that was passed on was
+    read, and the answer is False.
     """
-    if not any(f.action in _HOLDS_A_REPLY for f in facts.faults_in.get(session.name, ())):
+    if not any(f.action in _HOLDS_A_REPLY for f in facts.faults_by_session.get(session.name, ())):
         return False
     goes_on = any(x.command.n > reply.n for x in session.exchanges) or any(
         (t.dot_n or 0) > reply.n for t in session.transactions
     )
-    return reply.code < 400 and not goes_on and _left_at(facts, session) is not None
+    return reply.code < 400 and not goes_on and _client_left_at(facts, session) is not None
 
 
 def _was_sent_again(facts: Facts, session: Session, sent: Transaction, reply: Reply) -> bool:
-    """Return whether the client did not read the reply that accepted a message: it left, and sent the message again."""
+    """Return whether the client did not read the final reply `reply`: it left the session, and later sent the message again."""
     return (
-        _had_left(facts, session, reply)
+        _had_client_left(facts, session, reply)
         and sent.message is not None
         and any(
             t.n > reply.n
@@ -201,10 +225,14 @@ def _was_sent_again(facts: Facts, session: Session, sent: Transaction, reply: Re
     )
 
 
-def _left_at(facts: Facts, session: Session) -> float | None:
-    """Return when the client ended the session, None where it did not do so of its own accord."""
+def _client_left_at(facts: Facts, session: Session) -> float | None:
+    """Return when the client ended the session, None where the other side or the link did, or the client's node was stopped."""
     closed = session.closed
-    if closed is None or closed.by != "client" or facts.was_interrupted(session.client, session.n, closed.n + 1):
+    if (
+        closed is None
+        or closed.by != "client"
+        or facts.stopped_or_wiped_between(session.client, session.n, closed.n + 1)
+    ):
         return None
     return closed.t
 

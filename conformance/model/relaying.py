@@ -9,8 +9,9 @@ such transaction for one recipient, with the first reply that decides it: to MAI
 A transaction that was broken off has no content that says of which message it is. It is a try of the only message with its
 sender and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `HopConnection`.
 
-Nothing here decides whether something was right. In a session that is `is_unclear`, a fault altered what was said other than by silence, or the link recorded nothing
-after STARTTLS: the server may have seen any end. `n` is an event's number, `t` its time in documented seconds.
+Nothing here decides whether something was right; the rules in `relay_*`, `reports`, `retries` and others read it. A session is
+*unclear* where a fault altered what was said other than by silence, or the link recorded nothing after STARTTLS: the server may have
+seen any end. `n` is an event's number, `t` its time in documented seconds.
 """
 
 import math
@@ -86,14 +87,14 @@ class HopConnection:
 
 
 class Relaying:
-    """The handings and tries of every message, and the connections without mail."""
+    """The handings and tries of every message, and the connections without mail; `Facts.compute_once(Relaying)` makes one for a history."""
 
     def __init__(self, facts: Facts) -> None:
         """Collect them from all sessions that the servers under test opened themselves."""
         self.facts = facts
         self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
         self.tries: Mapping[Key, list[Try]] = defaultdict(list)
-        self.contacts: Mapping[str, list[HopConnection]] = defaultdict(list)
+        self.hop_connections: Mapping[str, list[HopConnection]] = defaultdict(list)
         """By client."""
         self.handed_any: set[tuple[str, str]] = set()
         """The servers and messages that they were handed for whichever recipient."""
@@ -102,28 +103,32 @@ class Relaying:
         for name in facts.trace.messages:
             self._add_handings(name)
         for session in facts.trace.sessions.values():
-            if facts.is_own(session.client, session.name):
+            if facts.is_opened_by_tested_server(session.client, session.name):
                 self._add_session(session)
         self._add_failed_connections()
-        for contacts in self.contacts.values():
+        for contacts in self.hop_connections.values():
             contacts.sort(key=lambda contact: contact.n)
 
     def _add_failed_connections(self) -> None:
         """Add the connections that failed; where a fault held one back, it began when the fault fired."""
         dials = find_dials(self.facts.trace)
         for event in self.facts.trace.events_of(ConnectFailed):
-            if self.facts.is_tested(event.client):
+            if self.facts.is_tested_server(event.client):
                 first = dials.ended.get(event.n, event)
-                self.contacts[event.client].append(HopConnection(event.server, first.n, first.t, event.n, event.t))
+                self.hop_connections[event.client].append(
+                    HopConnection(event.server, first.n, first.t, event.n, event.t)
+                )
         for fault in dials.without_end:
-            if self.facts.is_tested(fault.client):
-                self.contacts[fault.client].append(HopConnection(fault.server, fault.n, fault.t, math.inf, math.inf))
+            if self.facts.is_tested_server(fault.client):
+                self.hop_connections[fault.client].append(
+                    HopConnection(fault.server, fault.n, fault.t, math.inf, math.inf)
+                )
 
     def _add_handings(self, name: str) -> None:
         """Add the transactions in which servers under test were handed a message."""
         facts = self.facts
         for sent in facts.trace.transactions_of(name):
-            if not facts.is_tested(sent.server) or sent.dot_n is None or sent.dot_t is None:
+            if not facts.is_tested_server(sent.server) or sent.dot_n is None or sent.dot_t is None:
                 continue
             self.handed_any.add((sent.server, name))
             accepted = facts.context.normalize_addresses(sent.accepted_recipients) if sent.kind != "shadow" else set()
@@ -136,16 +141,25 @@ class Relaying:
                     handed.append((sent.dot_n, name))
 
     def _add_session(self, session: Session) -> None:
-        """Add the tries of a session that a server under test opened, or the contact that it was."""
+        """Add the tries of a session that a server under test opened; without mail in it, the `HopConnection` that it was.
+
+        A session that was opened for shadow copies or queries is neither.
+        """
         end_n, end_t = (session.closed.n, session.closed.t) if session.closed else (math.inf, math.inf)
         mail = [t for t in session.transactions if t.kind != "shadow"]
         if not session.transactions:
             if not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
                 refusal = next((r for r in session.replies if r.code >= 400), None)
                 contact = HopConnection(
-                    session.server, session.n, session.t, end_n, end_t, refusal, self._is_unclear(session)
+                    session.server,
+                    session.n,
+                    session.t,
+                    end_n,
+                    end_t,
+                    refusal,
+                    self._is_session_unclear(session),
                 )
-                self.contacts[session.client].append(contact)
+                self.hop_connections[session.client].append(contact)
             return
         last = max((x.command.n for x in session.exchanges), default=-1)
         left = session.closed is not None and session.closed.by == "client" and session.closed.how == "fin"
@@ -156,7 +170,11 @@ class Relaying:
     def _add_tries(
         self, session: Session, sent: Transaction, until: float, end: tuple[float, float], known_before: float
     ) -> None:
-        """Add a try for each recipient of a transaction; a reply before `known_before` was read by the client."""
+        """Add a try for each recipient of a transaction.
+
+        The commands up to event `until` belong to it; `end` is number and time of the session's end. A reply before event `known_before`
+        was surely read by the client. Where the message is not known, a `HopConnection` is added.
+        """
         context = self.facts.context
         exchanges = [x for x in session.exchanges if sent.n <= x.command.n < until]
         first = {x.command.verb: x.reply for x in reversed(exchanges)}
@@ -174,26 +192,29 @@ class Relaying:
             refusal = next((reply for reply in replies if reply is not None and reply.code >= 400), None)
             decided = refusal or final.get(recipient) or next((r for r in sent.replies if r.recipient is None), None)
             ended = (decided.n, decided.t) if decided is not None else end
-            name = sent.message or self._only_message(sent, recipient)
+            name = sent.message or self._find_only_message(sent, recipient)
             if name is None:
-                self.contacts[sent.client].append(
-                    HopConnection(sent.server, *begun, ended[0], ended[1], refusal, self._is_unclear(session))
+                self.hop_connections[sent.client].append(
+                    HopConnection(sent.server, *begun, ended[0], ended[1], refusal, self._is_session_unclear(session))
                 )
             else:
                 is_known = decided is not None and decided.n < known_before
                 self.tries[sent.client, name, recipient].append(
-                    Try(sent, decided, ended[0], ended[1], is_known, self._is_unclear(session))
+                    Try(sent, decided, ended[0], ended[1], is_known, self._is_session_unclear(session))
                 )
 
-    def _is_unclear(self, session: Session) -> bool:
-        """Return whether what was said in a session is not known."""
+    def _is_session_unclear(self, session: Session) -> bool:
+        """Return whether a session is unclear: it went on behind STARTTLS, or a fault other than `mute` altered it."""
         if session.closed is not None and session.closed.how == "secured":
             return True
-        faults = self.facts.faults_in.get(session.name, ())
+        faults = self.facts.faults_by_session.get(session.name, ())
         return any(fault.action in ALTERING_FAULTS - {"mute"} for fault in faults)
 
-    def _only_message(self, sent: Transaction, recipient: str) -> str | None:
-        """Return the name of the one message of which a transaction without content may have been, None for any other."""
+    def _find_only_message(self, sent: Transaction, recipient: str) -> str | None:
+        """Return the name of the only message of which a transaction that broke off before its content can have been.
+
+        None where several have its sender and recipient, and for a transaction whose content is of no message of the scenario.
+        """
         if sent.dot_n is not None:
             return None  # its content is of no message of the scenario
         sender = self.facts.context.normalize_address(sent.sender)
@@ -203,6 +224,8 @@ class Relaying:
 
 def sessions_from(facts: Facts, server: str) -> Iterator[Session]:
     """Yield the sessions that a server opened itself and in which the next hop answered EHLO or LHLO."""
-    for (client, _), sessions in facts.sessions_between.items():
+    for (client, _), sessions in facts.sessions_by_client_and_server.items():
         if client == server:
-            yield from (s for s in sessions if s.keywords is not None and facts.is_own(client, s.name))
+            yield from (
+                s for s in sessions if s.keywords is not None and facts.is_opened_by_tested_server(client, s.name)
+            )

@@ -3,7 +3,12 @@
 The content of a message is answered by its *final reply*; LMTP gives one for each accepted recipient. `Reply.to` is the verb
 that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n` is an event's number.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from conformance.history.dialects import OPERATIONS_BY_VERB
@@ -51,7 +56,7 @@ def commands_are_answered(facts: Facts) -> Finding:
     """
     finding = Finding("each command is answered before the client gives up")
     for session in facts.trace.sessions.values():
-        if not facts.is_tested(session.server) or facts.faults_in.get(session.name):
+        if not facts.is_tested_server(session.server) or facts.faults_by_session.get(session.name):
             continue
         end = session.closed
         for exchange in session.exchanges:
@@ -59,11 +64,13 @@ def commands_are_answered(facts: Facts) -> Finding:
             until_n, until_t = (
                 (reply.n, reply.t) if reply is not None else (end.n, end.t) if end else (facts.end_n, facts.end_t)
             )
-            if until_t - command.t < _PATIENCE_S - facts.slack or facts.was_interrupted(
+            if until_t - command.t < _PATIENCE_S - facts.slack or facts.stopped_or_wiped_between(
                 session.server, session.n, until_n
             ):
                 continue
-            if facts.is_tested(session.client) and facts.was_interrupted(session.client, session.n, until_n):
+            if facts.is_tested_server(session.client) and facts.stopped_or_wiped_between(
+                session.client, session.n, until_n
+            ):
                 continue  # a client that is paused reads nothing
             finding.occasions += 1
             if reply is None or reply.enhanced == "4.4.2" or until_t - command.t > _PATIENCE_S + facts.slack:
@@ -77,7 +84,7 @@ def commands_are_answered(facts: Facts) -> Finding:
 
 
 def _check_final_replies(finding: Finding, session: Session) -> bool:
-    """Add a violation for each message with too many final replies; return whether there was one."""
+    """Add a violation for each message with more final replies than recipients (LMTP) or than one; return whether one was added."""
     before = len(finding.violations)
     for t in session.transactions:
         if t.dot_n is None or not t.replies:
@@ -94,7 +101,7 @@ def _check_final_replies(finding: Finding, session: Session) -> bool:
 
 
 def _unsolicited_after(session: Session, transaction: Transaction) -> list[Reply]:
-    """Return the replies without a command between a message's last final reply and the next command, QUIT aside."""
+    """Return the replies that no command asked for, between a message's last final reply and the next command, QUIT aside."""
     final = transaction.replies[-1].n
     later = (x.command for x in session.exchanges if x.command.n > final and x.command.verb != "QUIT")
     until = min((command.n for command in later), default=None)

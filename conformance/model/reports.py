@@ -7,6 +7,13 @@ but for a message with a null reverse-path.
 
 Reports name recipients, and the message by its Message-ID: where several messages have it, a report may be about any of them.
 `n` is an event's number, `t` its time in documented seconds.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
@@ -29,11 +36,14 @@ _LONG_WAY = 20
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A report at its origin: the first transaction in which it was sent, and the messages that it may be about."""
+    """A report at its origin: the first transaction in which it was sent, and the messages that it may be about.
+
+    `body_hash` is the SHA-256 of its body, `failed` the recipients, normalized, whose failure it is about.
+    """
 
     origin: str
     transaction: Transaction
-    key: str
+    body_hash: str
     messages: tuple[MessageMade, ...]
     failed: frozenset[str]
 
@@ -44,11 +54,12 @@ class _Report:
 
 
 class FailureReports:
-    """The reports of a history."""
+    """The reports of a history, each once, at its origin; `all` has them in order."""
 
     def __init__(self, facts: Facts) -> None:
+        """Collect the reports from all transactions; a server that had been given a report, or a shadow copy of it, is not its origin."""
         self.all: list[_Report] = []
-        self.ids: set[str] = set()
+        self.message_ids: set[str] = set()
         """The Message-IDs of all reports."""
         by_id: Mapping[str, list[MessageMade]] = defaultdict(list)
         for message in facts.trace.messages.values():
@@ -62,10 +73,10 @@ class FailureReports:
             if sent.kind == "shadow":  # if the server ever sends it, it has taken it over and not made it
                 seen.add((sent.server, digest.body_sha256))
                 continue
-            self.ids.add(digest.message_id or "")
+            self.message_ids.add(digest.message_id or "")
             known = (sent.client, digest.body_sha256) in seen
             seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}
-            if known or digest.action != "failed" or not facts.is_own(sent.client, sent.session):
+            if known or digest.action != "failed" or not facts.is_opened_by_tested_server(sent.client, sent.session):
                 continue
             messages = tuple(by_id.get(digest.about or "", ()))
             failed = _reported_recipients(facts, digest, messages)
@@ -88,7 +99,7 @@ def _reported_recipients(facts: Facts, digest: Digest, messages: Iterable[Messag
 def reports_are_of_failures(facts: Facts) -> Finding:
     """Check each report: null reverse-path, to the sender, about what has failed at its origin, and only once."""
     finding = Finding("reports go to the sender, and are about recipients for whom the message failed for good")
-    relaying, reports = facts.derive(Relaying), facts.derive(FailureReports)
+    relaying, reports = facts.compute_once(Relaying), facts.compute_once(FailureReports)
     times: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
     for report in reports.all:
         sent = report.transaction
@@ -102,7 +113,7 @@ def reports_are_of_failures(facts: Facts) -> Finding:
                 row=_REPORT,
             )
         about = sent.digest.about if sent.digest is not None else None
-        if about in reports.ids:
+        if about in reports.message_ids:
             finding.add_violation(
                 f"{report.origin} reported the failure of the report <{about}>", report.n, row=_NO_REPORT
             )
@@ -128,7 +139,7 @@ def reports_are_of_failures(facts: Facts) -> Finding:
         for recipient in report.failed:
             _check_failure(facts, finding, relaying, report, recipient)
             key = (report.origin, report.messages[0].message, recipient)
-            times[key].add(report.key)
+            times[key].add(report.body_hash)
             if len(times[key]) > _permitted_times(facts, relaying, report, recipient):
                 finding.add_message_violation(
                     message,
@@ -140,17 +151,21 @@ def reports_are_of_failures(facts: Facts) -> Finding:
 
 
 def _permitted_times(facts: Facts, relaying: Relaying, report: _Report, recipient: str) -> float:
-    """Return how often a server may report a recipient: once for each time that it was handed the message.
+    """Return how often a server may report a recipient: once for each time that it was handed the message, and at least once.
 
-    A server that was killed may have forgotten that it reported, and one that sends messages again on request reports again.
+    Infinite for a server that stopped, since it may have forgotten that it reported, and where messages are sent again on request.
     """
-    again = facts.has_resubmission or facts.was_interrupted(report.origin, 0, report.n)
+    again = facts.is_resending_requested or facts.stopped_or_wiped_between(report.origin, 0, report.n)
     handed = sum(len(relaying.handings.get((report.origin, m.message, recipient), ())) for m in report.messages)
     return float("inf") if again else max(handed, 1)
 
 
 def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _Report, recipient: str) -> None:
-    """Add a violation where a recipient is reported that has not failed at the origin of the report."""
+    """Add a violation where a report names a recipient who had not failed at its origin.
+
+    Excused are refusals, unclear sessions, expiry, a possible loop, content that cannot be converted, and failures that no transaction
+    shows.
+    """
     origin, message = report.origin, report.messages[0]
     handings = [h for m in report.messages for h in relaying.handings.get((origin, m.message, recipient), ())]
     if not handings:
@@ -170,7 +185,7 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
         "8BITMIME" not in (session.keywords or ()) for session in sessions_from(facts, origin) if session.n < report.n
     ):
         return  # a server that does not convert the content returns the message (RFC 6152 3)
-    lifetimes = facts.values_between(origin, "MessageExpirationTimeout", 0, report.n)
+    lifetimes = facts.parameter_values_between(origin, "MessageExpirationTimeout", 0, report.n)
     lifetime = min((float(v) for v in lifetimes if isinstance(v, int | float)), default=0.0)
     waited = (report.transaction.dot_t or report.transaction.t) - min(h.t for h in handings)
     if facts.context.cell.timers == "own" or waited >= lifetime - facts.slack:
@@ -194,7 +209,7 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
 
 
 def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recipient: str, before: int) -> bool:
-    """Return whether a recipient may have failed without a transaction of the message that shows it.
+    """Return whether before event `before` a recipient may have failed without a transaction of the message that shows it.
 
     There may be no next hop, or no such mailbox in a domain of mailboxes; a refusal may have come before RCPT.
     """
@@ -206,7 +221,7 @@ def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recip
     return any(
         contact.n < before
         and (contact.is_unclear or (contact.refusal is not None and contact.refusal.code // 100 == 5))
-        for contact in relaying.contacts.get(origin, ())
+        for contact in relaying.hop_connections.get(origin, ())
     )
 
 
@@ -221,7 +236,7 @@ def failures_are_reported(facts: Facts) -> Finding:
     finding = Finding("each permanent failure is reported to the sender")
     if "dsn" not in facts.context.claims:
         return finding
-    relaying, reports = facts.derive(Relaying), facts.derive(FailureReports)
+    relaying, reports = facts.compute_once(Relaying), facts.compute_once(FailureReports)
     reported = {(r.origin, m.message, failed) for r in reports.all for m in r.messages for failed in r.failed or ("",)}
     drained = facts.trace.events_of(Drained)
     for (server, name, recipient), tries in relaying.tries.items():
@@ -234,7 +249,7 @@ def failures_are_reported(facts: Facts) -> Finding:
             continue
         if any(e.action == "wiped" and e.n > refusal.transaction.n for e in facts.node_events.get(server, ())):
             continue
-        if facts.is_2010(server) and any(p.holder != server for p in facts.promotions.get(name, ())):
+        if facts.is_2010(server) and any(p.holder != server for p in facts.promotions_by_message.get(name, ())):
             continue
         finding.occasions += 1
         if not {(server, name, recipient), (server, name, "")}.isdisjoint(reported):
@@ -254,7 +269,10 @@ def failures_are_reported(facts: Facts) -> Finding:
 
 
 def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
-    """Return whether the server began to send the sender a message with a null reverse-path, which was refused before its content."""
+    """Return whether after event `after_n` the server tried to send the message's sender mail with a null reverse-path in vain.
+
+    It was refused before its content, so that nothing shows that it was the report.
+    """
     sender = facts.context.normalize_address(message.sender)
     return any(
         sent.client == server and sent.n > after_n and not sent.sender and sent.dot_n is None
@@ -264,9 +282,9 @@ def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_
 
 
 def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
-    """Return whether a server tried to reach the next hop of a message's sender, so that it may not have got rid of a report."""
+    """Return whether after event `after` the server tried to reach the next hop of a message's sender: a report may still wait."""
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, message.sender)}
-    return any(contact.n > after and contact.server in hops for contact in relaying.contacts.get(server, ()))
+    return any(contact.n > after and contact.server in hops for contact in relaying.hop_connections.get(server, ()))
 
 
 def _wants_no_report(facts: Facts, server: str, name: str) -> bool:

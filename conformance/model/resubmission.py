@@ -3,7 +3,12 @@
 A server is asked to resubmit a mailbox database by a command, or by a database that becomes active on another server. It then
 sends what it holds for the mailboxes of that database once more. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import Counter, defaultdict
@@ -11,7 +16,7 @@ from collections.abc import Iterator
 
 from conformance.history.events import CommandRun, StepEvent
 from conformance.model.facts import Facts
-from conformance.model.processing import COMMIT_TIME, lost_queue, process
+from conformance.model.processing import COMMIT_TIME, processing_of, was_queue_wiped
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
@@ -29,20 +34,20 @@ def resubmission_of_what_is_held(facts: Facts) -> Finding:
     finding = Finding("the held messages of the mailbox database sent again, and no others")
     requests: dict[str, list[CommandRun]] = defaultdict(list)
     for event in facts.trace.events_of(CommandRun):
-        if event.command == "resubmit" and event.failed is None and facts.is_tested(event.node):
+        if event.command == "resubmit" and event.failed is None and facts.is_tested_server(event.node):
             requests[event.node].append(event)
     for server, asked in requests.items():
         for name in facts.trace.messages:
-            _check_again(facts, finding, server, name, asked)
+            _check_sent_again(facts, finding, server, name, asked)
     return finding
 
 
-def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: list[CommandRun]) -> None:
-    """Check what a server sent again of one message."""
-    processing = process(facts, server, name)
+def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, asked: list[CommandRun]) -> None:
+    """Add a violation where a server sent one message again without a request, or did not send it in spite of `asked`, its requests."""
+    processing = processing_of(facts, server, name)
     message = facts.trace.messages[name]
     databases = {box.address.casefold(): box for box in facts.topology.mailboxes}
-    promoted = Counter(one.transmission.client for one in facts.promotions[name])[server]
+    promoted = Counter(one.transmission.client for one in facts.promotions_by_message[name])[server]
     if not processing.handed or any(not t.replies for t in processing.handed) or promoted:
         return
     if any(e.command != "resubmit" for e in facts.trace.events_of(CommandRun)):
@@ -55,9 +60,9 @@ def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: 
         finding.occasions += 1
         box = databases.get(recipient)
         for number, (n, t, next_hop) in enumerate(taken[times:], start=1):
-            to_2010 = facts.is_tested(next_hop) and facts.is_2010(next_hop)
-            requests = 0 if to_2010 or box is None else _requests_for(facts, asked, box.database, n)
-            if number > requests and any(_began(facts, request) < n for request in asked):
+            to_2010 = facts.is_tested_server(next_hop) and facts.is_2010(next_hop)
+            requests = 0 if to_2010 or box is None else _count_requests(facts, asked, box.database, n)
+            if number > requests and any(_first_known_n(facts, request) < n for request in asked):
                 crossed = box is None or facts.topology.boundary(box.server) != facts.topology.boundary(server)
                 finding.add_message_violation(
                     message,
@@ -69,14 +74,14 @@ def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: 
                 )
                 break
         for request in asked:
-            began_n, last = _began(facts, request), taken[times - 1]
+            began_n, last = _first_known_n(facts, request), taken[times - 1]
             is_for_it = box is not None and request.arguments[:1] == (box.database,) and not facts.is_2010(box.server)
             is_sent = any(n > began_n for n, _, _ in taken)
             if (
                 is_for_it
                 and last[0] < began_n
                 and not is_sent
-                and processing.finished(facts, began_n) is not None
+                and processing.last_reply_if_processed(facts, began_n) is not None
                 and _must_send_again(facts, server, name, recipient, request, last)
             ):
                 finding.add_message_violation(
@@ -89,8 +94,8 @@ def _check_again(facts: Facts, finding: Finding, server: str, name: str, asked: 
                 break
 
 
-def _began(facts: Facts, request: CommandRun) -> int:
-    """Return the number of the event from which a server may know of a request: the begin of its step, before its answer."""
+def _first_known_n(facts: Facts, request: CommandRun) -> int:
+    """Return the number of the event from which a server may know of a request: the begin of its step, else its answer."""
     steps = [
         e.n for e in facts.trace.events_of(StepEvent) if (e.verb, e.phase) == ("resubmit", "began") and e.n < request.n
     ]
@@ -98,8 +103,8 @@ def _began(facts: Facts, request: CommandRun) -> int:
     return steps[-1] if steps and steps[-1] > max(earlier, default=-1) else request.n
 
 
-def _requests_for(facts: Facts, asked: list[CommandRun], database: str | None, before_n: int) -> int:
-    """Return how often a server may have been asked to resubmit a database before an event.
+def _count_requests(facts: Facts, asked: list[CommandRun], database: str | None, before_n: int) -> int:
+    """Return how often a server may have been asked to resubmit a database before event `before_n`; 0 with the database None.
 
     A database that becomes active on another server is a failover: the servers are asked without a command.
     """
@@ -110,7 +115,7 @@ def _requests_for(facts: Facts, asked: list[CommandRun], database: str | None, b
         if e.verb == "activate":
             began_n = e.n if e.phase == "began" else began_n
             count += e.phase == "ended" and e.detail.startswith(f"{database} ") and began_n < before_n
-    return count + sum(r.arguments[:1] == (database,) and _began(facts, r) < before_n for r in asked)
+    return count + sum(r.arguments[:1] == (database,) and _first_known_n(facts, r) < before_n for r in asked)
 
 
 def _must_send_again(
@@ -118,14 +123,14 @@ def _must_send_again(
 ) -> bool:
     """Return whether a server surely held a message when it was asked, and had the time and the way to send it again.
 
-    A duplicate for a mailbox of its own it need not deliver again. Of a next hop that refuses or is away nothing is known; one
-    that took another message for the recipient is there.
+    `last` is number, time and next hop of the reply by which it was done with the recipient. A duplicate for a mailbox of its own it need
+    not deliver again. Of a next hop that refuses or is away nothing is known; one that took another message for the recipient is there.
     """
     due = request.t + _RESUBMISSION_TIME + facts.slack
-    hold = facts.possible_numbers(server, "SafetyNetHoldTime", last[0], request.n)[0]
+    hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", last[0], request.n).least
     if due >= facts.end_t or request.t - last[1] > hold - facts.slack or request.t - last[1] < COMMIT_TIME:
         return False
-    if lost_queue(facts, server, last[0], facts.end_n) or facts.was_interrupted(server, request.n):
+    if was_queue_wiped(facts, server, last[0], facts.end_n) or facts.stopped_or_wiped_between(server, request.n):
         return False
     hosts = set(_possible_hosts(facts, recipient))
     if server in hosts or any(
@@ -134,7 +139,7 @@ def _must_send_again(
         return False
     tried = [
         t
-        for t in facts.transactions_from.get(server, ())
+        for t in facts.transactions_by_client.get(server, ())
         if t.n > request.n
         and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))
         and (t.message in (None, name) or t.acceptance is None)

@@ -7,13 +7,17 @@ hops in which no mail could be sent. A server that was down begins again when it
 
 The interval binds candidates with the documented parameters only: RFC 5321 4.5.4.1 gives a relay a pace as a SHOULD. That
 nothing is given up before it expires binds every relay, where the harness sets the timers.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 
 from conformance.history.events import FaultFired, Reply
-from conformance.model.facts import STOPPING, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, sessions_from
 from conformance.model.rules import rule
 from conformance.scenarios.steps.nodes import Redirect
@@ -32,7 +36,7 @@ def transient_failures_are_tried_again(facts: Facts) -> Finding:
     finding = Finding("what a server is responsible for is tried, and tried again at each MessageRetryInterval")
     if is_relay_only(facts.context.claims) or facts.context.cell.timers == "own":
         return finding
-    relaying = facts.derive(Relaying)
+    relaying = facts.compute_once(Relaying)
     for key, handings in relaying.handings.items():
         responsible = [handing for handing in handings if handing.acknowledged is not None]
         if responsible:
@@ -41,38 +45,45 @@ def transient_failures_are_tried_again(facts: Facts) -> Finding:
 
 
 def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, handing: Handing) -> None:
-    """Add a violation for the first gap between tries that is too long, from the acknowledgement until it is done."""
+    """Add a violation for the first gap between tries that is longer than MessageRetryInterval.
+
+    `key` is server, message and recipient; `handing` made the server responsible. Gaps count from its acknowledgement until the server
+    has nothing more to do for the recipient, or the message expires.
+    """
     server, name, recipient = key
     acknowledged = handing.acknowledged
     assert acknowledged is not None
     tries = relaying.tries.get(key, ())
-    done_n, done_t = _done(facts, tries, (), name, recipient)
+    done_n, done_t = _find_end_of_duty(facts, tries, (), name, recipient)
     if done_t - acknowledged.t <= _PROMPT_S:  # nearly all messages: spared the look at all connections of the server
         finding.occasions += bool(tries)
         return
     hops = _possible_hops(facts, server, recipient)
-    contacts = [contact for contact in relaying.contacts.get(server, ()) if contact.server in hops]
-    done_n, done_t = _done(facts, tries, contacts, name, recipient)
+    contacts = [contact for contact in relaying.hop_connections.get(server, ()) if contact.server in hops]
+    done_n, done_t = _find_end_of_duty(facts, tries, contacts, name, recipient)
     if facts.trace.messages[name].digest.eight_bit:  # a next hop without 8BITMIME may not be sent it (RFC 6152 3)
         lacking = [s for s in sessions_from(facts, server) if s.server in hops and "8BITMIME" not in (s.keywords or ())]
         done_n, done_t = min([(done_n, done_t), *((s.n, s.t) for s in lacking)])
     if done_n < acknowledged.n:
         return
     if facts.is_2010(server):  # a server whose shadows were taken over need not deliver the message (ruling 19)
-        taken = [p.transmission.t for p in facts.promotions.get(name, ()) if p.holder != server]
+        taken = [p.transmission.t for p in facts.promotions_by_message.get(name, ()) if p.holder != server]
         done_t = min([done_t, *taken])
-    interval = _longest(facts, server, "MessageRetryInterval", acknowledged.n, done_n)
-    lifetime = _shortest(facts, server, "MessageExpirationTimeout", acknowledged.n)
+    interval = _greatest_value(facts, server, "MessageRetryInterval", acknowledged.n, done_n)
+    lifetime = _least_value(facts, server, "MessageExpirationTimeout", acknowledged.n)
     if interval is None or lifetime is None:
         return
     until = min(done_t, facts.end_t, handing.t + lifetime)
     finding.occasions += bool(tries) or until - acknowledged.t > interval
     if until - acknowledged.t <= interval:
         return
-    spans = [(facts.trace.sessions[t.transaction.session].t, t.end_t, t) for t in tries]
-    spans += [(contact.t, contact.end_t, None) for contact in contacts]  # type: ignore[misc]
+    spans: list[tuple[float, float, Try | None]] = [
+        (facts.trace.sessions[t.transaction.session].t, t.end_t, t) for t in tries
+    ]
+    spans += [(contact.t, contact.end_t, None) for contact in contacts]
     down, limit = _down_times(facts, server, acknowledged.n)
-    spans += [(begin, end, None) for begin, end in (*down, *_swallowed(facts, server, hops, acknowledged.n))]  # type: ignore[misc]
+    swallowed = _swallowed_connection_times(facts, server, hops, acknowledged.n)
+    spans += [(begin, end, None) for begin, end in (*down, *swallowed)]
     since, last = acknowledged.t, None
     for begin, end, one in sorted(spans, key=lambda span: span[:2]):
         if begin >= min(until, limit):
@@ -86,16 +97,16 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
         finding.add_message_violation(
             facts.trace.messages[name],
             f"{server} did not try to pass it on to {recipient} from {format_seconds(since)} on, longer than "
-            f"{format_seconds(interval)}{_words(last_reply)}",
+            f"{format_seconds(interval)}{_format_last_reply(last_reply)}",
             last_reply.n if last_reply is not None else acknowledged.n,
             row=_REDUNDANCY_RETRY if _is_not_redundant(last_reply) else None,
         )
 
 
-def _done(
+def _find_end_of_duty(
     facts: Facts, tries: Sequence[Try], contacts: Sequence[HopConnection], name: str, recipient: str
 ) -> tuple[float, float]:
-    """Return number and time of the event since which a server has nothing to do for the recipient; infinities.
+    """Return number and time of the event since which a server has nothing to do for the recipient; two infinities for none.
 
     A mailbox may have the message as another with its Message-ID, of which it is a duplicate.
     """
@@ -127,22 +138,30 @@ def _possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
     return hops
 
 
-def _swallowed(facts: Facts, server: str, hops: set[str], after_n: int) -> Iterator[tuple[float, float]]:
-    """Yield the times for which the server may wait for a connection that a partition swallows: its limit for silent sessions."""
+def _swallowed_connection_times(
+    facts: Facts, server: str, hops: set[str], after_n: int
+) -> Iterator[tuple[float, float]]:
+    """Yield begin and end of the times for which the server may wait for a connection that a partition swallows.
+
+    Each lasts as long as SendConnectionInactivityTimeout, its limit for silent sessions.
+    """
     for fault in facts.trace.events_of(FaultFired):
         if fault.action == "partition-blackhole" and fault.client == server and fault.server in hops:
-            silence = _longest(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n)
+            silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n)
             yield fault.t, fault.t + (silence or 0.0)
 
 
 def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[float, float]], float]:
-    """Return the times during which the server was down since an event, and the time from which it has the message no more."""
+    """Return begin and end of the times during which the server was down after event `after_n`, and when it lost the message for good.
+
+    That time is the wipe of its queue, or the stop from which it does not come back; infinity for neither.
+    """
     down: list[tuple[float, float]] = []
     begin: float | None = None
     for event in facts.node_events.get(server, ()):
         if event.action == "wiped" and event.n > after_n:
             return down, begin if begin is not None else event.t
-        if event.action in STOPPING:  # it may have died as its acknowledgement passed
+        if event.action in STOPPING_ACTIONS:  # it may have died as its acknowledgement passed
             begin = event.t if begin is None else begin
         elif event.action in ("ready", "resumed") and begin is not None:
             if event.n > after_n:
@@ -151,14 +170,14 @@ def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[flo
     return down, begin if begin is not None else math.inf
 
 
-def _longest(facts: Facts, server: str, name: str, after_n: int, before_n: float) -> float | None:
-    """Return the greatest value of a time that was in force between two events, None without one."""
-    return max(facts.numbers_between(server, name, after_n, int(min(before_n, facts.end_n))), default=None)
+def _greatest_value(facts: Facts, server: str, name: str, after_n: int, before_n: float) -> float | None:
+    """Return the greatest number that a parameter had between two events, None where it had none."""
+    return max(facts.parameter_numbers_between(server, name, after_n, int(min(before_n, facts.end_n))), default=None)
 
 
-def _shortest(facts: Facts, server: str, name: str, after_n: int) -> float | None:
-    """Return the least value of a time that was in force since an event, None without one."""
-    return min(facts.numbers_between(server, name, after_n, facts.end_n), default=None)
+def _least_value(facts: Facts, server: str, name: str, after_n: int) -> float | None:
+    """Return the least number that a parameter had since event `after_n`, None where it had none."""
+    return min(facts.parameter_numbers_between(server, name, after_n, facts.end_n), default=None)
 
 
 def _is_not_redundant(reply: Reply | None) -> bool:
@@ -166,6 +185,6 @@ def _is_not_redundant(reply: Reply | None) -> bool:
     return reply is not None and reply.code == 451 and reply.enhanced == "4.4.0"
 
 
-def _words(reply: Reply | None) -> str:
+def _format_last_reply(reply: Reply | None) -> str:
     """Return a part of a sentence that gives the last reply, '' without one."""
     return f", after {reply.code} {reply.lines[-1] if reply.lines else ''}" if reply is not None else ""

@@ -14,6 +14,13 @@ a site. After a database became active elsewhere the servers decide by what they
 
 A *path* is the list of the sites of a route, the sender's own first. `sent` is the transmission that is judged, `n` an event's
 number.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +57,7 @@ def least_cost_path(topology: Topology, begin: str, end: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SiteMap:
-    """The sites of a topology: `servers` of each, and the ways of a server's recipients."""
+    """The sites of a topology: `servers` by site, `hosts` the server of each mailbox, `paths` computed so far by (own site, last site)."""
 
     facts: Facts
     servers: dict[str, list[str]]
@@ -93,7 +100,10 @@ class SiteMap:
         return self.paths[key]
 
     def target(self, server: str, path: Path, recipients: Iterable[str]) -> str:
-        """Return the site to which a message goes that takes a path for one of these recipients."""
+        """Return the site to which a message goes that takes `path` and is for these recipients: the last that their routes share.
+
+        A hub site on the shared part is the target, if it has a server; so is the last shared site with a server.
+        """
         shared = list(path)
         for other in recipients:
             theirs = self.path(server, other)
@@ -122,7 +132,7 @@ def transmitted_along_route(facts: Facts) -> Finding:
         for sent in facts.trace.transactions_of(name):
             if (
                 sent.kind != "shadow" and sent.listener == "transport" and sent.n < end
-                and facts.is_own(sent.client, sent.session) and facts.is_tested(sent.server)
+                and facts.is_opened_by_tested_server(sent.client, sent.session) and facts.is_tested_server(sent.server)
             ):  # fmt: skip
                 _check_transmission(finding, sites, sent)
     _check_fallback(finding, sites, end)
@@ -137,7 +147,7 @@ def _end_of_judgement(facts: Facts) -> int:
 
 
 def _check_transmission(finding: Finding, sites: SiteMap, sent: Transaction) -> None:
-    """Count an occasion for a transmission with a recipient in another site; add a violation where it goes astray."""
+    """Count an occasion for a transmission with a recipient in another site; add a violation where it goes to a wrong site."""
     facts, client = sites.facts, sent.client
     recipients = [*sent.recipients, *sent.refused]
     paths = {recipient: path for recipient in recipients if (path := sites.path(client, recipient))}
@@ -173,7 +183,7 @@ def _check_transmission(finding: Finding, sites: SiteMap, sent: Transaction) -> 
 
 
 def _is_stray(sites: SiteMap, sent: Transaction, recipient: str) -> bool:
-    """Return whether a recipient outside, or in a DAG, shares a transmission that does not go to its own next hop."""
+    """Return whether a recipient outside, or in a DAG, shares a transmission that does not go to its own next hop (SR-BIF-04)."""
     topology, host = sites.facts.topology, sites.host(recipient)
     if sites.path(sent.client, recipient):
         return False
@@ -186,9 +196,10 @@ def _is_stray(sites: SiteMap, sent: Transaction, recipient: str) -> bool:
 
 
 def _given_together(facts: Facts, sent: Transaction, recipient: str) -> Iterator[list[str]]:
-    """Yield the recipients with whom the client of a transmission was given one of its recipients.
+    """Yield lists of recipients together with whom the client may have decided on the site for one recipient.
 
-    Then, for each of these lists, those of them that no next hop had accepted yet, and at last those of the transmission.
+    For each transaction that gave it the message for `recipient`: all of its recipients, and those of them that no next hop had accepted
+    before `sent`. Without such a transaction, the recipients of `sent`.
     """
     name, before = sent.message or "", sent.dot_n or sent.n
     normalize = facts.context.normalize_address
@@ -213,22 +224,24 @@ def _given_together(facts: Facts, sent: Transaction, recipient: str) -> Iterator
 
 
 def _was_unreachable(sites: SiteMap, client: str, site: str, sent: Transaction) -> bool:
-    """Return whether every server of a site had failed the client, or the site has none."""
+    """Return whether the client's last attempts at every server of a site had failed before `sent`, or the site has no server."""
     return all(_had_failed(sites.facts, client, server, sent) for server in sites.servers.get(site, ()))
 
 
 def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bool:
-    """Return whether the client's last attempt at a server before a transmission had failed, for whatever message.
+    """Return whether the client's last attempt at a server before transmission `sent` had failed, for whatever message.
 
     A session that began after that of the transmission says nothing: the server had been chosen by then.
     """
     chosen_n = facts.trace.sessions[sent.session].n
     failed = [e.n for e in facts.failed_connections(client, -1) if e.server == server and e.n < sent.n]
     good: list[int] = []
-    for session in facts.sessions_between.get((client, server), ()):
+    for session in facts.sessions_by_client_and_server.get((client, server), ()):
         if session.n < sent.n:
             if _is_failed(facts, session, sent.n):
-                failed.append(min(facts.end_of(session.name), sent.n))  # it may fail after a later session was opened
+                failed.append(
+                    min(facts.end_of_session(session.name), sent.n)
+                )  # it may fail after a later session was opened
             elif session.n < chosen_n:
                 good.append(session.n)
     return max(failed, default=-1) > max(good, default=-1)
@@ -237,16 +250,17 @@ def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bo
 def _is_failed(facts: Facts, session: Session, n: int) -> bool:
     """Return whether a session had failed before event `n`: a fault fired, something was refused, or EHLO not answered."""
     refused = any(reply.code >= 400 and reply.n < n for reply in session.replies)
-    return refused or session.keywords is None or session.name in facts.faults_in
+    return refused or session.keywords is None or session.name in facts.faults_by_session
 
 
 def _check_fallback(finding: Finding, sites: SiteMap, end: int) -> None:
-    """Add a violation where a server tries the last site of a route again and again, and no site before it.
+    """Add a violation where a server fails twice to reach the last site of a route, and tries no site before it (SR-BIF-02).
 
-    It had the message all the time between two failed connections to the server of the mailbox.
+    It had the message all the time between two failed connections to the server of the mailbox. Events from number `end` on are not
+    judged.
     """
     facts = sites.facts
-    for (client, name), receipts in facts.receipts.items():
+    for (client, name), receipts in facts.given_by_server_and_message.items():
         for given in receipts:
             for recipient in given.recipients if given.acceptance is not None else ():
                 path, host = sites.path(client, recipient), sites.host(recipient)
@@ -283,7 +297,7 @@ def _tried_any(facts: Facts, client: str, servers: list[str], after_n: int, befo
     if any(e.server in servers and e.n < before_n for e in facts.failed_connections(client, after_n)):
         return True
     return any(
-        session.n < before_n and facts.end_of(session.name) > after_n
+        session.n < before_n and facts.end_of_session(session.name) > after_n
         for server in servers
-        for session in facts.sessions_between.get((client, server), ())
+        for session in facts.sessions_by_client_and_server.get((client, server), ())
     )

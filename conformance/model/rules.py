@@ -1,7 +1,8 @@
 """The registry of the model's rules: each is one function, registered with the requirements that it judges.
 
-A rule is named `model.<row id>` after its first requirement. The rules of version 0.1.0 keep their published names
-(`invariant.<name>`): baselines, waivers and Spark's queries use these.
+A rule is named `model.<row id>` after its first requirement. The rules of version 0.1.0 keep their published names (`invariant.<name>`):
+baselines, waivers and Spark's queries use these. Modules of `conformance.model` use the two decorators when they are imported;
+`conformance.judge.cell` then calls every rule of `RULES` once for a history.
 """
 
 from collections.abc import Callable
@@ -32,10 +33,11 @@ RULES: Registry[Rule] = Registry("rule of the model")
 def rule(
     *requirements: str, timed: bool = True, published: str | None = None
 ) -> Callable[[Callable[[Facts], Finding]], Callable[[Facts], Finding]]:
-    """Return a decorator that registers a function as the rule of these requirements.
+    """Return a decorator that registers a function as the rule of these requirements and returns it unchanged.
 
-    The first requirement names it, unless it has a name of version 0.1.0: `published`. `timed` says whether the check compares times,
-    so that a late harness excuses its violations.
+    The rule's name is `model.` and the first requirement, or `invariant.` and `published` for a rule that had a name in version 0.1.0.
+    `timed` says whether the check compares times, so that a late harness excuses its violations. Raises what `Registry.add` raises where
+    the name is taken.
     """
 
     def register(check: Callable[[Facts], Finding]) -> Callable[[Facts], Finding]:
@@ -49,7 +51,7 @@ def rule(
 def invariant(
     name: str, *requirements: str, timed: bool = True
 ) -> Callable[[Callable[[CheckContext], Finding]], Callable[[CheckContext], Finding]]:
-    """Return a decorator that registers a function as the rule with the published name `invariant.<name>`; `timed` as in `rule`."""
+    """Return a decorator that registers a check of a `CheckContext` as the rule `invariant.<name>`; `timed` as in `rule`."""
 
     def register(check: Callable[[CheckContext], Finding]) -> Callable[[CheckContext], Finding]:
         RULES.add(f"invariant.{name}", Rule(lambda facts: check(facts.context), requirements, timed))

@@ -3,7 +3,12 @@
 Safety Net of a mailbox server of 2013 or later holds the messages that the server has processed. What is in it shows when the
 server is inspected. `n` is an event's number, times are documented seconds.
 
-`occasions` counts the chances to fail; a violation is blamed on its `row`, else on the decorator's first requirement.
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
@@ -12,7 +17,14 @@ from itertools import pairwise
 
 from conformance.history.events import CommandRun
 from conformance.model.facts import Facts
-from conformance.model.processing import COMMIT_TIME, Inspection, inspections, lost_queue, process, was_cut_short
+from conformance.model.processing import (
+    COMMIT_TIME,
+    Inspection,
+    inspections,
+    may_have_forgotten_event,
+    processing_of,
+    was_queue_wiped,
+)
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
@@ -27,7 +39,7 @@ def _has_safety_net(facts: Facts, server: str) -> bool:
     return not facts.is_2010(server) and facts.topology.by_name[server].role == "mailbox"
 
 
-def _had_command(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+def _was_command_run(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
     """Return whether an administrator made a server transmit messages again, or pass them to another, between two events."""
     return any(e.node == server and after_n < e.n < before_n for e in facts.trace.events_of(CommandRun))
 
@@ -43,11 +55,11 @@ def safety_net_holds_what_was_processed(facts: Facts) -> Finding:
     if "safety-net" not in facts.context.claims:
         return finding
     seen: set[tuple[str, str]] = set()
-    for inspection in facts.derive(inspections):
+    for inspection in facts.compute_once(inspections):
         if not _has_safety_net(facts, inspection.node):
             continue
         for message_id, names in _messages_by_id(facts).items():
-            held = bool(inspection.of(("safety-net",), message_id))
+            held = bool(inspection.items_in(("safety-net",), message_id))
             for name in names:
                 _check_message(facts, finding, inspection, name, held, (inspection.node, message_id) in seen)
             if held:
@@ -67,16 +79,23 @@ def _messages_by_id(facts: Facts) -> Mapping[str, list[str]]:
 def _check_message(
     facts: Facts, finding: Finding, inspection: Inspection, name: str, held: bool, was_held: bool
 ) -> None:
-    """Check one message in one inspection; `was_held`: an earlier one of the server showed it."""
+    """Check one message in one inspection: whether Safety Net held it (`held`) although it must not, or did not although it must.
+
+    `was_held`: an earlier inspection of the server showed it in Safety Net.
+    """
     server, n, t = inspection.node, inspection.n, inspection.t
     message = facts.trace.messages[name]
-    processing = process(facts, server, name)
+    processing = processing_of(facts, server, name)
     replies = [one for taken in processing.passed_on.values() for one in taken if one[0] < n]
-    done = processing.finished(facts, n)
+    done = processing.last_reply_if_processed(facts, n)
     # the reply of the next hop may be recorded after the end of the server that no longer read it
     since = max((given.n for given in processing.handed), default=n)
-    if done is not None and not lost_queue(facts, server, since, n) and not _had_command(facts, server, done[0], n):
-        hold = facts.possible_numbers(server, "SafetyNetHoldTime", done[0], n)[0]
+    if (
+        done is not None
+        and not was_queue_wiped(facts, server, since, n)
+        and not _was_command_run(facts, server, done[0], n)
+    ):
+        hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", done[0], n).least
         if t - done[1] > COMMIT_TIME:
             finding.occasions += 1
             sentence = f"{server} had processed it by {format_seconds(done[1])}, and at {format_seconds(t)}"
@@ -90,15 +109,15 @@ def _check_message(
                     done[0],
                     row="SR-SFN-02" if was_held else "SR-SFN-01",
                 )
-            if inspection.of(("delivery", "submission"), message.message_id):
+            if inspection.items_in(("delivery", "submission"), message.message_id):
                 finding.add_message_violation(message, f"{sentence} it is still queued for delivery", n, done[0])
     if not held:
         return
-    longest = facts.possible_numbers(server, "SafetyNetHoldTime", -1, n)[1]
+    longest = facts.possible_parameter_range(server, "SafetyNetHoldTime", -1, n).greatest
     if (
         replies
         and t - max(replies)[1] > longest + _CLEAN_UP + facts.slack
-        and not _may_be_unseen(facts, server, name, max(replies)[0], n)
+        and not _may_be_processed_unseen(facts, server, name, max(replies)[0], n)
     ):
         finding.occasions += 1
         finding.add_message_violation(
@@ -111,15 +130,15 @@ def _check_message(
         )
     elif not replies and len(facts.trace.indistinguishable_messages(message)) == 1:
         finding.occasions += 1
-        if not _may_be_unseen(facts, server, name, -1, n):
+        if not _may_be_processed_unseen(facts, server, name, -1, n):
             finding.add_message_violation(message, f"{server} has not passed it on, and its Safety Net holds it", n)
 
 
-def _may_be_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
-    """Return whether a server may have processed a message between two events with no reply that was surely kept.
+def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
+    """Return whether a server may have processed a message between two events without a reply that shows it for sure.
 
-    It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; it reported
-    a failure; or it had a session after STARTTLS.
+    It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; it reported a
+    failure; or it had a session after STARTTLS.
     """
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.dot_n is None or not after_n < t.dot_n < before_n:
@@ -129,12 +148,12 @@ def _may_be_unseen(facts: Facts, server: str, name: str, after_n: int, before_n:
         if t.client == server and (
             not t.replies
             or t.session in facts.trace.altered_sessions
-            or any(r.code // 100 == 5 or was_cut_short(facts, server, r.n, r.t) for r in t.replies)
+            or any(r.code // 100 == 5 or may_have_forgotten_event(facts, server, r.n, r.t) for r in t.replies)
         ):
             return True
-    return any(s.client == server and after_n < s.n < before_n for s in facts.secured_sessions) or any(
+    return any(s.client == server and after_n < s.n < before_n for s in facts.starttls_sessions) or any(
         t.digest is not None and t.digest.report is not None and after_n < t.n < before_n
-        for t in facts.transactions_from.get(server, ())
+        for t in facts.transactions_by_client.get(server, ())
     )
 
 
@@ -142,18 +161,22 @@ def _may_be_unseen(facts: Facts, server: str, name: str, after_n: int, before_n:
 def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
     """Check that an inspected server keeps a shadow that was not acknowledged for the documented time, and no longer.
 
-    That is SafetyNetHoldTime and MessageExpirationTimeout together. No occasion to miss it is a shadow that the server may have
-    promoted: its primary was away for ShadowResubmitTimeSpan, or showed another database.
+    That is SafetyNetHoldTime and MessageExpirationTimeout together. A shadow may be missing earlier where the server may have
+    promoted it: its primary was away for ShadowResubmitTimeSpan, or showed another database.
     """
     finding = Finding("an unacknowledged shadow for SafetyNetHoldTime and MessageExpirationTimeout")
     by_node: dict[str, list[Inspection]] = defaultdict(list)
-    for inspection in facts.derive(inspections):
+    for inspection in facts.compute_once(inspections):
         by_node[inspection.node].append(inspection)
     if "safety-net" not in facts.context.claims or not by_node:
         return finding
     for one in facts.held_intervals:
         copy = one.copy
-        if copy.transaction.kind != "shadow" or copy.transaction.message is None or not facts.is_tested(copy.primary):
+        if (
+            copy.transaction.kind != "shadow"
+            or copy.transaction.message is None
+            or not facts.is_tested_server(copy.primary)
+        ):
             continue
         message = facts.trace.messages[copy.transaction.message]
         if message.message_id is None:
@@ -163,10 +186,10 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
                 continue
             n, age = inspection.n, inspection.t - one.since_t
             lives = [
-                facts.possible_numbers(copy.holder, name, one.since_n, n)
+                facts.possible_parameter_range(copy.holder, name, one.since_n, n)
                 for name in ("SafetyNetHoldTime", "MessageExpirationTimeout")
             ]
-            shadows = inspection.of(("shadow", "shadow-safety-net"), message.message_id)
+            shadows = inspection.items_in(("shadow", "shadow-safety-net"), message.message_id)
             finding.occasions += 1
             if age > sum(most for _, most in lives) + _CLEAN_UP + facts.slack:
                 others = any(
@@ -184,7 +207,7 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
                     )
             elif (
                 age < sum(least for least, _ in lives) - facts.slack
-                and not inspection.of(_ANY_QUEUE, message.message_id)
+                and not inspection.items_in(_ANY_QUEUE, message.message_id)
                 and not _may_be_promoted(facts, copy.holder, copy.primary, one.since_n, inspection)
             ):
                 finding.add_message_violation(
@@ -199,13 +222,13 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
 
 def _may_be_promoted(facts: Facts, holder: str, primary: str, since_n: int, inspection: Inspection) -> bool:
     """Return whether a holder may have had a reason to promote what it holds for a primary before an inspection."""
-    span = facts.possible_numbers(holder, "ShadowResubmitTimeSpan", since_n, inspection.n)[0]
+    span = facts.possible_parameter_range(holder, "ShadowResubmitTimeSpan", since_n, inspection.n).least
     times = [
         c.end_t
-        for c in facts.contacts.get((holder, primary), ())
+        for c in facts.contacts_by_client_and_server.get((holder, primary), ())
         if c.outcome == "reached" and since_n < c.end_n and c.n < inspection.n
     ]
     times.append(facts.trace.events[since_n].t)
     times = [*sorted(times), inspection.t]
-    names = {name for _, _, name in facts.database_names.get((holder, primary), ())}
+    names = {name for _, _, name in facts.database_names_seen.get((holder, primary), ())}
     return len(names) > 1 or any(b - a >= span - facts.slack for a, b in pairwise(times))

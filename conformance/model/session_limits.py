@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A session alternates between two states: the client waits for a reply, or the server waits for the client. `_waits` cuts it into
-such waits by counting what is not answered yet. A server is idle while it waits; from 354 to the final dot, and during AUTH,
-octets of the client flow that no event shows, so there the server may end the session late but not early.
+such waits by counting the replies that the server owes. A server is idle while it waits; from 354 to the final dot, and during AUTH,
+may_send_octets of the client flow that no event shows, so there the server may end the session late but not early.
 
 - A receive connector ends a session with 421 4.4.2, or closes it, when it is idle for ConnectionInactivityTimeout or older than
   ConnectionTimeout; not before, unless it stops (RFC 5321 3.8: a server does not close a session on purpose otherwise).
@@ -15,6 +15,13 @@ old or its new value (ruling 22). Candidates that claim only `relay` are not bou
 
 From some faults on, what the link recorded may differ from what the two parties saw; a session is judged up to these.
 `n` is an event's number, `t` its time in documented seconds.
+
+The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
+count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
+first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
+fault changed, added or removed may_send_octets in it.
 """
 
 import math
@@ -24,7 +31,7 @@ from typing import Literal
 
 from conformance.faults import ALTERING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, NodeEvent, Reply
-from conformance.model.facts import STOPPING, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds
@@ -34,7 +41,7 @@ _AGE, _IDLE = "connection_timeout", "connection_inactivity_timeout"
 _SEND_LIMIT = "SendConnectionInactivityTimeout"
 
 _DELAYING = frozenset({"delay", "merge", "throttle"})
-"""Faults that hold octets back for a while, and with them the end of the connection that follows them."""
+"""Faults that hold may_send_octets back for a while, and with them the end of the connection that follows them."""
 
 _LMTP = frozenset({"delivery", "lmtp"})
 
@@ -43,7 +50,7 @@ _LMTP = frozenset({"delivery", "lmtp"})
 class _Wait:
     """A wait of one party for the other, from an event to the next; `until_*` are None for the wait in which the history ends.
 
-    `octets` says whether the client may send octets that no event shows.
+    `may_send_octets` says whether the client may send may_send_octets that no event shows.
     """
 
     party: Literal["client", "server"]
@@ -51,7 +58,7 @@ class _Wait:
     t: float
     until_n: int | None
     until_t: float | None
-    octets: bool = False
+    may_send_octets: bool = False
 
 
 @rule("SR-TMO-06", "SR-TMO-07")
@@ -61,22 +68,25 @@ def receive_connectors_keep_their_limits(facts: Facts) -> Finding:
     if is_relay_only(facts.context.claims):
         return finding
     for session in facts.trace.sessions.values():
-        if facts.is_tested(session.server):
+        if facts.is_tested_server(session.server):
             _check_receiver(facts, finding, session)
     return finding
 
 
 def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
-    """Count an occasion for a session that reaches a limit or that the server ended; add a violation for each missed limit."""
-    end_n, end_t = _end(facts, session)
+    """Judge the server of one session by the limits of its listener, both too late and too early an end.
+
+    Occasions are each limit that the session reaches, and an end by the server without another reason.
+    """
+    end_n, end_t = _end_of_session(facts, session)
     shutdown = next((reply for reply in session.replies if reply.code == 421), None)
     ended_by_server = shutdown is not None or (session.closed is not None and session.closed.by == "server")
-    limits = facts.limits_between(session.server, session.listener, session.n, end_n)
+    limits = facts.listener_limits_between(session.server, session.listener, session.n, end_n)
     ages, idles = ([float(limit[name]) for limit in limits] for name in (_AGE, _IDLE))
     if not ended_by_server and end_t - session.t < min(*ages, *idles):
         return
     over_n, over_t = (shutdown.n, shutdown.t) if shutdown is not None else (end_n, end_t)
-    hidden_n, hidden_t = _hidden_from(facts, session)
+    hidden_n, hidden_t = _replies_hidden_from(facts, session)
     waits = list(_waits(facts, session))
     # ---- too late
     age = min(over_t, hidden_t) - session.t
@@ -90,7 +100,7 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
                 row="SR-TMO-07",
             )
     for wait in waits:
-        if wait.party != "server" or wait.octets or wait.n > over_n:
+        if wait.party != "server" or wait.may_send_octets or wait.n > over_n:
             continue
         lasted = min(wait.until_t if wait.until_t is not None else end_t, over_t, hidden_t) - wait.t
         finding.occasions += lasted >= min(idles) - facts.slack
@@ -101,7 +111,7 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
                 wait.n,
             )
     # ---- too early
-    if not ended_by_server or hidden_n < over_n or facts.faults_in.get(session.name):
+    if not ended_by_server or hidden_n < over_n or facts.faults_by_session.get(session.name):
         return
     is_timeout = shutdown is not None and shutdown.enhanced == "4.4.2"
     if not is_timeout and (shutdown is not None or not _is_closed_without_reason(session)):
@@ -119,21 +129,21 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
         )
 
 
-def _hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
-    """Return number and time from which the server's replies, or the end that it makes, may not be recorded; infinities.
+def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
+    """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
-    A fault hides them that alters the session, cuts the link without a sign, or holds octets while the server owes a reply:
-    while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused
-    reads nothing.
+    Infinities for none. A fault hides them that alters the session, cuts the link without a sign, or holds octets while the server owes a
+    reply: while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused reads
+    nothing.
     """
     hiding: list[FaultFired | NodeEvent] = [
         fault
-        for fault in facts.faults_in.get(session.name, ())
+        for fault in facts.faults_by_session.get(session.name, ())
         if fault.action in ALTERING_FAULTS
         or fault.action.startswith("partition")
         or (fault.action in HOLDING_FAULTS and _is_reply_owed(session, fault.n))
     ]
-    for party, actions in ((session.server, STOPPING), (session.client, {"paused"})):
+    for party, actions in ((session.server, STOPPING_ACTIONS), (session.client, {"paused"})):
         hiding += _first_interruption(facts, party, actions, session)
     return min(((event.n, event.t) for event in hiding), default=(math.inf, math.inf))
 
@@ -162,20 +172,23 @@ def send_connectors_keep_their_limit(facts: Facts) -> Finding:
     if is_relay_only(facts.context.claims) or facts.context.cell.timers == "own":
         return finding
     for session in facts.trace.sessions.values():
-        if facts.is_own(session.client, session.name):
+        if facts.is_opened_by_tested_server(session.client, session.name):
             _check_sender(facts, finding, session)
     return finding
 
 
 def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
-    """Count an occasion for each silence that reaches the limit or ends with the session; add violations."""
-    end_n, end_t = _end(facts, session)
-    limits = facts.numbers_between(session.client, _SEND_LIMIT, session.n, end_n)
+    """Judge the client of one session by SendConnectionInactivityTimeout, both too late and too early an end.
+
+    Occasions are each silence of the server that reaches the limit, and each end by the client.
+    """
+    end_n, end_t = _end_of_session(facts, session)
+    limits = facts.parameter_numbers_between(session.client, _SEND_LIMIT, session.n, end_n)
     closed = session.closed
     is_left = closed is not None and closed.by == "client" and closed.how != "secured"
     if not limits or (end_t - session.t < min(limits) and not is_left):
         return
-    faults = facts.faults_in.get(session.name, ())
+    faults = facts.faults_by_session.get(session.name, ())
     until = _end_hidden_from(facts, session)
     for wait in _waits(facts, session):
         if wait.party != "client" and not any(fault.n == wait.n for fault in faults):  # it said what a fault kept
@@ -194,24 +207,27 @@ def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
 
 
 def _end_hidden_from(facts: Facts, session: Session) -> float:
-    """Return the time from which the end that the client makes may not be recorded; infinity.
+    """Return the time from which the client's end of the session may not be recorded; infinity for never.
 
-    Faults hide it that alter the session (a muted one's end is recorded) or hold octets, cuts without a sign, and a server that
-    is paused. A client that is interrupted does not keep its limits.
+    Faults hide it that alter the session (a muted one's end is recorded) or hold octets, cuts without a sign, and a server that is
+    paused. A client that is interrupted does not keep its limits.
     """
     hiding: list[FaultFired | NodeEvent] = [
         fault
-        for fault in facts.faults_in.get(session.name, ())
+        for fault in facts.faults_by_session.get(session.name, ())
         if fault.action in (ALTERING_FAULTS - {"mute"}) | HOLDING_FAULTS | _DELAYING
         or fault.action.startswith("partition")
     ]
-    for party, actions in ((session.client, STOPPING), (session.server, {"paused"})):
+    for party, actions in ((session.client, STOPPING_ACTIONS), (session.server, {"paused"})):
         hiding += _first_interruption(facts, party, actions, session)
     return min((event.t for event in hiding), default=math.inf)
 
 
 def _first_interruption(facts: Facts, party: str, actions: Iterable[str], session: Session) -> list[NodeEvent]:
-    """Return the first event with one of the actions that is in force during the session: the kernel answers for a paused program."""
+    """Return the first event with one of the actions that is in force during the session, as a list of one; [] for none.
+
+    An event before the session counts if it is the node's last before: the kernel accepts connections for a paused program.
+    """
     events = facts.node_events.get(party, ())
     before = [event for event in events if event.n < session.n][-1:]
     later = [event for event in events if event.n > session.n]
@@ -219,7 +235,7 @@ def _first_interruption(facts: Facts, party: str, actions: Iterable[str], sessio
 
 
 def _is_still_there(session: Session, wait: _Wait) -> bool:
-    """Return whether the client sent a content after the wait for which it had waited: the 354 came after the wait."""
+    """Return whether the client surely went on after the wait: it then got the 354 for a DATA and sent the content."""
     return wait.until_n is not None and any(
         sent.dot_n is not None and x.command.verb == "DATA" and x.reply is not None and x.reply.code == 354
         and wait.until_n <= x.command.n < x.reply.n < sent.dot_n
@@ -248,7 +264,7 @@ def _check_early_leave(facts: Facts, finding: Finding, session: Session, limit: 
         )
 
 
-def _end(facts: Facts, session: Session) -> tuple[int, float]:
+def _end_of_session(facts: Facts, session: Session) -> tuple[int, float]:
     """Return number and time of the end of a session, or of the history where it stays open."""
     return (session.closed.n, session.closed.t) if session.closed is not None else (facts.end_n, facts.end_t)
 
@@ -264,24 +280,26 @@ def _is_reply_owed(session: Session, n: int) -> bool:
 
 
 def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
-    """Yield the waits of a session in order, up to its end."""
+    """Yield the waits of a session in order, up to its end; the first is the client's for the greeting."""
     events: list[Command | Reply | FaultFired | tuple[int, float, int]] = [x.command for x in session.exchanges]
     events += session.replies
-    events += facts.faults_in.get(session.name, ())
+    events += facts.faults_by_session.get(session.name, ())
     for t in session.transactions:
         if t.dot_n is not None and t.dot_t is not None:
             events.append((t.dot_n, t.dot_t, len(t.recipients) if session.listener in _LMTP else 1))
-    owed, octets, n, t_ = 1, False, session.n, session.t
+    owed, may_send_octets, n, t_ = 1, False, session.n, session.t
     for event in sorted(events, key=lambda e: e[0] if isinstance(e, tuple) else e.n):
         at_n, at_t = event[:2] if isinstance(event, tuple) else (event.n, event.t)
-        yield _Wait("client" if owed > 0 else "server", n, t_, at_n, at_t, octets)
+        yield _Wait("client" if owed > 0 else "server", n, t_, at_n, at_t, may_send_octets)
         n, t_ = at_n, at_t
         if isinstance(event, tuple):
-            owed, octets = owed + event[2], False
+            owed, may_send_octets = owed + event[2], False
         elif isinstance(event, Command):
-            owed, octets = owed + 1, False
+            owed, may_send_octets = owed + 1, False
         elif isinstance(event, Reply):
             owed -= bool(event.to) and owed > 0
-            octets = event.code // 100 == 3
+            may_send_octets = event.code // 100 == 3
     last = session.closed
-    yield _Wait("client" if owed > 0 else "server", n, t_, last.n if last else None, last.t if last else None, octets)
+    yield _Wait(
+        "client" if owed > 0 else "server", n, t_, last.n if last else None, last.t if last else None, may_send_octets
+    )

@@ -57,8 +57,8 @@ class DatabaseSeen:
 class ShadowPair:
     """A holder and a primary, the copies that the one holds for the other, and their contacts, each list in order.
 
-    `sure_ends` has the event and time until which each copy is surely held, in the order of `copies`. `own_contacts` are
-    positive replies in sessions that the holder opened, `contacts` those in sessions of either.
+    `sure_ends` has number and time of the event until which each copy is surely held, in the order of `copies`. `contacts` has time and
+    number of each positive reply in sessions of either, `databases` each naming of the primary's database to the holder.
     """
 
     holder: str
@@ -81,43 +81,49 @@ class ShadowPair:
 
 
 def shadow_pairs(facts: Facts) -> list[ShadowPair]:
-    """Return the pairs of servers under test of which one stored a shadow copy of the other, by `Facts.derive`."""
+    """Return the pairs of servers under test of which one stored a shadow copy of the other; call it by `Facts.compute_once`."""
     groups: dict[tuple[str, str], list[HeldInterval]] = defaultdict(list)
     for held in facts.held_intervals:
         copy = held.copy
-        if copy.transaction.kind == "shadow" and facts.is_tested(copy.holder) and facts.is_tested(copy.primary):
+        if (
+            copy.transaction.kind == "shadow"
+            and facts.is_tested_server(copy.holder)
+            and facts.is_tested_server(copy.primary)
+        ):
             groups[copy.holder, copy.primary].append(held)
     promoted: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-    for promotion in (one for promotions in facts.promotions.values() for one in promotions):
+    for promotion in (one for promotions in facts.promotions_by_message.values() for one in promotions):
         session = facts.trace.sessions[promotion.transmission.session]
         for holder, primary in {(copy.holder, copy.primary) for copy in promotion.held_copies}:
             promoted[holder, primary].append((session.n, session.t))
-    return [_pair(facts, pair, copies, promoted[pair]) for pair, copies in groups.items()]
+    return [_make_pair(facts, pair, copies, promoted[pair]) for pair, copies in groups.items()]
 
 
-def _pair(
+def _make_pair(
     facts: Facts, servers: tuple[str, str], copies: list[HeldInterval], promoted: list[tuple[int, float]]
 ) -> ShadowPair:
-    """Return the pair of a holder and a primary; `promoted` are the event and time of each promotion."""
+    """Return the pair of `servers`, (holder, primary); `promoted` are number and time of each promotion of the holder's copies."""
     holder, primary = servers
-    own = [s for s in facts.sessions_between.get((holder, primary), ()) if s.listener == "transport"]
-    other = facts.sessions_between.get((primary, holder), ())
+    own = [s for s in facts.sessions_by_client_and_server.get((holder, primary), ()) if s.listener == "transport"]
+    other = facts.sessions_by_client_and_server.get((primary, holder), ())
     failed = [
         Wait(event.n, event.t, event.n, event.t, failed=True)
         for event in facts.trace.events_of(ConnectFailed)
         if (event.client, event.server, event.listener) == (holder, primary, "transport")
     ]
-    idle = facts.seconds(holder, FREQUENCY, copies[0].since_n) or 0.0
-    waits = [wait for session in own for wait in _waits(facts, session, idle / 2)]
-    own_contacts = _contacts(own)
+    idle = facts.numeric_parameter(holder, FREQUENCY, copies[0].since_n) or 0.0
+    waits = [wait for session in own for wait in _waits_in_session(facts, session, idle / 2)]
+    own_contacts = _positive_replies(own)
     pair = ShadowPair(
         holder,
         primary,
         sorted(copies, key=lambda held: held.since_n),
         [],
         sorted([*waits, *failed], key=lambda wait: wait.since_t),
-        sorted([*own_contacts, *_contacts(other)]),
-        sorted([*_listed(facts, own), *_requested(facts, other)], key=lambda seen: seen.n),
+        sorted([*own_contacts, *_positive_replies(other)]),
+        sorted(
+            [*_databases_in_discard_lists(facts, own), *_databases_in_requests(facts, other)], key=lambda seen: seen.n
+        ),
     )
     switched_off = [
         (event.n, event.t)
@@ -125,12 +131,19 @@ def _pair(
         if event.node == holder and event.changes.get("ShadowRedundancyEnabled") is False
     ]
     absences = list(_long_absences(facts, pair, sorted(own_contacts)))
-    pair.sure_ends = [_sure_end(facts, pair, held, [*switched_off, *promoted, *absences]) for held in pair.copies]
+    pair.sure_ends = [
+        _end_of_sure_holding(facts, pair, held, [*switched_off, *promoted, *absences]) for held in pair.copies
+    ]
     return pair
 
 
-def _sure_end(facts: Facts, pair: ShadowPair, held: HeldInterval, ends: list[tuple[int, float]]) -> tuple[int, float]:
-    """Return the event and time until which a copy is surely held; the history's end where nothing may end it before."""
+def _end_of_sure_holding(
+    facts: Facts, pair: ShadowPair, held: HeldInterval, ends: list[tuple[int, float]]
+) -> tuple[int, float]:
+    """Return number and time of the event until which a copy is surely held; the history's end where nothing may end it before.
+
+    `ends` are events after which the holder may hold no copy of this primary any more.
+    """
     database = pair.database_of(held)
     found = [(n, t) for n, t in ends if n > held.since_n]
     if held.until_n is not None:
@@ -148,19 +161,20 @@ def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
     """Return after how many seconds, at the earliest, the holder may drop a copy that was never acknowledged (SR-SFN-03)."""
     names = ("SafetyNetHoldTime", "MessageExpirationTimeout")
     return sum(
-        min(facts.numbers_between(held.copy.holder, name, held.since_n, facts.end_n), default=0.0) for name in names
+        min(facts.parameter_numbers_between(held.copy.holder, name, held.since_n, facts.end_n), default=0.0)
+        for name in names
     )
 
 
 def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float]]:
     """Yield the event and time at which the holder had had no contact in a session of its own for the resubmit time.
 
-    From then on it may promote itself. `own` has the (time, event) of each contact in a session of its own. It may count from one heartbeat before it stored its first copy: a holder that keeps
-    its heartbeat has had contact since then.
+    From then on it may promote itself. `own` has time and event of each contact in a session of its own. The holder may count from one
+    heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
     """
     first = pair.copies[0]
-    spans = facts.numbers_between(pair.holder, SPAN, first.since_n, facts.end_n)
-    frequency = facts.seconds(pair.holder, FREQUENCY, first.since_n) or 0.0
+    spans = facts.parameter_numbers_between(pair.holder, SPAN, first.since_n, facts.end_n)
+    frequency = facts.numeric_parameter(pair.holder, FREQUENCY, first.since_n) or 0.0
     span = min(spans, default=0.0)
     times = [first.since_t - frequency, *(t for t, _ in own[bisect_left(own, (first.since_t, -1)) :]), facts.end_t]
     for before, after in pairwise(times):
@@ -168,7 +182,7 @@ def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]])
             yield facts.first_event_at(before + span - facts.slack), before + span - facts.slack
 
 
-def _contacts(sessions: "list[Session] | tuple[()]") -> list[tuple[float, int]]:
+def _positive_replies(sessions: "list[Session] | tuple[()]") -> list[tuple[float, int]]:
     """Return time and number of each positive reply in sessions in which EHLO was answered."""
     return [
         (reply.t, reply.n)
@@ -179,15 +193,15 @@ def _contacts(sessions: "list[Session] | tuple[()]") -> list[tuple[float, int]]:
     ]
 
 
-def _waits(facts: Facts, session: Session, idle: float) -> Iterator[Wait]:
-    """Yield the times of a session in which the client waited; shorter ones than `idle` between them are not told apart.
+def _waits_in_session(facts: Facts, session: Session, idle: float) -> Iterator[Wait]:
+    """Yield the times of a session in which the client waited; pauses of at most `idle` seconds between them count as waiting.
 
     In a session that a fault altered or held, and from DATA to the final reply, the client is taken to wait.
     """
     end_n, end_t = (session.closed.n, session.closed.t) if session.closed else (facts.end_n, facts.end_t)
     has_quit = bool(session.exchanges) and session.exchanges[-1].command.verb == "QUIT"
     cut_off = session.closed is not None and session.closed.by != "client" and not has_quit
-    if end_t - session.t <= idle or facts.is_disturbed(session.name):
+    if end_t - session.t <= idle or facts.is_altered_or_held(session.name):
         yield Wait(session.n, session.t, end_n, end_t, cut_off=cut_off)
         return
     since_n, since_t = session.n, session.t
@@ -206,20 +220,20 @@ def _waits(facts: Facts, session: Session, idle: float) -> Iterator[Wait]:
     yield Wait(since_n, since_t, end_n, end_t, cut_off=cut_off)
 
 
-def _listed(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
-    """Yield the names of its database in the primary's discard lists."""
+def _databases_in_discard_lists(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
+    """Yield each naming of its database by the primary in its discard lists, in sessions that the holder opened itself."""
     for session in sessions:
         if session.name in facts.trace.harness_sessions:
             continue
         last = session.exchanges[-1].command.n if session.exchanges else -1
         for reply in session.replies:
             if reply.operation and reply.operation.database and reply.operation.name == "discard-list":
-                sure = last > reply.n and not facts.is_disturbed(session.name)
+                sure = last > reply.n and not facts.is_altered_or_held(session.name)
                 yield DatabaseSeen(reply.n, reply.t, reply.operation.database, sure)
 
 
-def _requested(facts: Facts, sessions: "list[Session] | tuple[()]") -> Iterator[DatabaseSeen]:
-    """Yield the names of its database in the primary's requests for shadow copies."""
+def _databases_in_requests(facts: Facts, sessions: "list[Session] | tuple[()]") -> Iterator[DatabaseSeen]:
+    """Yield each naming of its database by the primary in its requests for shadow copies, in sessions that it opened itself."""
     for session in sessions:
         if session.name in facts.trace.harness_sessions:
             continue
@@ -227,5 +241,5 @@ def _requested(facts: Facts, sessions: "list[Session] | tuple[()]") -> Iterator[
             command = exchange.command
             if command.operation and command.operation.database:
                 granted = exchange.reply is not None and exchange.reply.code // 100 == 2
-                sure = granted and not facts.is_disturbed(session.name)
+                sure = granted and not facts.is_altered_or_held(session.name)
                 yield DatabaseSeen(command.n, command.t, command.operation.database, sure)

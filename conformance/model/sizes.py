@@ -4,6 +4,13 @@ A server announces the size of the largest message in its reply to EHLO; 0, or n
 that of the content, dots as they were before stuffing. Between servers of one organisation a message that one of them may accept
 is not refused as too large by another (docs/wire-profile.md): the trace fields that they add do not count. On `frontend` the
 limit is MaxMessageSize, so that is what a server with the documented parameters announces there.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
+event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
+client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 import re
@@ -27,32 +34,32 @@ def announced_size_is_kept(facts: Facts) -> Finding:
     """Check each declared and each sent size against the one that the server announced in the session."""
     finding = Finding("messages above the announced SIZE are refused with 552, and no others")
     for session in facts.trace.sessions.values():
-        if session.keywords is None or not facts.is_tested(session.server):
+        if session.keywords is None or not facts.is_tested_server(session.server):
             continue
         if session.name in facts.trace.altered_sessions:
             continue
-        limit = _announced(session)
+        limit = _announced_size(session)
         if session.listener == "frontend" and not is_relay_only(facts.context.claims):
             _check_announced(facts, finding, session, limit)
         for sent in session.transactions:
-            _check_declared(facts, finding, session, sent, limit)
-            _check_sent(facts, finding, session, sent, limit)
+            _check_declared_size(facts, finding, session, sent, limit)
+            _check_sent_size(facts, finding, session, sent, limit)
     return finding
 
 
 def _check_announced(facts: Facts, finding: Finding, session: Session, limit: int) -> None:
-    """Add a violation for an announced size, 0 without one, that is no MaxMessageSize in force since the session began."""
+    """Add a violation for an announced size (`limit`) that is no MaxMessageSize in force since the session began; 0 is not judged."""
     if not limit:
         return
-    n = _greeting(session).n
-    bounds = facts.possible_values(session.server, "MaxMessageSize", session.n, n)
+    n = _last_ehlo_reply(session).n
+    bounds = facts.possible_parameter_values(session.server, "MaxMessageSize", session.n, n)
     finding.occasions += 1
     if limit not in bounds:
         finding.add_violation(f"{session.server} announced a size of {limit}, and MaxMessageSize is {bounds[-1]}", n)
 
 
-def _check_declared(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
-    """Add a violation for a wrong reply to the size that MAIL declares."""
+def _check_declared_size(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
+    """Add a violation for a wrong reply to the size that MAIL declares; `limit` is the announced size, 0 for none."""
     mail = next(x for x in session.exchanges if x.command.n == sent.n)
     declared = _DECLARED.search(mail.command.line)
     if declared is None or mail.reply is None:
@@ -66,8 +73,8 @@ def _check_declared(facts: Facts, finding: Finding, session: Session, sent: Tran
         _check_refusal(finding, session, mail.reply, words)
 
 
-def _check_sent(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
-    """Add a violation for a wrong final reply to the size that was sent."""
+def _check_sent_size(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
+    """Add a violation for each wrong final reply to the size that was sent; `limit` is the announced size, 0 for none."""
     if sent.digest is None or not sent.replies:
         return
     size = sent.digest.size
@@ -81,7 +88,7 @@ def _check_sent(facts: Facts, finding: Finding, session: Session, sent: Transact
         elif is_above and reply.code // 100 == 5:
             _check_refusal(finding, session, reply, words)
         if reply.code == 552 and message is not None and _is_passed_on(facts, session):
-            bound = facts.seconds(session.server, "MaxMessageSize", reply.n)
+            bound = facts.numeric_parameter(session.server, "MaxMessageSize", reply.n)
             if bound is not None and message.digest.size <= bound:
                 finding.add_message_violation(
                     message,
@@ -93,10 +100,10 @@ def _check_sent(facts: Facts, finding: Finding, session: Session, sent: Transact
 
 
 def _is_passed_on(facts: Facts, session: Session) -> bool:
-    """Return whether a server under test passes mail on to another in a session; relays are no servers of one organisation."""
+    """Return whether in a session one server of an organisation passes mail on to another; relays are in none."""
     return (
         session.listener in ("transport", "delivery")
-        and facts.is_own(session.client, session.name)
+        and facts.is_opened_by_tested_server(session.client, session.name)
         and not is_relay_only(facts.context.claims)
     )
 
@@ -111,18 +118,18 @@ def _check_refusal(finding: Finding, session: Session, reply: Reply, words: str)
         )
 
 
-def _announced(session: Session) -> int:
+def _announced_size(session: Session) -> int:
     """Return the size that the server announced last, 0 for no limit."""
-    return _size_of(_greeting(session).lines)
+    return _parse_size(_last_ehlo_reply(session).lines)
 
 
-def _greeting(session: Session) -> Reply:
+def _last_ehlo_reply(session: Session) -> Reply:
     """Return the last reply that accepts EHLO; the session has one."""
     return next(reply for reply in reversed(session.replies) if reply.to in ("EHLO", "LHLO") and reply.code // 100 == 2)
 
 
 @lru_cache(maxsize=256)  # servers send the same lines in each session
-def _size_of(lines: tuple[str, ...]) -> int:
+def _parse_size(lines: tuple[str, ...]) -> int:
     """Return the number after the keyword SIZE, 0 without one."""
     for line in lines[1:]:
         word, _, number = line.partition(" ")

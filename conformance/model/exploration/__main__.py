@@ -1,4 +1,7 @@
-"""`python -m conformance.model.exploration`: explore the model, and print, write or check docs/failure-analysis.md."""
+"""`python -m conformance.model.exploration`: explore the model, and print, write or check docs/failure-analysis.md.
+
+A tool of the project's developers, with a process of its own; a test runs it with `--check`.
+"""
 
 import sys
 from pathlib import Path
@@ -7,7 +10,7 @@ from typing import Annotated
 import typer
 
 from conformance.model.exploration.causes import Way
-from conformance.model.exploration.page import Analysis, analyse, page, scope_line
+from conformance.model.exploration.page import Analysis, analyse, render_page, scope_line
 from conformance.model.exploration.scope import LARGE_SCOPES, SCOPES
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -39,13 +42,14 @@ def explore(
         if not write and not check:
             _print_ways(analyses[-1])
     if write:
-        write.write_text(page(analyses), "utf-8")
-    if check and check.read_text("utf-8") != page(analyses):
+        write.write_text(render_page(analyses), "utf-8")
+    if check and check.read_text("utf-8") != render_page(analyses):
         typer.echo(f"{check} is out of date: write it with --write {check}", err=True)
         raise typer.Exit(1)
 
 
 def _print_ways(analysis: Analysis) -> None:
+    """Print the ways that were found in one scope."""
     for way in analysis.ways:
         typer.echo(_format_way(way))
 

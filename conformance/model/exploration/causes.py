@@ -1,7 +1,8 @@
 """Find every way in which an acknowledged message is lost or duplicated although every server obeys.
 
-A *way* is a minimal cut set of fault tree analysis: a set of things that go wrong, or long intervals that pass, none of which can be
-left out. Each is shown by one of its shortest sequences of steps.
+A *way* is a minimal cut set of fault tree analysis: a set of things that go wrong, or long intervals that pass, none of which can be left
+out. Each is shown by one of its shortest sequences of steps. `page.py` calls `find_ways` for each scope. States are integers that
+`search.Model` numbers; a set of causes is an integer too, with one bit for each cause.
 """
 
 import heapq
@@ -29,7 +30,7 @@ class Way:
 
 
 def outcome_of(message: Message) -> Outcome | None:
-    """Return what has become of an acknowledged message for good; None: nothing bad, or not decided yet.
+    """Return what has become of an acknowledged message for good; None: nothing bad, or not decided yet, or not acknowledged.
 
     It is lost when no copy is left that a rule can still deliver.
     """
@@ -47,8 +48,8 @@ def outcome_of(message: Message) -> Outcome | None:
 def find_ways(model: Model) -> tuple[Way, ...]:
     """Return all ways of the scope's first message, the simplest first.
 
-    Sets of causes are visited by size and then by length of the path; a set that contains one that has reached the same state
-    already is left out.
+    Sets of causes are visited by size and then by length of the path. A pair of state and causes is left out if a smaller set has reached
+    the same state already. A state with an outcome is not followed further.
     """
     names: dict[str, int] = {}
     order = count()
@@ -72,7 +73,7 @@ def find_ways(model: Model) -> tuple[Way, ...]:
                 ways[outcome, causes] = node
             continue
         for move in model.moves(state):
-            after = causes | _bit(names, move.cause, causes)
+            after = causes | _bit_of_cause(names, move.cause, causes)
             if not any(smaller & after == smaller for smaller in reached.get(move.state, ())):
                 heapq.heappush(
                     queue,
@@ -82,14 +83,17 @@ def find_ways(model: Model) -> tuple[Way, ...]:
         Way(
             outcome,
             frozenset(name for name, bit in names.items() if bit & causes),
-            _steps(parents, node),
+            _texts_of_steps(parents, node),
         )
         for (outcome, causes), node in ways.items()
     )
 
 
-def _bit(names: dict[str, int], cause: str, before: int) -> int:
-    """Return the bit of a cause, or that of its second occurrence if it is a loss of a disk and among the causes before."""
+def _bit_of_cause(names: dict[str, int], cause: str, before: int) -> int:
+    """Return the bit of a cause, 0 for ''; `names` numbers the causes, and gets the ones that are new.
+
+    The loss of a disk that is in the set `before` already gets the bit of its second occurrence.
+    """
     if not cause:
         return 0
     bit = names.setdefault(cause, 1 << len(names))
@@ -98,10 +102,10 @@ def _bit(names: dict[str, int], cause: str, before: int) -> int:
     return bit
 
 
-def _steps(
+def _texts_of_steps(
     parents: dict[tuple[int, int], tuple[tuple[int, int] | None, str]], node: tuple[int, int]
 ) -> tuple[str, ...]:
-    """Return the texts of the steps that lead to a node."""
+    """Return the texts of the steps from the start to a node; `parents` has, for each (state, causes), its predecessor and text."""
     texts: list[str] = []
     at: tuple[int, int] | None = node
     while at is not None:

@@ -1,18 +1,25 @@
-"""Rules of every generation: submission, delivery, discard status, duplicate detection, failover of a mailbox."""
+"""Rules of every generation: submission, delivery, discard status, duplicate detection, failover of a mailbox.
+
+A rule is a generator: it gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the
+state of the message afterwards; `search.py` calls it for every state. A `Custody` is one server's responsibility for the message (`copy`:
+what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
+the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
+passed, and the kind of fault that it uses up.
+"""
 
 from collections.abc import Iterator
 
 from conformance.model.exploration.rules import (
     Step,
     World,
-    accepted,
-    changed,
-    distinct,
-    name,
+    after_acceptance,
+    custodies_after_handing_on,
+    distinct_custodies,
+    letter,
     nothing_held,
-    outcomes,
-    put,
     rule,
+    with_custody_replaced,
+    with_held_by,
 )
 from conformance.model.exploration.state import WAITING_COPIES, Copy, Custody, Held, Message, Sender, with_custodies
 
@@ -26,7 +33,7 @@ def submit(world: World, message: Message) -> Iterator[Step]:
         if world.up[server]:
             received = Custody(server, Copy.RECEIVED, nothing_held(world.scope))
             yield Step(
-                f"the sender sends the message to {name(server)}",
+                f"the sender sends the message to {letter(server)}",
                 with_custodies(message, [*message.custodies, received])._replace(sender=Sender(message.sender + 1)),
             )
 
@@ -34,37 +41,39 @@ def submit(world: World, message: Message) -> Iterator[Step]:
 @rule("SR-MNT-01", "SR-CRE-08", "SR-SFN-01", "SR-E10-04", "SR-DUP-01")
 def deliver(world: World, message: Message) -> Iterator[Step]:
     """A server delivers what is queued. If the destination's reply is lost, it delivers again (RFC 1047)."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         p = custody.primary
         at_once = custody.copy == Copy.RECEIVED and world.scope.generation == "ex2010"
         last_hop = not world.scope.next_hops or not world.scope.next_hops[p]
         if not world.up[p] or not last_hop or not (at_once or custody.copy in (Copy.QUEUED, Copy.ALONE)):
             continue
-        after = accepted(world, message)
-        text = f"{name(p)} delivers the message"
+        after = after_acceptance(world, message)
+        text = f"{letter(p)} delivers the message"
         if after is message:
             text += ", which is dropped as a duplicate"
-        for done in outcomes(world, custody):
-            yield Step(text, changed(after, custody, done))
+        for done in custodies_after_handing_on(world, custody):
+            yield Step(text, with_custody_replaced(after, custody, done))
         yield Step(f"{text}, but the reply is lost", after, "lost reply of the destination", "replies")
 
 
 @rule("SR-MNT-03", "SR-MNT-06", "SR-E10-07", "SR-WIR-05")
 def ask_for_discard_status(world: World, message: Message) -> Iterator[Step]:
     """A shadow server asks, and releases what it may discard. A notification in a lost reply may be gone (SR-WIR-05 is a should)."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         p = custody.primary
         for h in world.others(p):
             if custody.held[h] != Held.DISCARDABLE or not world.linked(h, p):
                 continue
             released = Held.RELEASED if world.keeps_processed else Held.NONE
             yield Step(
-                f"{name(h)} asks {name(p)}, and releases its shadow copy",
-                changed(message, custody, custody._replace(held=put(custody.held, h, released))),
+                f"{letter(h)} asks {letter(p)}, and releases its shadow copy",
+                with_custody_replaced(message, custody, custody._replace(held=with_held_by(custody.held, h, released))),
             )
             yield Step(
-                f"{name(h)} asks {name(p)}, but the reply with the discard notification is lost",
-                changed(message, custody, custody._replace(held=put(custody.held, h, Held.UNNOTED))),
+                f"{letter(h)} asks {letter(p)}, but the reply with the discard notification is lost",
+                with_custody_replaced(
+                    message, custody, custody._replace(held=with_held_by(custody.held, h, Held.UNNOTED))
+                ),
                 "lost reply with a discard notification",
                 "replies",
             )
@@ -74,14 +83,16 @@ def ask_for_discard_status(world: World, message: Message) -> Iterator[Step]:
 def unnoted_shadow_expires(world: World, message: Message) -> Iterator[Step]:
     """A shadow copy that is never discarded expires. That takes days: an outage of its primary comes to an end before (SR-MNT-09),
     and so does the stay of the message in the primary's queue (SR-MNT-14)."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         if custody.copy in WAITING_COPIES:
             continue
         for h in world.others(custody.primary):
             if custody.held[h] == Held.UNNOTED and world.linked(h, custody.primary):
                 yield Step(
-                    f"{name(h)} never got a discard notification for its shadow copy, which expires",
-                    changed(message, custody, custody._replace(held=put(custody.held, h, Held.NONE))),
+                    f"{letter(h)} never got a discard notification for its shadow copy, which expires",
+                    with_custody_replaced(
+                        message, custody, custody._replace(held=with_held_by(custody.held, h, Held.NONE))
+                    ),
                     "a shadow copy expires",
                 )
 

@@ -1,7 +1,7 @@
 """The failures that the model has found, in words: what each means, and the scenario that shows it.
 
-A failure is one or more ways (causes.py) with the same explanation. The page fails to be written when the search finds a way that is
-not described here, or does not find one that is.
+A failure is one or more ways (causes.py) with the same explanation. `page.py` writes them, and raises Undescribed when the search finds a
+way that is not described here, or does not find one that is.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,16 @@ class Failure:
     ways: tuple[frozenset[str], ...]
 
 
-def essential(causes: frozenset[str]) -> frozenset[str]:
-    """Return the causes without the window of duplicate detection, and without the outage that the loss of a disk is part of."""
+def essential_causes(causes: frozenset[str]) -> frozenset[str]:
+    """Return the causes without the two that add nothing to an explanation.
+
+    These are that the window of duplicate detection passes, and the outage that the loss of a disk is part of.
+    """
     lost = {cause.removeprefix("new database of ") for cause in causes if cause.startswith("new database of ")}
     return causes - {WINDOW} - {f"outage of {role}" for role in lost}
 
 
-def _ways(*ways: str) -> tuple[frozenset[str], ...]:
+def _parse_ways(*ways: str) -> tuple[frozenset[str], ...]:
     """Return sets of causes that are written as `one + other`."""
     return tuple(frozenset(way.split(" + ")) for way in ways)
 
@@ -51,7 +54,7 @@ FAILURES = (
         "While no shadow can be made, the message is accepted without one unless RejectMessageOnShadowFailure is true. One disk "
         "then has the only copy. With RejectMessageOnShadowFailure the sender keeps the message.",
         "failure-analysis/mailbox-servers.scenario.yaml::lost-after-it-was-accepted-without-a-shadow[reject=no]",
-        _ways(
+        _parse_ways(
             f"{_DISK} + outage of a server without the message",
             f"{_DISK} + {_UNANSWERED}",
             f"{_DISK} + refused shadow copy",
@@ -64,7 +67,7 @@ FAILURES = (
         "Both servers that have a copy lose their disks",
         "Together, or one after the other before the message has a second copy again. RejectMessageOnShadowFailure does not help.",
         "boundary/roles-and-losses.scenario.yaml::both-disks-lost-may-lose-it",
-        _ways(f"{_DISK} + {_DISK}, again", f"{_DISK} + new database of the shadow server"),
+        _parse_ways(f"{_DISK} + {_DISK}, again", f"{_DISK} + new database of the shadow server"),
     ),
     Failure(
         "lost",
@@ -73,7 +76,7 @@ FAILURES = (
         "Safety Net has what a mailbox may have lost for SafetyNetHoldTime only. A copy of the database that is further behind "
         "gets nothing back.",
         "failure-analysis/mailbox-servers.scenario.yaml::not-resubmitted-after-the-hold-time[asked=too-late]",
-        _ways("SafetyNetHoldTime passes + failover of the mailbox that loses the message"),
+        _parse_ways("SafetyNetHoldTime passes + failover of the mailbox that loses the message"),
     ),
     Failure(
         "duplicated",
@@ -82,7 +85,7 @@ FAILURES = (
         "The server keeps what it has stored, and the second transmission is a message of its own. Any SMTP server does this "
         "(RFC 1047).",
         "relay/relay.scenario.yaml::lost-between-dot-and-reply[lost-by=drop,sent=again]",
-        _ways("lost reply to the sender"),
+        _parse_ways("lost reply to the sender"),
     ),
     Failure(
         "duplicated",
@@ -90,7 +93,7 @@ FAILURES = (
         "A server crashes before it answers, and the sender sends again",
         "What the server had received may be on its disk, and is delivered when the server is back.",
         "failure-analysis/mailbox-servers.scenario.yaml::sent-again-after-a-crash-before-the-answer",
-        _ways(_UNANSWERED),
+        _parse_ways(_UNANSWERED),
     ),
     Failure(
         "duplicated",
@@ -98,7 +101,7 @@ FAILURES = (
         "The destination takes the message, and its reply is lost",
         "The server has to send again what may not have arrived. Any SMTP server does this (RFC 1047).",
         "relay/relay.scenario.yaml::whatever-breaks-on-the-way-out[fault=dot-after-drop]",
-        _ways("lost reply of the destination"),
+        _parse_ways("lost reply of the destination"),
     ),
     Failure(
         "duplicated",
@@ -106,7 +109,7 @@ FAILURES = (
         "A primary comes back with its queue after ShadowResubmitTimeSpan",
         "The shadow server has delivered the message, and the primary delivers it too.",
         "outage/late-and-new.scenario.yaml::outside-may-see-it-twice-after-a-late-return[time-span=default]",
-        _ways(f"{_SPAN} + outage of the primary server"),
+        _parse_ways(f"{_SPAN} + outage of the primary server"),
     ),
     Failure(
         "duplicated",
@@ -115,7 +118,7 @@ FAILURES = (
         "The shadow server cannot know that the message was handed on. It takes over after ShadowResubmitTimeSpan, or at once if "
         "the primary has a new database.",
         "failure-analysis/mailbox-servers.scenario.yaml::taken-over-although-it-was-handed-on[database=same]",
-        _ways(f"{_SPAN} + outage of {_HANDED_ON}", f"new database of {_HANDED_ON}"),
+        _parse_ways(f"{_SPAN} + outage of {_HANDED_ON}", f"new database of {_HANDED_ON}"),
     ),
     Failure(
         "duplicated",
@@ -123,7 +126,7 @@ FAILURES = (
         "Primary and shadow server are cut off from each other for ShadowResubmitTimeSpan",
         "Each of them delivers. A server that cannot be reached looks like one that has failed.",
         "failure-analysis/mailbox-servers.scenario.yaml::taken-over-although-the-primary-lives",
-        _ways(f"{_SPAN} + interruption between the servers"),
+        _parse_ways(f"{_SPAN} + interruption between the servers"),
     ),
     Failure(
         "duplicated",
@@ -132,7 +135,7 @@ FAILURES = (
         "The primary has no note of that copy, makes another or rejects the message, and sends no discard notification for it. "
         "When the primary fails, the copy is delivered too.",
         "failure-analysis/mailbox-servers.scenario.yaml::a-shadow-copy-that-nobody-accounts-for",
-        _ways(
+        _parse_ways(
             f"{_LOST_SHADOW_REPLY} + {_SPAN} + outage of the shadow server",
             f"{_LOST_SHADOW_REPLY} + new database of the shadow server",
             f"{_LOST_SHADOW_REPLY} + {_DISK}",
@@ -144,7 +147,7 @@ FAILURES = (
         "A mailbox fails over and had the message",
         "Safety Net sends it again on request, and the delivered-to table has stayed behind (SR-DUP-06).",
         "safety-net/safety-net.scenario.yaml::resubmitted-to-the-new-active-copy",
-        _ways("failover of the mailbox"),
+        _parse_ways("failover of the mailbox"),
     ),
     Failure(
         "lost",
@@ -152,7 +155,7 @@ FAILURES = (
         "A message was acknowledged after MaxAcknowledgementDelay, and the server loses the disk",
         "Until a next hop has the message, the server has the only copy. The documents give this example themselves.",
         "exchange-2010/delayed-acknowledgement.scenario.yaml::best-effort-may-lose-it",
-        _ways(f"MaxAcknowledgementDelay passes + {_DISK}"),
+        _parse_ways(f"MaxAcknowledgementDelay passes + {_DISK}"),
     ),
     Failure(
         "lost",
@@ -160,7 +163,7 @@ FAILURES = (
         "Both servers that have a copy lose their disks",
         "The hop that has the message, and the server before it that keeps the shadow.",
         "exchange-2010/boundary.scenario.yaml::both-disks-of-two-hubs-lost-may-lose-it",
-        _ways(f"{_DISK} + {_DISK}, again", f"{_DISK} + new database of the shadow server"),
+        _parse_ways(f"{_DISK} + {_DISK}, again", f"{_DISK} + new database of the shadow server"),
     ),
     Failure(
         "lost",
@@ -168,7 +171,7 @@ FAILURES = (
         "A shadow copy without an alternative route expires, and the primary loses the disk",
         "The primary was away for days, and comes back without its queue.",
         "failure-analysis/hubs.scenario.yaml::lost-after-its-shadow-expired",
-        _ways(f"a shadow copy expires + {_DISK}"),
+        _parse_ways(f"a shadow copy expires + {_DISK}"),
     ),
     Failure(
         "duplicated",
@@ -176,7 +179,7 @@ FAILURES = (
         "The sender does not see the acknowledgement, and sends again",
         "As in later versions.",
         "relay/relay.scenario.yaml::lost-between-dot-and-reply[lost-by=drop,sent=again]",
-        _ways("lost reply to the sender"),
+        _parse_ways("lost reply to the sender"),
     ),
     Failure(
         "duplicated",
@@ -184,7 +187,7 @@ FAILURES = (
         "A server crashes while it withholds the acknowledgement",
         "It may have handed the message on, or has it on its disk. The sender sends it again.",
         "exchange-2010/delayed-acknowledgement.scenario.yaml::dead-while-it-withholds[queue=kept]",
-        _ways(_UNANSWERED),
+        _parse_ways(_UNANSWERED),
     ),
     Failure(
         "duplicated",
@@ -192,7 +195,7 @@ FAILURES = (
         "The destination takes the message, and its reply is lost",
         "As in later versions.",
         "relay/relay.scenario.yaml::whatever-breaks-on-the-way-out[fault=dot-after-drop]",
-        _ways("lost reply of the destination"),
+        _parse_ways("lost reply of the destination"),
     ),
     Failure(
         "duplicated",
@@ -200,7 +203,7 @@ FAILURES = (
         "The next hop takes the message, and its reply is lost",
         "The server hands the message on again.",
         "failure-analysis/hubs.scenario.yaml::hub-sends-again-after-a-lost-reply",
-        _ways("lost reply of a next hop"),
+        _parse_ways("lost reply of a next hop"),
     ),
     Failure(
         "duplicated",
@@ -208,7 +211,7 @@ FAILURES = (
         "A hop comes back with its queue after it was declared failed",
         "The message has gone over the alternative route, and the hop delivers it too.",
         "exchange-2010/outage.scenario.yaml::back-with-the-same-database-and-an-alternative-route[recipient=outside]",
-        _ways(f"{_INTERVALS} + outage of the primary server"),
+        _parse_ways(f"{_INTERVALS} + outage of the primary server"),
     ),
     Failure(
         "duplicated",
@@ -217,6 +220,6 @@ FAILURES = (
         "That server cannot know that the message was handed on, and sends it again: over an alternative route, or to the new "
         "database.",
         "failure-analysis/hubs.scenario.yaml::hub-resubmits-although-it-was-handed-on[came-back=not]",
-        _ways(f"{_INTERVALS} + outage of {_HANDED_ON}", f"new database of {_HANDED_ON}"),
+        _parse_ways(f"{_INTERVALS} + outage of {_HANDED_ON}", f"new database of {_HANDED_ON}"),
     ),
 )

@@ -1,19 +1,36 @@
-"""Exchange 2013 and later: the receiver makes the shadow before it acknowledges."""
+"""Rules of Exchange 2013 and later: the receiver makes the shadow before it acknowledges.
+
+A rule is a generator: it gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the
+state of the message afterwards; `search.py` calls it for every state. A `Custody` is one server's responsibility for the message (`copy`:
+what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
+the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
+passed, and the kind of fault that it uses up.
+"""
 
 from collections.abc import Iterator
 
-from conformance.model.exploration.rules import Step, World, changed, distinct, name, nothing_held, put, rule, swapped
-from conformance.model.exploration.state import SHADOWS, Copy, Custody, Held, Message, Sender, unanswered
+from conformance.model.exploration.rules import (
+    Step,
+    World,
+    distinct_custodies,
+    letter,
+    nothing_held,
+    rule,
+    with_custody_replaced,
+    with_entries_replaced,
+    with_held_by,
+)
+from conformance.model.exploration.state import SHADOWS, Copy, Custody, Held, Message, Sender, after_lost_session
 
 MAILBOX = ("ex2013",)
 
 
-def _answered(custody: Custody) -> Custody:
+def _queued_after_session(custody: Custody) -> Custody:
     """Return a custody after the sender's session: queued, without the notes about refusals."""
-    return custody._replace(copy=Copy.QUEUED, held=swapped(custody.held, REFUSED=Held.NONE))
+    return custody._replace(copy=Copy.QUEUED, held=with_entries_replaced(custody.held, REFUSED=Held.NONE))
 
 
-def _attempts_failed(world: World, custody: Custody) -> bool:
+def _have_all_attempts_failed(world: World, custody: Custody) -> bool:
     """Return whether each server of the boundary is unreachable, has refused, or has sent a reply that was lost (SR-PRF-07)."""
     return all(
         not world.linked(custody.primary, other) or custody.held[other] in (Held.UNNOTED, Held.REFUSED)
@@ -24,7 +41,7 @@ def _attempts_failed(world: World, custody: Custody) -> bool:
 @rule("SR-CRE-01", "SR-CRE-04", "SR-CRE-09", generations=MAILBOX)
 def make_shadow(world: World, message: Message) -> Iterator[Step]:
     """Before the primary answers the sender, another server of the boundary stores a copy, refuses it, or its reply is lost."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         if custody.copy != Copy.RECEIVED or Held.HELD in custody.held:
             continue
         p = custody.primary
@@ -33,68 +50,79 @@ def make_shadow(world: World, message: Message) -> Iterator[Step]:
                 continue
 
             def after(held: Held, custody: Custody = custody, h: int = h) -> Message:
-                return changed(message, custody, custody._replace(held=put(custody.held, h, held)))
+                return with_custody_replaced(
+                    message, custody, custody._replace(held=with_held_by(custody.held, h, held))
+                )
 
-            asks = f"{name(p)} asks {name(h)} for a shadow copy"
-            yield Step(f"{asks}, and {name(h)} stores it", after(Held.HELD))
+            asks = f"{letter(p)} asks {letter(h)} for a shadow copy"
+            yield Step(f"{asks}, and {letter(h)} stores it", after(Held.HELD))
             yield Step(
-                f"{asks}, and {name(h)} stores it, but its reply is lost",
+                f"{asks}, and {letter(h)} stores it, but its reply is lost",
                 after(Held.UNNOTED),
                 "lost reply of a shadow server",
                 "replies",
             )
-            yield Step(f"{asks}, and {name(h)} refuses it", after(Held.REFUSED), "refused shadow copy", "refusals")
+            yield Step(f"{asks}, and {letter(h)} refuses it", after(Held.REFUSED), "refused shadow copy", "refusals")
 
 
 @rule("SR-CRE-01", "SR-CRE-05", "SR-TMO-03", generations=MAILBOX)
 def acknowledge(world: World, message: Message) -> Iterator[Step]:
     """Once the shadow is stored, the primary acknowledges. If the sender does not see the reply, it keeps the message."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         if custody.copy == Copy.RECEIVED and Held.HELD in custody.held:
-            yield from replied(changed(message, custody, _answered(custody)), f"{name(custody.primary)} answers 250")
+            yield from steps_after_250(
+                with_custody_replaced(message, custody, _queued_after_session(custody)),
+                f"{letter(custody.primary)} answers 250",
+            )
 
 
 @rule("SR-ENA-03", "SR-TMO-01", "SR-PRF-07", "SR-BND-08", generations=MAILBOX)
 def accept_without_shadow(world: World, message: Message) -> Iterator[Step]:
     """Where no shadow can be made and RejectMessageOnShadowFailure is false, the message is accepted without one."""
-    for custody in distinct(message):
-        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _attempts_failed(world, custody):
+    for custody in distinct_custodies(message):
+        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _have_all_attempts_failed(world, custody):
             continue
         if not world.scope.mandatory:
-            yield from replied(
-                changed(message, custody, _answered(custody)), f"{name(custody.primary)} answers 250 without a shadow"
+            yield from steps_after_250(
+                with_custody_replaced(message, custody, _queued_after_session(custody)),
+                f"{letter(custody.primary)} answers 250 without a shadow",
             )
 
 
 @rule("SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", generations=MAILBOX)
 def reject_without_shadow(world: World, message: Message) -> Iterator[Step]:
     """Where no shadow can be made and RejectMessageOnShadowFailure is true, the message is rejected, and the sender keeps it."""
-    for custody in distinct(message):
-        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _attempts_failed(world, custody):
+    for custody in distinct_custodies(message):
+        if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _have_all_attempts_failed(world, custody):
             continue
         if world.scope.mandatory:
-            gone = _answered(custody)._replace(copy=Copy.GONE)
+            gone = _queued_after_session(custody)._replace(copy=Copy.GONE)
             yield Step(
-                f"{name(custody.primary)} answers 451 4.4.0",
-                changed(message, custody, gone)._replace(sender=Sender(message.sender - 1)),
+                f"{letter(custody.primary)} answers 451 4.4.0",
+                with_custody_replaced(message, custody, gone)._replace(sender=Sender(message.sender - 1)),
             )
 
 
-def replied(after: Message, text: str) -> Iterator[Step]:
-    """Yield the two ends of a session with 250: the sender reads it, or it is lost and the sender sends again."""
+def steps_after_250(after: Message, text: str) -> Iterator[Step]:
+    """Yield the two ends of a session with 250: the sender reads it, or the reply is lost and the sender sends again.
+
+    `after` is the message as the server has it then, `text` the begin of the steps' sentence.
+    """
     yield Step(text, after._replace(sender=Sender.ANSWERED))
-    yield Step(f"{text}, but the sender does not see it", unanswered(after), "lost reply to the sender", "replies")
+    yield Step(
+        f"{text}, but the sender does not see it", after_lost_session(after), "lost reply to the sender", "replies"
+    )
 
 
 @rule("SR-MNT-09", "SR-OUT-03", generations=MAILBOX)
 def promote_after_interval(world: World, message: Message) -> Iterator[Step]:
     """A shadow server that could not reach the primary for ShadowResubmitTimeSpan promotes its shadows."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         for h in world.others(custody.primary):
             if custody.held[h] in SHADOWS and world.up[h] and not world.linked(h, custody.primary):
                 yield Step(
-                    f"{name(h)} has not reached {name(custody.primary)} for ShadowResubmitTimeSpan, and takes the message over",
-                    promoted(world, message, custody, h),
+                    f"{letter(h)} has not reached {letter(custody.primary)} for ShadowResubmitTimeSpan, and takes the message over",
+                    after_promotion(world, message, custody, h),
                     "ShadowResubmitTimeSpan passes",
                 )
 
@@ -102,21 +130,21 @@ def promote_after_interval(world: World, message: Message) -> Iterator[Step]:
 @rule("SR-MNT-11", "SR-OUT-01", generations=MAILBOX)
 def promote_for_new_database(world: World, message: Message) -> Iterator[Step]:
     """A shadow server that finds a new queue database at the primary promotes its shadows at once."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         for h in world.others(custody.primary):
             if custody.held[h] == Held.ORPHANED and world.linked(h, custody.primary):
                 yield Step(
-                    f"{name(h)} finds a new database at {name(custody.primary)}, and takes the message over",
-                    promoted(world, message, custody, h),
+                    f"{letter(h)} finds a new database at {letter(custody.primary)}, and takes the message over",
+                    after_promotion(world, message, custody, h),
                 )
 
 
-def promoted(world: World, message: Message, custody: Custody, holder: int) -> Message:
-    """Return the message after a shadow server has become the primary of its copy."""
-    return changed(
+def after_promotion(world: World, message: Message, custody: Custody, holder: int) -> Message:
+    """Return the message after the shadow server `holder` has become the primary of its copy, without a shadow of its own yet."""
+    return with_custody_replaced(
         message,
         custody,
-        custody._replace(held=put(custody.held, holder, Held.NONE)),
+        custody._replace(held=with_held_by(custody.held, holder, Held.NONE)),
         Custody(holder, Copy.ALONE, nothing_held(world.scope)),
     )
 
@@ -124,21 +152,25 @@ def promoted(world: World, message: Message, custody: Custody, holder: int) -> M
 @rule("SR-BND-03", generations=MAILBOX)
 def make_redundant_again(world: World, message: Message) -> Iterator[Step]:
     """What was taken over or resubmitted gets a shadow of its own; its delivery does not wait for that (ruling 24)."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         if custody.copy != Copy.ALONE:
             continue
         p = custody.primary
         for h in world.others(p):
             if not world.linked(p, h) or custody.held[h] != Held.NONE:
                 continue
-            asks = f"{name(p)} asks {name(h)} for a shadow copy of what it took over"
+            asks = f"{letter(p)} asks {letter(h)} for a shadow copy of what it took over"
             yield Step(
-                f"{asks}, and {name(h)} stores it",
-                changed(message, custody, custody._replace(copy=Copy.QUEUED, held=put(custody.held, h, Held.HELD))),
+                f"{asks}, and {letter(h)} stores it",
+                with_custody_replaced(
+                    message, custody, custody._replace(copy=Copy.QUEUED, held=with_held_by(custody.held, h, Held.HELD))
+                ),
             )
             yield Step(
-                f"{asks}, and {name(h)} stores it, but its reply is lost",
-                changed(message, custody, custody._replace(held=put(custody.held, h, Held.UNNOTED))),
+                f"{asks}, and {letter(h)} stores it, but its reply is lost",
+                with_custody_replaced(
+                    message, custody, custody._replace(held=with_held_by(custody.held, h, Held.UNNOTED))
+                ),
                 "lost reply of a shadow server",
                 "replies",
             )
@@ -147,13 +179,15 @@ def make_redundant_again(world: World, message: Message) -> Iterator[Step]:
 @rule("SR-MNT-12", generations=MAILBOX)
 def delete_discard_notification(world: World, message: Message) -> Iterator[Step]:
     """A primary whose shadow server has not asked for ShadowMessageAutoDiscardInterval deletes the notifications for it."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         p = custody.primary
         for h in world.others(p):
             if custody.held[h] == Held.DISCARDABLE and world.up[p] and not world.linked(p, h):
                 yield Step(
-                    f"{name(h)} has not asked for ShadowMessageAutoDiscardInterval, and {name(p)} deletes the notification",
-                    changed(message, custody, custody._replace(held=put(custody.held, h, Held.UNNOTED))),
+                    f"{letter(h)} has not asked for ShadowMessageAutoDiscardInterval, and {letter(p)} deletes the notification",
+                    with_custody_replaced(
+                        message, custody, custody._replace(held=with_held_by(custody.held, h, Held.UNNOTED))
+                    ),
                     "ShadowMessageAutoDiscardInterval passes",
                 )
 
@@ -161,18 +195,20 @@ def delete_discard_notification(world: World, message: Message) -> Iterator[Step
 @rule("SR-SFN-02", "SR-SFN-03", generations=MAILBOX)
 def safety_net_expires(world: World, message: Message) -> Iterator[Step]:
     """A server that runs drops a processed message from its Safety Net after SafetyNetHoldTime."""
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         if custody.copy == Copy.NET and world.up[custody.primary]:
             yield Step(
-                f"SafetyNetHoldTime passes, and {name(custody.primary)} drops the message from its Safety Net",
-                changed(message, custody, custody._replace(copy=Copy.GONE)),
+                f"SafetyNetHoldTime passes, and {letter(custody.primary)} drops the message from its Safety Net",
+                with_custody_replaced(message, custody, custody._replace(copy=Copy.GONE)),
                 "SafetyNetHoldTime passes",
             )
         for h in world.others(custody.primary):
             if custody.held[h] == Held.RELEASED and world.up[h]:
                 yield Step(
-                    f"SafetyNetHoldTime passes, and {name(h)} drops the message from its Safety Net",
-                    changed(message, custody, custody._replace(held=put(custody.held, h, Held.NONE))),
+                    f"SafetyNetHoldTime passes, and {letter(h)} drops the message from its Safety Net",
+                    with_custody_replaced(
+                        message, custody, custody._replace(held=with_held_by(custody.held, h, Held.NONE))
+                    ),
                     "SafetyNetHoldTime passes",
                 )
 
@@ -183,15 +219,17 @@ def resubmit_from_safety_net(world: World, message: Message) -> Iterator[Step]:
     if not message.requested:
         return
     asked = message._replace(requested=False)
-    primaries = [c for c in distinct(message) if c.copy == Copy.NET and world.up[c.primary]]
+    primaries = [c for c in distinct_custodies(message) if c.copy == Copy.NET and world.up[c.primary]]
     for custody in primaries:
         yield Step(
-            f"{name(custody.primary)} resubmits the message from its Safety Net",
-            changed(asked, custody, custody._replace(copy=Copy.ALONE)),
+            f"{letter(custody.primary)} resubmits the message from its Safety Net",
+            with_custody_replaced(asked, custody, custody._replace(copy=Copy.ALONE)),
         )
     if primaries:
         return
-    for custody in distinct(message):
+    for custody in distinct_custodies(message):
         for h in world.others(custody.primary):
             if custody.held[h] == Held.RELEASED and world.up[h]:
-                yield Step(f"{name(h)} resubmits the message from its Safety Net", promoted(world, asked, custody, h))
+                yield Step(
+                    f"{letter(h)} resubmits the message from its Safety Net", after_promotion(world, asked, custody, h)
+                )

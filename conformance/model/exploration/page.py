@@ -1,10 +1,14 @@
-"""Write docs/failure-analysis.md: what shadow redundancy protects against and what it does not."""
+"""Write docs/failure-analysis.md: what shadow redundancy protects against and what it does not.
+
+`__main__.py` and the tests call this. A *way* is a minimal set of causes of a loss or a duplicate (`causes.py`), a *failure* the
+description in words of one or more ways (`failures.py`), a *scope* a bounded world (`scope.py`).
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.model.exploration.causes import Way, find_ways
-from conformance.model.exploration.failures import FAILURES, WINDOW, Failure, essential
+from conformance.model.exploration.failures import FAILURES, WINDOW, Failure, essential_causes
 from conformance.model.exploration.scope import LARGE_SCOPES, SCOPES, TWO_MESSAGES, Scope
 from conformance.model.exploration.search import Model, Size
 
@@ -26,7 +30,7 @@ class Undescribed(Exception):
 
 
 def analyse(scope: Scope) -> Analysis:
-    """Explore one scope."""
+    """Explore one scope: visit every reachable state, which takes seconds to a minute, and find its ways (none for TWO_MESSAGES)."""
     model = Model(scope)
     ways = () if scope is TWO_MESSAGES else find_ways(model)
     return Analysis(scope, model.size(), ways)
@@ -38,31 +42,33 @@ def analyse_all() -> Iterator[Analysis]:
 
 
 def failure_of(scope: Scope, way: Way) -> Failure:
-    """Return the description of a way. Raises Undescribed."""
+    """Return the description of a way found in a scope. Raises Undescribed where failures.py has none."""
     for failure in FAILURES:
         same_kind = (failure.outcome, failure.generation) == (way.outcome, scope.generation)
-        if same_kind and essential(way.causes) in failure.ways:
+        if same_kind and essential_causes(way.causes) in failure.ways:
             return failure
-    raise Undescribed(f"{scope.generation}: {way.outcome} by {sorted(essential(way.causes))}: {'; '.join(way.steps)}")
+    raise Undescribed(
+        f"{scope.generation}: {way.outcome} by {sorted(essential_causes(way.causes))}: {'; '.join(way.steps)}"
+    )
 
 
-def page(analyses: Sequence[Analysis]) -> str:
+def render_page(analyses: Sequence[Analysis]) -> str:
     """Return the page as Markdown. Raises Undescribed when a description is missing or describes nothing that was found."""
     found: dict[Failure, list[tuple[Scope, Way]]] = {failure: [] for failure in FAILURES}
     for analysis in analyses:
         for way in analysis.ways:
             found[failure_of(analysis.scope, way)].append((analysis.scope, way))
     for failure, shown in found.items():
-        missing = set(failure.ways) - {essential(way.causes) for _, way in shown}
+        missing = set(failure.ways) - {essential_causes(way.causes) for _, way in shown}
         if missing:
             raise Undescribed(f"{failure.title}: not found: {[sorted(causes) for causes in missing]}")
-    parts = [_HEAD, _protected(analyses)]
+    parts = [_HEAD, _format_protected(analyses)]
     for generation, title in GENERATIONS.items():
         parts.append(f"## {title}")
         for outcome, heading in OUTCOMES.items():
             parts.append(f"### {heading}")
             failures = [f for f in FAILURES if (f.generation, f.outcome) == (generation, outcome)]
-            parts += [_failure(failure, found[failure]) for failure in failures]
+            parts += [_format_failure(failure, found[failure]) for failure in failures]
     return "\n\n".join([*parts, _TAIL, scope_table(analyses)]) + "\n"
 
 
@@ -73,7 +79,7 @@ def scope_table(analyses: Iterable[Analysis]) -> str:
 
 
 def scope_line(analysis: Analysis) -> str:
-    """Return the line of one scope."""
+    """Return the line of one scope in the table, with its faults and the numbers of states and ways."""
     s = analysis.scope
     others = ((s.refusals, "refused copy"), (s.cuts, "interruption"), (s.failovers, "failover"))
     counts = [str(sum(way.outcome == outcome for way in analysis.ways)) for outcome in OUTCOMES]
@@ -94,8 +100,8 @@ def scope_line(analysis: Analysis) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def _failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str:
-    """Return the text about one failure."""
+def _format_failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str:
+    """Return the text about one failure as Markdown; `shown` are the ways that were found for it, each with its scope."""
     lines = [f"**{failure.title}.** {failure.explanation}", "Needed, one of:" if len(failure.ways) > 1 else "Needed:"]
     if failure.outcome == "duplicated":
         to = {scope.messages[0] for scope, way in shown if WINDOW not in way.causes}
@@ -117,7 +123,7 @@ def _failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str:
     )
 
 
-def _protected(analyses: Sequence[Analysis]) -> str:
+def _format_protected(analyses: Sequence[Analysis]) -> str:
     """Return the statements about what no sequence leads to, each with the scopes that it was checked in."""
     lines = [
         "## What it protects against",
@@ -125,7 +131,7 @@ def _protected(analyses: Sequence[Analysis]) -> str:
         "message in these scopes:",
         "\n".join(
             f"- {a.scope.title}, to {' and '.join(a.scope.messages)}"
-            f"{', RejectMessageOnShadowFailure' if a.scope.mandatory else ''}: {_faults(a.scope)}"
+            f"{', RejectMessageOnShadowFailure' if a.scope.mandatory else ''}: {_format_faults(a.scope)}"
             for a in analyses
             if a.ways and not any(way.outcome == "lost" for way in a.ways)
         ),
@@ -135,7 +141,7 @@ def _protected(analyses: Sequence[Analysis]) -> str:
     return "\n\n".join(lines)
 
 
-def _faults(scope: Scope) -> str:
+def _format_faults(scope: Scope) -> str:
     """Return the faults that may happen in a scope, in words."""
     numbers = (
         (scope.crashes, "crash", "crashes"),

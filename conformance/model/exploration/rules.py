@@ -1,7 +1,9 @@
-"""What a rule of the model is: which steps an obedient server, a sender or a clock may take for one message.
+"""What a rule of the explored model is: which steps an obedient server, a sender or a clock may take for one message.
 
-A rule yields each step that it permits in a state. Its name is that of its function, and `rows` are the rows of the catalogue from
-which it is written. The table `RULES` has all of them; a search can leave some out, which is how they are tested.
+A rule yields each step that it permits in a state. Its name is that of its function, and `rows` are the rows of the catalogue from which
+it is written. The table `RULES` has all of them; the search (`search.py`) applies them to every state, and can leave some out, which is
+how they are tested. Below the table are the helpers with which rules build the next state of a message; states are never changed in
+place. Servers are numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +31,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a step of one message depends on besides the message."""
+    """What a step of one message depends on besides the message: who is up, whether the network is cut, where the message goes."""
 
     scope: Scope
     up: tuple[bool, ...]
@@ -66,7 +68,7 @@ RULES: dict[str, Entry] = {}
 
 
 def rule(*rows: str, generations: tuple[str, ...] = ("ex2010", "ex2013")) -> Callable[[Rule], Rule]:
-    """Enter a function into the table of rules under its name."""
+    """Return a decorator that enters a function into the table of rules under its name, for servers of these generations."""
 
     def enter(permitted: Rule) -> Rule:
         RULES[permitted.__name__] = Entry(rows, generations, permitted)
@@ -75,18 +77,18 @@ def rule(*rows: str, generations: tuple[str, ...] = ("ex2010", "ex2013")) -> Cal
     return enter
 
 
-def name(server: int) -> str:
-    """Return the letter of a server."""
+def letter(server: int) -> str:
+    """Return the letter by which texts call a server: A, B or C."""
     return "ABC"[server]
 
 
-def put(held: tuple[Held, ...], server: int, what: Held) -> tuple[Held, ...]:
-    """Return the tuple with one server's entry replaced."""
+def with_held_by(held: tuple[Held, ...], server: int, what: Held) -> tuple[Held, ...]:
+    """Return `held` with the entry of one server replaced by `what`."""
     return (*held[:server], what, *held[server + 1 :])
 
 
-def swapped(held: tuple[Held, ...], **by: Held) -> tuple[Held, ...]:
-    """Return the tuple with every entry that is named (`HELD=...`) replaced."""
+def with_entries_replaced(held: tuple[Held, ...], **by: Held) -> tuple[Held, ...]:
+    """Return `held` with every entry of a named value replaced: `HELD=Held.NONE` replaces each Held.HELD by Held.NONE."""
     return tuple(by.get(entry.name, entry) for entry in held)
 
 
@@ -95,8 +97,8 @@ def nothing_held(scope: Scope) -> tuple[Held, ...]:
     return (Held.NONE,) * scope.servers
 
 
-def changed(message: Message, old: Custody, *new: Custody) -> Message:
-    """Return the message with one custody replaced by others."""
+def with_custody_replaced(message: Message, old: Custody, *new: Custody) -> Message:
+    """Return the message with one custody replaced by others; unchanged if it has arrived twice, as it is followed no further."""
     if message.arrived == 2:
         return message
     custodies = list(message.custodies)
@@ -104,12 +106,12 @@ def changed(message: Message, old: Custody, *new: Custody) -> Message:
     return with_custodies(message, [*custodies, *new])
 
 
-def distinct(message: Message) -> Iterator[Custody]:
+def distinct_custodies(message: Message) -> Iterator[Custody]:
     """Yield each custody once: equal ones permit equal steps."""
     return iter(dict.fromkeys(message.custodies))
 
 
-def accepted(world: World, message: Message) -> Message:
+def after_acceptance(world: World, message: Message) -> Message:
     """Return the message after its destination has accepted one transmission of it.
 
     A mailbox drops it if the delivered-to table has it (SR-DUP-01).
@@ -121,19 +123,21 @@ def accepted(world: World, message: Message) -> Message:
     return message._replace(arrived=1, tracked=world.destination == "mailbox")
 
 
-def processed(world: World, custody: Custody, *, notify_unnoted: bool) -> Custody:
+def after_handing_on(world: World, custody: Custody, *, notify_unnoted: bool) -> Custody:
     """Return a custody whose primary has handed the message on: discard notifications wait for its shadow servers (SR-MNT-01).
 
     `notify_unnoted`: also for a copy whose acknowledgement the primary has never seen (ruling 18: either is right).
     """
-    held = swapped(custody.held, HELD=Held.DISCARDABLE, UNNOTED=Held.DISCARDABLE if notify_unnoted else Held.UNNOTED)
+    held = with_entries_replaced(
+        custody.held, HELD=Held.DISCARDABLE, UNNOTED=Held.DISCARDABLE if notify_unnoted else Held.UNNOTED
+    )
     if custody.copy == Copy.RECEIVED:
         return custody._replace(copy=Copy.HANDED_ON, held=held)
     return custody._replace(copy=Copy.NET if world.keeps_processed else Copy.GONE, held=held)
 
 
-def outcomes(world: World, custody: Custody) -> Iterator[Custody]:
-    """Yield what a custody can be once its primary has handed the message on."""
-    yield processed(world, custody, notify_unnoted=False)
+def custodies_after_handing_on(world: World, custody: Custody) -> Iterator[Custody]:
+    """Yield what a custody can be once its primary has handed the message on: one, or two if a shadow is unnoted (ruling 18)."""
+    yield after_handing_on(world, custody, notify_unnoted=False)
     if Held.UNNOTED in custody.held:
-        yield processed(world, custody, notify_unnoted=True)
+        yield after_handing_on(world, custody, notify_unnoted=True)

@@ -1,4 +1,8 @@
-"""Scopes: how many servers, messages and faults are explored together."""
+"""Scopes: how many servers, messages and faults are explored together.
+
+Of the numbers of a scope `crashes` counts crashes of servers, `databases` lost disks, `replies` lost replies, `refusals` refused shadow
+copies, `failovers` failovers of a mailbox, `cuts` interruptions between the servers: each is how many may happen at most.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,7 +40,7 @@ class Scope:
 
 
 def _scopes() -> Iterator[Scope]:
-    """Yield every scope but the largest."""
+    """Yield every scope but the two largest."""
     two = Scope("two-servers", "two mailbox servers", "ex2013", 2, ("outside",), crashes=2, databases=1, replies=1)
     disks = Scope(
         "two-disks",

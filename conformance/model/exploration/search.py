@@ -1,7 +1,9 @@
 """Enumerate every reachable state of a scope.
 
-Sites and messages are numbered as they are met, and a state is one integer made of these numbers. What a rule permits depends on one
-message and on the site only, so it is computed once for each pair of them.
+Sites (what all messages share) and messages are numbered as they are met, and a state is one integer made of these numbers: `_BITS` bits
+for the site's, then `_BITS` for each message's. What a rule permits depends on one message and on the site only, so it is computed once
+for each pair of them. `causes.py` and `page.py` use this. In the private methods `site` and `message` are numbers, unless typed as `Site`
+or `Message`.
 """
 
 from collections.abc import Iterator
@@ -59,14 +61,16 @@ class Model:
         site = Site(
             everyone, False, scope.crashes, scope.databases, scope.replies, scope.refusals, scope.failovers, scope.cuts
         )
-        self.start = self._pack(self._number_of_site(site), [self._number_of(FIRST_MESSAGE)] * len(scope.messages))
+        self.start = self._pack(
+            self._number_of_site(site), [self._number_of_message(FIRST_MESSAGE)] * len(scope.messages)
+        )
 
     def site(self, state: int) -> Site:
         """Return what the messages of a state share."""
         return self._sites[state & _MASK]
 
     def messages(self, state: int) -> tuple[Message, ...]:
-        """Return the messages of a state."""
+        """Return the messages of a state, in the order of the scope."""
         return tuple(self._messages[number] for number in self._unpack(state)[1])
 
     def moves(self, state: int) -> Iterator[Move]:
@@ -97,7 +101,10 @@ class Model:
         return Size(len(seen), moves)
 
     def _message_steps(self, position: int, site: int, message: int) -> list[tuple[str, str, int, int]]:
-        """Return the steps of one message that faults are left for: text, cause, and the numbers of site and message."""
+        """Return the steps of one message that faults are left for: text, cause, and the numbers of site and message afterwards.
+
+        `position` is the message's in the scope, `site` and `message` are numbers. Cached.
+        """
         destination = self.scope.messages[position]
         key = destination, site, message
         if key not in self._steps:
@@ -111,12 +118,14 @@ class Model:
                         if not left:
                             continue
                         after = shared._replace(**{f"{step.cost}_left": left - 1})
-                    found.append((step.text, step.cause, self._number_of_site(after), self._number_of(step.message)))
+                    found.append(
+                        (step.text, step.cause, self._number_of_site(after), self._number_of_message(step.message))
+                    )
             self._steps[key] = found
         return self._steps[key]
 
     def _steps_of_servers(self, site: int) -> list[tuple[int, ServerStep]]:
-        """Return the steps of servers that are permitted at a site's state, each with the number of the state after it; cached."""
+        """Return the steps of servers that are permitted at a site, each with the number of the site after it; cached."""
         if site not in self._server_steps:
             self._server_steps[site] = [
                 (self._number_of_site(step.site), step)
@@ -126,33 +135,40 @@ class Model:
         return self._server_steps[site]
 
     def _effect(self, site: int, index: int, step: ServerStep, message: int) -> tuple[tuple[int, ...], str]:
-        """Return what a message may be after the step of a server, and the cause as seen from it."""
+        """Return the numbers of what a message may be after step `index` of a server at a site, and the cause as seen from it; cached."""
         key = site, index, message
         if key not in self._effects:
             before = self._messages[message]
             after = step.effect(before) if step.effect else (before,)
             cause = step.cause(before) if step.cause else ""
-            self._effects[key] = tuple(map(self._number_of, after)), cause
+            self._effects[key] = tuple(map(self._number_of_message, after)), cause
         return self._effects[key]
 
     def _number_of_site(self, site: Site) -> int:
+        """Return the number of a site, which gets one when it is met for the first time."""
         return _numbered(site, self._site_numbers, self._sites)
 
-    def _number_of(self, message: Message) -> int:
+    def _number_of_message(self, message: Message) -> int:
+        """Return the number of a message's state, which gets one when it is met for the first time."""
         return _numbered(message, self._message_numbers, self._messages)
 
     def _pack(self, site: int, messages: tuple[int, ...] | list[int]) -> int:
+        """Return the state made of the numbers of a site and of messages."""
         for position, message in enumerate(messages):
             site |= message << _BITS * (position + 1)
         return site
 
     def _unpack(self, state: int) -> tuple[int, list[int]]:
+        """Return the numbers of the site and of the messages of a state."""
         count = len(self.scope.messages)
         return state & _MASK, [state >> _BITS * (i + 1) & _MASK for i in range(count)]
 
 
 def _numbered(thing: T, numbers: dict[T, int], things: list[T]) -> int:
-    """Return the number of a thing, which gets one when it is met for the first time."""
+    """Return the number of a thing; a new thing is entered into `numbers` and `things`.
+
+    Raises OverflowError where there are more things than `_BITS` bits can number.
+    """
     if thing not in numbers:
         numbers[thing] = len(things)
         things.append(thing)

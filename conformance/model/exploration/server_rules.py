@@ -1,12 +1,25 @@
-"""What happens to a whole server or to the network: crash, restart, loss of a disk, an interruption between the servers."""
+"""Rules for a whole server or the network: crash, restart, loss of a disk, an interruption between the servers.
+
+A rule gets the scope and the `Site`, what all messages share, and yields each `ServerStep` that is permitted, with the site afterwards.
+The step's effect is a function that `search.py` applies to each message. Servers are numbers.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from conformance.model.exploration.rules import changed, name, swapped
+from conformance.model.exploration.rules import letter, with_custody_replaced, with_entries_replaced
 from conformance.model.exploration.scope import Scope
-from conformance.model.exploration.state import SHADOWS, Copy, Custody, Held, Message, Site, unanswered, with_custodies
+from conformance.model.exploration.state import (
+    SHADOWS,
+    Copy,
+    Custody,
+    Held,
+    Message,
+    Site,
+    after_lost_session,
+    with_custodies,
+)
 
 Effect = Callable[[Message], tuple[Message, ...]]
 """What a step of a server does to each message: the states in which it may be afterwards."""
@@ -28,7 +41,7 @@ SERVER_RULES: dict[str, tuple[tuple[str, ...], ServerRule]] = {}
 
 
 def server_rule(*rows: str) -> Callable[[ServerRule], ServerRule]:
-    """Enter a function into the table of the servers' rules under its name."""
+    """Return a decorator that enters a function into SERVER_RULES under its name, with the rows that it is written from."""
 
     def enter(permitted: ServerRule) -> ServerRule:
         SERVER_RULES[permitted.__name__] = (rows, permitted)
@@ -37,8 +50,8 @@ def server_rule(*rows: str) -> Callable[[ServerRule], ServerRule]:
     return enter
 
 
-def role(message: Message, server: int) -> str:
-    """Return what a server is for a message when it fails; the first that fits of several."""
+def role_in_message(message: Message, server: int) -> str:
+    """Return in words what a server is for a message when it fails: the first that fits, as a part of a cause's name."""
     mine = [c for c in message.custodies if c.primary == server]
     if any(c.copy in (Copy.RECEIVED, Copy.HANDED_ON) for c in mine):
         return "the server that has not answered the sender yet"
@@ -54,8 +67,8 @@ def role(message: Message, server: int) -> str:
 
 
 def _name_of_cause(what: str, server: int, message: Message) -> str:
-    """Return the cause that the failure of a server is for a message."""
-    return f"{what} {role(message, server)}"
+    """Return the name of the cause that the failure of a server is for a message: `what`, and the server's role in it."""
+    return f"{what} {role_in_message(message, server)}"
 
 
 @server_rule("SR-BND-09", "SR-MNT-05", "SR-E10-17")
@@ -66,26 +79,33 @@ def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
     for server in range(scope.servers):
         if site.up[server]:
             yield ServerStep(
-                f"{name(server)} crashes",
-                site._replace(up=_with(site.up, server, running=False), crashes_left=site.crashes_left - 1),
+                f"{letter(server)} crashes",
+                site._replace(
+                    up=_with_server_running(site.up, server, running=False), crashes_left=site.crashes_left - 1
+                ),
                 partial(after_crash, server=server),
                 partial(_name_of_cause, "outage of", server),
             )
 
 
 def after_crash(message: Message, server: int) -> tuple[Message, ...]:
-    """Return what a message can be after a crash: the one that was being received may be on the disk, or not.
+    """Return what a message can be after a crash of a server, one state or two.
 
-    The sender, whose session is lost, keeps the message (RL-ACK-03).
+    A message that was being received may be on the disk, or not; one handed on (2010) has gone. The sender, whose session is lost, keeps
+    the message (RL-ACK-03).
     """
     for custody in message.custodies:
         if custody.primary != server or custody.copy not in (Copy.RECEIVED, Copy.HANDED_ON):
             continue
-        held = swapped(custody.held, REFUSED=Held.NONE)
-        gone = changed(message, custody, custody._replace(copy=Copy.GONE, held=swapped(held, HELD=Held.UNNOTED)))
+        held = with_entries_replaced(custody.held, REFUSED=Held.NONE)
+        gone = with_custody_replaced(
+            message, custody, custody._replace(copy=Copy.GONE, held=with_entries_replaced(held, HELD=Held.UNNOTED))
+        )
         if custody.copy == Copy.HANDED_ON:
-            return (unanswered(gone),)
-        return unanswered(gone), unanswered(changed(message, custody, custody._replace(copy=Copy.QUEUED, held=held)))
+            return (after_lost_session(gone),)
+        return after_lost_session(gone), after_lost_session(
+            with_custody_replaced(message, custody, custody._replace(copy=Copy.QUEUED, held=held))
+        )
     return (message,)
 
 
@@ -94,7 +114,9 @@ def restart(scope: Scope, site: Site) -> Iterator[ServerStep]:
     """A server starts again with what is on its disk."""
     for server in range(scope.servers):
         if not site.up[server]:
-            yield ServerStep(f"{name(server)} starts again", site._replace(up=_with(site.up, server, running=True)))
+            yield ServerStep(
+                f"{letter(server)} starts again", site._replace(up=_with_server_running(site.up, server, running=True))
+            )
 
 
 @server_rule("SR-OUT-01", "SR-OUT-07", "SR-E10-20", "SR-E10-21")
@@ -105,7 +127,7 @@ def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
     for server in range(scope.servers):
         if not site.up[server]:
             yield ServerStep(
-                f"{name(server)} loses its disk",
+                f"{letter(server)} loses its disk",
                 site._replace(databases_left=site.databases_left - 1),
                 partial(after_new_database, server=server),
                 partial(_name_of_cause, "new database of", server),
@@ -113,7 +135,10 @@ def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
 
 
 def after_new_database(message: Message, server: int) -> tuple[Message, ...]:
-    """Return a message after a server lost everything that it had of it. Shadows that others hold for it are orphaned."""
+    """Return, as a tuple of one, a message after a server lost everything that it had of it.
+
+    Shadows that others hold for it are orphaned.
+    """
     return (with_custodies(message, [_without_disk(custody, server) for custody in message.custodies]),)
 
 
@@ -124,7 +149,7 @@ def _without_disk(custody: Custody, server: int) -> Custody:
     """
     if custody.primary != server:
         return custody._replace(held=(*custody.held[:server], Held.NONE, *custody.held[server + 1 :]))
-    orphaned = swapped(
+    orphaned = with_entries_replaced(
         custody.held, HELD=Held.ORPHANED, UNNOTED=Held.ORPHANED, DISCARDABLE=Held.ORPHANED, TAKEN=Held.NONE
     )
     return custody._replace(copy=Copy.GONE, held=orphaned)
@@ -148,5 +173,6 @@ def heal(scope: Scope, site: Site) -> Iterator[ServerStep]:
         yield ServerStep("the network between the servers works again", site._replace(cut=False))
 
 
-def _with(up: tuple[bool, ...], server: int, *, running: bool) -> tuple[bool, ...]:
+def _with_server_running(up: tuple[bool, ...], server: int, *, running: bool) -> tuple[bool, ...]:
+    """Return the tuple of running servers with one server's entry set to `running`."""
     return (*up[:server], running, *up[server + 1 :])

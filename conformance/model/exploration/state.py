@@ -119,11 +119,11 @@ UNANSWERED = Message(Sender.LEFT, 0, tracked=False, requested=False, custodies=(
 
 
 def with_custodies(message: Message, custodies: list[Custody]) -> Message:
-    """Return the message with these custodies, sorted, without the empty ones."""
+    """Return the message with these custodies, sorted; those with neither a copy nor a shadow are left out."""
     return message._replace(custodies=tuple(sorted(c for c in custodies if c.copy != Copy.GONE or any(c.held))))
 
 
-def unanswered(message: Message) -> Message:
-    """Return the message after the sender's session has ended without a reply."""
+def after_lost_session(message: Message) -> Message:
+    """Return the message after the sender's session has ended without a reply: to be sent again, or left after the second time."""
     sender = Sender(message.sender + 1)
     return UNANSWERED if sender == Sender.LEFT else message._replace(sender=sender)

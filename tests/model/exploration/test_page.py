@@ -12,7 +12,7 @@ from conformance.history.events import Attempt, Delivered, MessageMade
 from conformance.model.exploration.__main__ import app
 from conformance.model.exploration.causes import Way
 from conformance.model.exploration.failures import FAILURES, Failure
-from conformance.model.exploration.page import Analysis, Undescribed, analyse, failure_of, page, scope_line
+from conformance.model.exploration.page import Analysis, Undescribed, analyse, failure_of, render_page, scope_line
 from conformance.model.exploration.scope import SCOPES, Scope
 from conformance.model.exploration.search import Size
 from conformance.results.reader import read_run
@@ -36,12 +36,12 @@ def test_the_page_has_what_is_found_in_a_small_scope(scope: Scope):
 def test_a_way_without_a_description_is_an_error():
     way = Way("lost", frozenset({"an earthquake"}), ("the earth shakes",))
     with pytest.raises(Undescribed, match="an earthquake"):
-        page([Analysis(SCOPES[0], Size(1, 1), (way,))])
+        render_page([Analysis(SCOPES[0], Size(1, 1), (way,))])
 
 
 def test_a_description_of_nothing_that_is_found_is_an_error():
     with pytest.raises(Undescribed, match="not found"):
-        page([analyse(FAST[0])])
+        render_page([analyse(FAST[0])])
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_each_failure_is_shown_by_its_scenario_on_the_reference(tmp_path: Path):
     shown = {}
     for cell in read_run(tmp_path / "run").cells():
         axes = ",".join(f"{name}={value}" for name, value in sorted(cell.header.axes.items()))
-        shown[cell.header.scenario, axes] = outcomes(cell.events)
+        shown[cell.header.scenario, axes] = custodies_after_handing_on(cell.events)
     missing = [
         f.title for f in FAILURES if f.outcome not in shown[cell_key(f)] and cell_key(f)[0] != SHOWN_BY_ITS_EXPECTATION
     ]
@@ -89,7 +89,7 @@ def cell_key(failure: Failure) -> tuple[str, str]:
     return cell[1], cell[2] or ""
 
 
-def outcomes(events: object) -> set[str]:
+def custodies_after_handing_on(events: object) -> set[str]:
     """Return `lost` and `duplicated` where an acknowledged message of the scenario is that."""
     found, made, acknowledged = set(), {}, set()
     arrived: Counter[tuple[str, str]] = Counter()

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from conformance.model.exploration.causes import find_ways, outcome_of
-from conformance.model.exploration.failures import essential
+from conformance.model.exploration.failures import essential_causes
 from conformance.model.exploration.rules import RULES
 from conformance.model.exploration.scope import Scope
 from conformance.model.exploration.search import Model
@@ -28,7 +28,7 @@ SCOPES = (
 def found(scope: Scope, without: str = "") -> tuple[int, frozenset[tuple[str, frozenset[str]]]]:
     """Return the number of states and the ways, without one rule."""
     model = Model(scope, frozenset({without}))
-    return model.size().states, frozenset((way.outcome, essential(way.causes)) for way in find_ways(model))
+    return model.size().states, frozenset((way.outcome, essential_causes(way.causes)) for way in find_ways(model))
 
 
 @pytest.mark.parametrize("name", [*RULES, *SERVER_RULES])
