@@ -46,6 +46,10 @@ def test_junit_has_a_case_for_each_finding_with_its_clause(tmp_path: Path):
     write_junit(FINDINGS, "probe 127.0.0.1:25", tmp_path / "probe.xml")
     suite = ET.parse(tmp_path / "probe.xml").getroot()
     assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["5", "1", "1", "1"]
+    clauses = [
+        (case.get("name"), {p.get("name"): p.get("value") for p in case.iter("property")}["clause"]) for case in suite
+    ]
+    assert clauses == [(finding.check, finding.clause) for finding in FINDINGS]
     failed = suite[1]
     assert failed.get("name") == "replies"
     assert {p.get("name"): p.get("value") for p in failed.iter("property")} == {

@@ -78,12 +78,16 @@ def test_the_example_has_every_claim_and_ci_runs_it():
 
 @pytest.mark.integration
 def test_messages_are_not_redirected_out_of_the_boundary(tmp_path: Path):
-    with parties(far=Party("far"), outside=Party("outside", lambda content: "451 4.3.0 later")) as made:
+    """A peer in the boundary gets them, so that the commands before have not failed for another reason."""
+    later = Party("outside", lambda content: "451 4.3.0 later")
+    with parties(far=Party("far"), near=Party("near"), outside=later) as made:
         dial = {"transport": made["far"].dial, "delivery": made["far"].dial}
         far = EXAMPLES[0]["peers"][0] | {"name": "far", "dag": "DAG9", "dial": dial}
+        dial = {"transport": made["near"].dial, "delivery": made["near"].dial}
+        near = EXAMPLES[0]["peers"][0] | {"name": "near", "dial": dial}
         hop = {"name": "outside", "protocol": "smtp", "dial": made["outside"].dial}
         routes = [{"domain": "outside.test", "next_hops": [hop]}]
-        with running("reference", tmp_path, peers=[far], routes=routes, mailboxes=[]) as node:
+        with running("reference", tmp_path, peers=[far, near], routes=routes, mailboxes=[]) as node:
             with smtplib.SMTP("127.0.0.1", node.given["listeners"]["frontend"]["port"], timeout=WITHIN) as client:
                 client.sendmail("alice@outside.test", "victor@outside.test", "Subject: held\r\n\r\ntext")
             before = node.wait_for(lambda: node.items("delivery"))
@@ -94,3 +98,6 @@ def test_messages_are_not_redirected_out_of_the_boundary(tmp_path: Path):
                 assert target in ran.stderr
             assert [item["message_id"] for item in node.items("delivery")] == [item["message_id"] for item in before]
             assert made["far"].received == 0
+            shadowed = made["near"].received
+            assert node.command("redirect-messages", "near")["redirected"] == 1
+            node.wait_for(lambda: made["near"].received > shadowed and not node.items("delivery"))

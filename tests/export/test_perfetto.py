@@ -20,6 +20,7 @@ def trace(cell: StoredCell) -> list[dict[str, Any]]:
 
 
 def test_every_trace_is_valid_and_every_slice_ends(cells: list[StoredCell]):
+    ended = 0
     for cell in cells:
         open_slices: dict[tuple[str, str], int] = {}
         for event in trace(cell):
@@ -28,7 +29,9 @@ def test_every_trace_is_valid_and_every_slice_ends(cells: list[StoredCell]):
                 open_slices[event["cat"], event["id"]] = event["ts"]
             elif event["ph"] == "e":
                 assert open_slices.pop((event["cat"], event["id"])) <= event["ts"]
+                ended += 1
         assert not open_slices
+    assert ended > len(cells)
 
 
 def test_a_trace_shows_sessions_deliveries_copies_and_failures(cells: list[StoredCell]):

@@ -31,7 +31,9 @@ def write_scenarios(cells: list[StoredCell], folder: Path) -> None:
 
 def test_the_loader_accepts_every_exported_scenario(cells: list[StoredCell], tmp_path: Path):
     write_scenarios(cells, tmp_path)
-    assert len(read_corpus([tmp_path], paths.fixtures())) == len(cells)
+    scenarios = read_corpus([tmp_path], paths.fixtures())
+    assert [str(problem) for scenario in scenarios for problem in scenario.problems] == []
+    assert [len(scenario.cells()) for scenario in scenarios] == [1] * len(cells)
 
 
 def test_the_reference_answers_an_undisturbed_cells_scenario_as_recorded(cells: list[StoredCell], tmp_path: Path):

@@ -200,7 +200,9 @@ def test_only_loopback_names_and_addresses_need_no_permission(host: str, here: b
         {"name": "mine", "kind": "remote", "claims": ["relay"], "addresses": {"frontend": {"host": host, "port": 25}}}
     )
     check_hosts([there], [host])
-    if not here:
+    if here:
+        check_hosts([there], [])
+    else:
         for others in ([], ["127.0.0.1", "localhost", "*", "0.0.0.0/0", "::/0"]):
             with pytest.raises(CandidateError):
                 check_hosts([there], others)

@@ -279,7 +279,7 @@ def test_a_client_that_cannot_send_more_content_gives_up(listener: Listening):
     assert (str(found.outcome), found.clause) == ("warn", "RFC 5321 4.5.3.2.5")
 
 
-def test_what_was_refused_for_good_is_not_repeated(listener: Listening):
+def test_a_client_that_does_not_repeat_what_was_refused_for_good_passes(listener: Listening):
     deliver(listener, b"rcpt-550@b.test")
     assert listener.outcomes()["no-retry-after-5yz"] == "pass"
 

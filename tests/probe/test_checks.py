@@ -481,7 +481,7 @@ def test_every_check_has_a_server_that_fails_it():
     assert sorted(set(CHECKS) - {check for check, _, _ in MISBEHAVIOURS}) == []
 
 
-def test_without_a_require_recipient_no_mail_is_sent(context: ssl.SSLContext):
+def test_without_the_option_rcpt_no_mail_is_sent(context: ssl.SSLContext):
     async def run() -> list[LiveFinding]:
         async with serve(Miniature, context) as address:
             return await probe(Server(address, 0.6), 20)

@@ -14,7 +14,7 @@ from conformance.report.diagram.rows import diagram_rows
 from conformance.report.failure_text import failure_message
 from conformance.requirements.catalogue import clause
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import cell_view, passed, run_header
+from tests.report.samples import SOURCE, cell_view, passed, run_header
 
 pytest_plugins = ["pytester"]
 
@@ -105,7 +105,8 @@ def test_a_cell_has_one_value_of_each_hierarchy_label_and_its_requirements_are_t
     assert labels["tag"] == ["SR-CRE-01", "SR-CRE-02"]
     assert labels["severity"] == ["critical"]
     links = {link["name"]: link["url"] for link in one["links"]}
-    assert links["SR-CRE-01"] == "statement:reference+acknowledges-before-shadow#SR-CRE-01"
+    for requirement in labels["tag"]:
+        assert links[requirement] == f"statement:reference+acknowledges-before-shadow#{requirement}"
     assert links["Page of this cell"].startswith("cell-page:inbound-acknowledged-after-shadow")
     assert links["History"].startswith("cell-history:")
 
@@ -113,7 +114,12 @@ def test_a_cell_has_one_value_of_each_hierarchy_label_and_its_requirements_are_t
 def test_each_step_of_the_scenario_is_a_step_with_its_verdict(results: Any) -> None:
     steps = results()["test_violation"]["steps"]
     assert [step["status"] for step in steps] == ["passed", "passed", "failed", "passed", "passed", "passed", "passed"]
-    assert "creation/inbound.scenario.yaml:5" in steps[2]["name"]
+    verbs = ("send", "reply", "shadow", "kill", "advance", "mailbox")
+    for number, (verb, step) in enumerate(zip(verbs, steps[:6], strict=True), 1):
+        assert (
+            f"{number} {verb}  creation/inbound.scenario.yaml:{number + 2}  {SOURCE[number + 1].strip()}"
+            in step["name"]
+        )
     assert steps[2]["statusDetails"]["message"].startswith("Violation: Message m#1 was acknowledged")
     assert "trace" not in steps[2]["statusDetails"]
     assert steps[-1]["name"] == "✓ 1 more: invariant.nothing-lost"
@@ -153,6 +159,7 @@ def test_the_excerpt_of_a_long_diagram_is_small_and_has_the_marked_rows() -> Non
     cell = cell_view(messages=700)
     rows = diagram_rows(cell)
     marked = [row for row in rows if row.marked]
+    assert len(marked) == 2
     kept = excerpt_rows(rows, cell.verdicts[0].evidence)
     assert [row for row in kept if row.marked] == marked
     assert len([row for row in kept if row.kind != "gap"]) <= min(MAX_EXCERPT_ROWS, len(marked) * (2 * ROWS_AROUND + 1))

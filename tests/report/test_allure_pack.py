@@ -56,7 +56,7 @@ def test_a_packed_site_has_all_data_files_but_earlier_runs_and_only_links_that_r
 def test_the_page_defines_its_data_before_the_program_which_accepts_file_links(site: Path) -> None:
     pack_site(site, resolve)
     page = (site / "index.html").read_text("utf-8")
-    assert page.index("window.allureReportData = ") < page.index("<title>")
+    assert page.index("window.allureReportData = ") < page.index("app-1.js")
     assert '"tel:","file:"])' in (site / "app-1.js").read_text("utf-8")
 
 

@@ -153,6 +153,7 @@ def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, 
     for page in pages:
         reader.open(page)
         light = reader.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        reader.assert_sound()
         reader.page.get_by_role("button", name="Dark / light").click()
         assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") != light
         reader.assert_sound()
@@ -255,6 +256,7 @@ def test_allure_shows_clause_repeat_command_and_diagram_of_a_violation(allure_pa
     reader.keep("allure-cell")
     description = page.frame_locator("iframe").first
     expect(description.get_by_text("Repeat this cell")).to_be_visible()
+    expect(description.get_by_text("conformance run ").first).to_be_visible()
     expect(description.get_by_text("> #").first).to_be_visible()
     page.get_by_test_id("test-result-attachment-header").filter(has_text="Sequence diagram").get_by_role(
         "button"

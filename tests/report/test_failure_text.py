@@ -41,8 +41,14 @@ def test_the_offending_events_are_marked_and_no_others() -> None:
 
 
 def test_only_the_repeat_command_is_wider_than_a_hundred_columns() -> None:
-    long = [line for line in failure_text(cell_view()).splitlines() if len(line) > 100]
-    assert all(line.startswith("  repeat") for line in long)
+    words = ["word " * 60, "wanted " * 60, "found " * 60]
+    texts = dict(zip(("sentence", "expected", "seen"), words, strict=True))
+    cell = cell_view(hostile="said " * 60)
+    reply = next(event.n for event in cell.events if event.kind == "reply" and "said" in event.lines[0])
+    verdict = cell.verdicts[0].model_copy(update=texts | {"evidence": (reply,)})
+    lines = failure_text(dataclasses.replace(cell, verdicts=(verdict,))).splitlines()
+    assert all(any(word in line for line in lines) for word in ("word", "wanted", "found", "said"))
+    assert [line.split()[0] for line in lines if len(line) > 100] == ["repeat"]
 
 
 def test_hostile_replies_are_shown_escaped_on_one_line() -> None:
@@ -59,8 +65,11 @@ def test_evidence_outside_the_session_is_shown_with_its_neighbours() -> None:
     killed = next(event.n for event in cell.events if event.kind == "node" and event.action == "killed")
     verdict = Verdict(check="invariant.nothing-lost", outcome=Outcome.FAIL, sentence="gone", evidence=(killed,))
     text = failure_text(cell_view(verdicts=(verdict,)))
-    assert f"> #{killed}" in text
-    assert "node mbx1 killed" in text
+    exchange = text[text.index("the exchange") :]
+    assert f"  > #{killed}      30.048s       node mbx1 killed: SIGKILL\n" in exchange
+    before, after = exchange.split("node mbx1 killed")
+    assert "outside -> mbx1  QUIT" in before
+    assert "mbx2 <- mbx2-store  220 mbx2-store ESMTP" in after
 
 
 def test_evidence_that_the_history_lacks_is_skipped() -> None:
@@ -69,9 +78,15 @@ def test_evidence_that_the_history_lacks_is_skipped() -> None:
 
 
 def test_an_inconclusive_cell_names_no_violated_requirement() -> None:
-    verdict = Verdict(check="expect.mailbox", outcome=Outcome.INCONCLUSIVE, sentence="vacuous: no message was sent")
+    verdict = Verdict(
+        check="expect.mailbox",
+        outcome=Outcome.INCONCLUSIVE,
+        requirements=("SR-CRE-01",),
+        sentence="vacuous: no message was sent",
+    )
     text = failure_text(cell_view(verdicts=(verdict,)))
     assert text.startswith("? INCONCLUSIVE")
+    assert "  about     SR-CRE-01" in text
     assert "violates" not in text
 
 

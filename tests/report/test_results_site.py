@@ -55,13 +55,13 @@ def test_every_row_that_must_or_should_hold_is_in_a_profile():
 
 @pytest.mark.parametrize(
     ("name", "text", "colour"),
-    [("exim", "of {} rows pass", "735500"), ("postfix", "2 of {} rows pass, 1 fail", "a83a00")],
+    [("exim", "3 of {} rows pass", "735500"), ("postfix", "2 of {} rows pass, 1 fail", "a83a00")],
 )
 def test_badges_say_what_passes_and_what_fails(name: str, text: str, colour: str, tmp_path: Path):
     write_results_site(tmp_path, tables(), catalogue(), write_atomically)
     endpoint = json.loads((tmp_path / "badges" / f"{name}-relay.json").read_text("utf-8"))
     total = len(rows_of_profile("relay", catalogue())) - (name == "exim")  # one row is not applicable to it
-    assert text.format(total) in endpoint["message"]
+    assert endpoint["message"] == text.format(total)
     assert endpoint["color"] == colour
     assert endpoint["message"] in (tmp_path / "badges" / f"{name}-relay.svg").read_text("utf-8")
 
@@ -120,8 +120,7 @@ def test_hostile_texts_are_shown_escaped_on_every_page_and_in_the_feed(tmp_path:
         assert "<script>alert" not in text, path
         assert "\x1b" not in text, path
         assert "\u202e" not in text, path
-    (server,) = (tmp_path / "servers").iterdir()
-    assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e" in server.read_text("utf-8")
+        assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e" in text, path
     ET.fromstring(texts[tmp_path / "feed.xml"])
 
 
@@ -161,7 +160,8 @@ def test_the_feed_keeps_the_newest_entries():
     many = [change(f"r{day}", day, f"s{n}", "RL-ACK-01") for day in range(1, 13) for n in range(10)]
     found = entries(results(row_changes=many))
     assert len(found) == MAX_ENTRIES
-    assert found[0].findtext(f"{ATOM}updated") == "2026-01-12T00:00:00Z"
+    days = [int((one.findtext(f"{ATOM}updated") or "")[8:10]) for one in found]
+    assert days == [day for day in range(12, 2, -1) for _ in range(10)]
 
 
 def test_without_any_run_there_is_still_a_site(tmp_path: Path):

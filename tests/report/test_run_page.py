@@ -58,6 +58,14 @@ def test_failures_are_grouped_by_the_first_requirement() -> None:
     assert len(groups) == 30
     assert sum(len(group.cells) for group in groups) == 300
     assert groups[0].title.startswith(f"{ROWS[0]} (")
+    for group in groups:
+        assert {cell.verdicts[0].requirements[0] for cell in group.cells} == {group.title.partition(" ")[0]}
+    both = [
+        summarize_cell(judged(Outcome.FAIL, *rows, axes={"n": rows[0]}), rows[0])
+        for rows in (("RL-ACK-01", "RL-ACK-02"), ("RL-ACK-02", "RL-ACK-01"))
+    ]
+    found = {group.title.partition(" ")[0]: [cell.slug for cell in group.cells] for group in group_failures(both)}
+    assert found == {"RL-ACK-01": ["RL-ACK-01"], "RL-ACK-02": ["RL-ACK-02"]}
 
 
 def test_cells_of_a_candidate_that_cannot_start_are_one_card() -> None:

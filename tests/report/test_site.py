@@ -75,7 +75,12 @@ def test_a_damaged_cell_is_reported_and_the_others_are_shown(run: Path) -> None:
     found = read_run_summary(run)
     assert len(found.cells) == 3
     assert found.damage
-    assert "could not be read" in run_page(found, catalogue())
+    page = run_page(found, catalogue())
+    assert "could not be read" in page
+    matrix = re.search(r'<h2 id="matrix">.*?</table>', page, re.DOTALL)
+    assert matrix is not None
+    cells = [("pass", "a=1"), ("not-applicable", "messages=1"), ("fail", "messages=1")]
+    assert re.findall(r'<li><span class="dot (\S+)".*?class="mono">([^<]*)<', matrix[0]) == cells
 
 
 def test_the_path_of_a_page_has_candidate_scenario_and_all_axes() -> None:

@@ -88,6 +88,7 @@ def test_the_markdown_statement_has_a_row_for_each_requirement_and_no_live_marku
     text = statement_markdown(stated(judged(Outcome.FAIL, "SR-CRE-01", axes={"x": "a|b<script>"})))
     assert len(re.findall(r"^\| (?:SR|RL)-", text, re.MULTILINE)) == len(catalogue().ids)
     assert "<script>" not in text
+    assert "a\\|b&lt;script&gt;" in text
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in text.splitlines() if line.startswith("| SR"))
 
 
@@ -95,3 +96,4 @@ def test_the_html_statement_says_that_the_run_was_filtered() -> None:
     page = statement_html(stated(good(), filtered=True))
     read(page)
     assert "only a part of the suite was asked for" in page
+    assert "only a part of the suite was asked for" not in statement_html(stated(good()))

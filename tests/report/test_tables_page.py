@@ -41,15 +41,16 @@ def test_hostile_values_are_shown_escaped() -> None:
     assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e" in page
 
 
-def test_the_page_permits_its_own_style_and_script_and_nothing_else() -> None:
+def test_the_page_permits_its_own_style_and_script_local_images_and_nothing_else() -> None:
     page = page_of(page_rows())
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy is not None
-    assert "default-src 'none'" in policy[1]
+    allowed = {"default-src": "'none'", "img-src": "'self'", "base-uri": "'none'", "form-action": "'none'"}
     for tag in ("style", "script"):
         (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
         expected = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{tag}-src 'sha256-{expected}'" in policy[1]
+        allowed[f"{tag}-src"] = f"'sha256-{expected}'"
+    assert dict(directive.split(" ", 1) for directive in policy[1].split("; ")) == allowed
 
 
 def test_columns_have_labels_units_and_meanings() -> None:

@@ -25,6 +25,7 @@ def test_a_row_that_is_not_in_the_catalogue_is_its_own_root():
 
 def test_a_prerequisite_binds_the_generations_of_its_row():
     rows = catalogue()
+    assert any(one.presupposes for one in rows.requirements)
     for one in rows.requirements:
         for other in one.presupposes:
             assert set(one.generations) <= set(rows[other].generations) | {"any"}, (one.id, other)

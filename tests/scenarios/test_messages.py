@@ -58,7 +58,7 @@ def test_messages_of_different_inputs_differ_in_message_id_and_body() -> None:
     assert len({body_of(content) for content in contents}) == 5
 
 
-def test_each_template_has_the_property_it_is_named_for() -> None:
+def test_templates_of_unusual_content_have_the_property_they_are_named_for() -> None:
     def content(name: str) -> bytes:
         return build_message("m", **USUAL | {"message": name})
 
@@ -165,10 +165,11 @@ def test_an_invalid_template_is_refused_with_its_place(tmp_path: Path) -> None:
         load_template("bad", tmp_path)
 
 
-def test_a_template_begins_with_as_many_received_fields_as_it_has_hops() -> None:
+@pytest.mark.parametrize("hops", [95, 400])
+def test_a_template_begins_with_as_many_received_fields_as_it_has_hops(hops: int) -> None:
     content = build_message(
         "m",
-        message="hops-95",
+        message=f"hops-{hops}",
         sequence=1,
         seed=1,
         sender="a@x",
@@ -176,5 +177,7 @@ def test_a_template_begins_with_as_many_received_fields_as_it_has_hops() -> None
         date=datetime(2030, 1, 1, tzinfo=UTC),
     )
     header = content.partition(b"\r\n\r\n")[0]
-    assert header.startswith(b"Received: from hop95.test by hop96.test; ")
-    assert header.count(b"Received: ") == 95
+    fields = [line for line in header.split(b"\r\n") if not line.startswith((b" ", b"\t"))]
+    assert header.startswith(b"Received: from hop%d.test by hop%d.test; " % (hops, hops + 1))
+    assert [field.startswith(b"Received: ") for field in fields[: hops + 1]] == [True] * hops + [False]
+    assert header.count(b"Received: ") == hops

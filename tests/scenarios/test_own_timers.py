@@ -66,7 +66,7 @@ def test_each_candidate_has_its_own_bounds(scenario: Scenario) -> None:
     assert (hasty.id, hasty.sha256) == (reference.id, reference.sha256), "it is the same cell of the same suite"
 
 
-def test_a_candidate_without_warning_times_must_not_warn() -> None:
+def test_timers_without_warning_times_expect_no_warning() -> None:
     assert (HASTY.placeholder_values["own-warnings"], HASTY.placeholder_values["own-warned-by"]) == (
         0,
         own_timers.NEVER_WARNED,
@@ -110,6 +110,7 @@ def test_a_candidates_timers_give_every_placeholder_a_value() -> None:
     warns = OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), "warned-after": "4h", "warned-by": "5h"})
     for timers in (HASTY, warns):
         assert set(timers.placeholder_values) == set(own_timers.PLACEHOLDERS)
+        assert None not in timers.placeholder_values.values()
     assert all(f"${{{name}}}" in CORPUS for name in own_timers.PLACEHOLDERS), "and a scenario uses each"
 
 

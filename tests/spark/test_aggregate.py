@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -251,3 +252,4 @@ def test_the_page_shows_the_failures_and_loads_nothing(made: tuple[Path, Aggrega
     assert "content-unchanged is violated" in page
     assert "http://" not in page
     assert "https://" not in page
+    assert not re.search(r"<[^>]+ (?:src|srcset|data)=|<link |@import|url\(", page)

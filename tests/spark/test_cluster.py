@@ -124,10 +124,12 @@ def test_an_unreachable_master_is_reported_before_anything_is_deleted(
         "aggregate": ["reports/local", "--out", "nothing", "--master", silent_master],
         "run": ["-k", "inbound", "--spark", silent_master, "--run-dir", "reports/local", "--fresh"],
     }[command]
+    before = sorted((folder / "reports").rglob("*"))
     ran = conformance_command(command, *words, cwd=folder)
     assert ran.returncode == 2
     assert f"{silent_master} cannot be reached: " in ran.stderr
-    assert (folder / "reports" / "local" / "run.json").is_file(), "nothing was deleted"
+    assert sorted((folder / "reports").rglob("*")) == before, "nothing was deleted"
+    assert folder / "reports" / "local" / "run.json" in before
 
 
 def test_the_wait_for_an_unreachable_master_ends_within_ten_seconds(silent_master: str) -> None:

@@ -118,7 +118,9 @@ def test_spark_combines_outcomes_the_same_way(session: SparkSession) -> None:
         row(1, f"{'+'.join(group)}", CellState(one)) for group in product(Outcome, Outcome, Outcome) for one in group
     ]
     query = f"SELECT nodeid, {worst_outcome_sql('outcome', OVER_CELLS)} AS over, {worst_outcome_sql('outcome', WITHIN_A_CELL)} AS within "
-    for line in ask(session, rows, query + "FROM outcomes GROUP BY nodeid"):
+    found = ask(session, rows, query + "FROM outcomes GROUP BY nodeid")
+    assert len(found) == len(Outcome) ** 3
+    for line in found:
         group = [Outcome(one) for one in str(line["nodeid"]).split("+")]
         assert (line["over"], line["within"]) == (worst_over_cells(group), worst_in_cell(group))
 

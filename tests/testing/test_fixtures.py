@@ -157,6 +157,7 @@ def test_no_thread_outlives_a_server(tmp_path: Path):
     before = set(threading.enumerate())
     nodes = MailNodes(tmp_path / "nodes")
     nodes.start("reference")
+    assert set(threading.enumerate()) > before
     nodes.close()
     assert set(threading.enumerate()) <= before
 

@@ -150,7 +150,12 @@ def test_shards_are_merged(tmp_path: Path):
         assert done.returncode == 0, done.stdout + done.stderr
     merged = command("merge", "shard1", "shard2", "--out", "whole", cwd=tmp_path)
     assert merged.returncode == 0, merged.stdout + merged.stderr
-    assert (tmp_path / "whole" / "footer.json").is_file()
+    shards, (whole,) = (
+        [json.loads((tmp_path / name / "footer.json").read_bytes())["cells"] for name in names]
+        for names in (("shard1", "shard2"), ("whole",))
+    )
+    assert min(shards) > 0
+    assert whole == sum(shards)
 
 
 def test_a_results_site_is_built_or_the_missing_part_is_named(ran: Path):
