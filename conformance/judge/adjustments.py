@@ -70,7 +70,7 @@ def excuse_lateness(
         timed = not untimed and not (verdict.check in REPLY_CHECKS and refusals.intersection(verdict.evidence))
         has_room = rooms is not None and lag <= rooms.get(verdict.step or "", 0.0)
         if verdict.outcome is Outcome.INCONCLUSIVE or (verdict.outcome is Outcome.FAIL and timed and not has_room):
-            yield _late_verdict(verdict, lag, limit, _lags(events))
+            yield _late_verdict(verdict, lag, limit, _lag_events(events))
         else:
             yield verdict
 
@@ -83,7 +83,7 @@ def excuse_late_bound(
     Lags count from `since`, from which the bound of `within` seconds counts. They may add up to `MAX_BOUND_SHARE` of the
     bound, or to what one lag may be. `tolerance` is the clock's.
     """
-    lags = [lag for lag in _lags(events) if lag.t > since]
+    lags = [lag for lag in _lag_events(events) if lag.t > since]
     total, limit = sum(lag.seconds for lag in lags), max(_lag_limit(tolerance), MAX_BOUND_SHARE * within)
     if verdict.outcome is not Outcome.FAIL or total <= limit:
         return verdict
@@ -91,9 +91,9 @@ def excuse_late_bound(
 
 
 def _worst_lag(events: Sequence[AnyEvent]) -> float:
-    """Return the largest lag since the first step began, 0 without any: before that no time was measured."""
+    """Return the largest lag in seconds since the first step began, 0 without any: before that no time was measured."""
     first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))  # none: no lag counts
-    return max((lag.seconds for lag in _lags(events) if lag.n > first), default=0.0)
+    return max((lag.seconds for lag in _lag_events(events) if lag.n > first), default=0.0)
 
 
 def excuse_shortage(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
@@ -146,7 +146,10 @@ def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[
 
 
 def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag]) -> Verdict:
-    """Return the verdict as inconclusive by lateness, with the first detail of a lag; unchanged if it is so already."""
+    """Return the verdict as inconclusive by lateness; unchanged if it is so already.
+
+    `lag` and `limit` are seconds; the sentence has the first detail that one of `lags` gives.
+    """
     if verdict.reason is Reason.LATE:
         return verdict
     detail = next((f" ({lag.detail})" for lag in lags if lag.detail), "")
@@ -167,7 +170,8 @@ def _is_untimed(check: str) -> bool:
     return rule is not None and not rule.timed
 
 
-def _lags(events: Iterable[AnyEvent]) -> list[Lag]:
+def _lag_events(events: Iterable[AnyEvent]) -> list[Lag]:
+    """Return the events by which the harness recorded that it ran late."""
     return [event for event in events if isinstance(event, Lag)]
 
 

@@ -72,11 +72,11 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) 
     context = CheckContext(cell, trace, settings.tolerance, settings.claims)
     verdicts += find_obstacles(context, steps, complete=settings.complete)
     verdicts += _judge_by_rules(context, settings)
-    adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms(steps)), events)
+    adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms_by_path(steps)), events)
     return _move_consequences_back(tuple(apply_should_level(adjusted, settings.should)), explaining_steps)
 
 
-def find_so_far(
+def find_on_events_so_far(
     cell: Cell, step: Step, trace: Trace, tolerance: float = 0.0, claims: frozenset[str] = frozenset()
 ) -> tuple[Finding, ExpectationContext] | None:
     """Return what the check of an expectation finds on the events so far, and the context that it was given.
@@ -140,11 +140,11 @@ def _judge_expectations(
 def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSettings) -> tuple[Verdict, bool]:
     """Return an expectation's verdict on the events so far, and whether it is a failure that explains others.
 
-    The kind of its first violation decides which rows it is blamed on. On a clock of real time, what came later than `within`
-    because the harness was late is excused; a violation that came too early cannot come from lateness.
+    The kind of its first violation decides which rows it is blamed on. On a clock of real time a failure is excused if the lags since the
+    bound began add up to too much (`excuse_late_bound`); one that came too early cannot come from lateness.
     """
     check, requirements, expectation = _check_and_rows(cell, step, settings)
-    result = find_so_far(cell, step, trace, settings.tolerance, settings.claims)
+    result = find_on_events_so_far(cell, step, trace, settings.tolerance, settings.claims)
     if result is None:
         return make_verdict(check, Outcome.ERROR, requirements, "the step ended before it was reached", step), False
     finding, context = result
@@ -193,27 +193,28 @@ def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectat
 def _judge_by_rules(context: CheckContext, settings: JudgeSettings) -> list[Verdict]:
     """Return the verdicts of the model's rules that the scenario does not waive, in the order of their registration.
 
-    A rule named after its row has no verdict where it had no occasion; a published invariant is not applicable then.
+    A rule named after its row (`model.<row>`) has no verdict where it had no occasion; a published invariant (`invariant.<name>`) is not
+    applicable then.
     """
     facts = Facts(context)
     verdicts = []
     for name, rule in RULES.items():
         if name in context.cell.waive or name.removeprefix("invariant.") in context.cell.waive:
             continue
-        rows = applicable_rows(_named_rows(rule.requirements, context.cell.requirements), settings.claims)
+        rows = applicable_rows(_rows_named_by_scenario(rule.requirements, context.cell.requirements), settings.claims)
         verdict = build_verdict(name, rows, rule.check(facts), complete=settings.complete)
         if verdict.outcome is not Outcome.NOT_APPLICABLE or name.startswith("invariant."):
             verdicts.append(verdict)
     return verdicts
 
 
-def _named_rows(judged: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:
+def _rows_named_by_scenario(judged: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of a rule's rows that the scenario names, all where it names none of them."""
     return tuple(row for row in judged if row in named) or judged
 
 
-def _rooms(steps: Sequence[Step]) -> dict[str, float]:
-    """Return the `room` of each expectation that has one, in seconds, by the path of its step."""
+def _rooms_by_path(steps: Sequence[Step]) -> dict[str, float]:
+    """Return the `room` of each expectation that has one, by the path of its step: a lag up to so many seconds cannot matter."""
     rooms = [(step.path, step.action.expectation.room) for step in steps if isinstance(step.action, Expect)]
     return {path: room for path, room in rooms if room is not None}
 
@@ -221,11 +222,11 @@ def _rooms(steps: Sequence[Step]) -> dict[str, float]:
 def _move_consequences_back(
     verdicts: tuple[Verdict, ...], explaining_steps: Container[str | None]
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts with those failures at the end whose row presupposes another violated row.
+    """Return the verdicts with those failures at the end whose row presupposes another violated row, otherwise in their order.
 
-    The row of the first failure that explains others counts as violated by itself, whatever it presupposes. Without such a
-    failure the verdicts decide which rows are (`independently_violated`). A row's *root* is the violated row from which
-    its violation may follow, or the row itself.
+    The row of the first failure that explains others (its step is in `explaining_steps`) counts as violated by itself, whatever it
+    presupposes. Without such a failure `independently_violated` says which rows are. A row's *root* is the violated row from which its
+    violation may follow, or the row itself.
     """
     failures = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
     explaining = (v.requirements[0] for v in failures if v.step is not None and v.step in explaining_steps)

@@ -1,7 +1,7 @@
 """The registry of checks: one function for each expectation verb.
 
-The modules of `conformance.judge.expectations` declare their functions here, by the decorator below; importing that package
-imports all of its modules. No check is called by its name.
+The modules of `conformance.judge.expectations` declare their functions here, by the decorator below; importing that package imports all
+of its modules. `conformance.judge.cell` finds a check by its verb in EXPECTATION_CHECKS; no check is called by the name of its function.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,8 @@
 """Checks of the harness itself: what keeps a cell from proving anything about the servers under test.
 
-That is a fault that never fired, a moment for a step that never came, a message that passed its link with other octets than
-the scenario means, a node that exited, could not be started, or did not do what a step asked of it.
+That is a fault that never fired, a moment for a step that never came, a message that passed its link with other octets than the scenario
+means, a node that exited, could not be started, or did not do what a step asked of it. The judge calls `find_obstacles` once for a
+history. The rows of these verdicts are those of the scenario that bind the candidate (`applicable_rows`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,12 +1,13 @@
 """Judges while a cell still runs: does an expectation hold on the events so far?
 
-This is the only way in which a run asks the judge: an expectation with `within` need not be waited for once it holds.
+This is the only way in which a run asks the judge: an expectation with `within` need not be waited for once it holds. The run gets an
+`IncrementalJudge` as the function `ExpectationHolds`, and calls it in its event loop after new events.
 """
 
 from collections.abc import Sequence
 
 from conformance.history.events import AnyEvent, Command, Connected, Content, FaultFired, Lag
-from conformance.judge.cell import find_so_far
+from conformance.judge.cell import find_on_events_so_far
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import Step
 from conformance.trace.trace import Trace
@@ -16,7 +17,7 @@ _NEVER_CONFIRMS = (Command, Connected, Content, FaultFired, Lag)
 
 
 class IncrementalJudge:
-    """Judges the growing history of one cell; each event is indexed once, however often the judge is called."""
+    """Judges the growing history of one cell; each event is indexed once, in `_trace`, however often the judge is called."""
 
     def __init__(self) -> None:
         self._trace = Trace()
@@ -31,7 +32,7 @@ class IncrementalJudge:
             self._trace.add(events[n])
         if isinstance(events[-1], _NEVER_CONFIRMS):
             return False
-        result = find_so_far(cell, step, self._trace)
+        result = find_on_events_so_far(cell, step, self._trace)
         if result is None:  # the scenario has not reached the step
             return False
         finding, _ = result

@@ -408,7 +408,7 @@ class Facts:
     @cached_property
     def held_intervals(self) -> list[HeldInterval]:
         """All stored copies, each with the time during which it is surely held."""
-        promoted: dict[int, Transaction] = {}
+        promoted: dict[int, Transaction] = {}  # id() of a copy: the first transmission of it by its holder
         for promotions in self.promotions_by_message.values():
             for promotion in promotions:
                 for copy in promotion.held_copies:

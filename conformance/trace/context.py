@@ -29,7 +29,7 @@ def is_generation_2010(server: Server) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What an invariant is judged on. `tolerance` is that of the clock."""
+    """What a rule of the model or an expectation is judged on: the cell, its history, the clock's tolerance in seconds, the claims."""
 
     cell: Cell
     trace: Trace
@@ -62,7 +62,7 @@ class CheckContext:
         return set(map(self.normalize_address, addresses))
 
     def deliveries_of(self, name: str, recipient: str) -> list[Delivered]:
-        """Return the deliveries of a message to sinks for one recipient."""
+        """Return the deliveries of a message, by its scenario's name, to sinks for one recipient; addresses are compared normalized."""
         address = self.normalize_address(recipient)
         return [event for event in self.trace.deliveries_of(name) if self.normalize_address(event.recipient) == address]
 

@@ -69,7 +69,7 @@ class Finding:
         row: str | None = None,
         kind: ViolationKind = "",
     ) -> None:
-        """Add a violation; the arguments are the fields of `Observation`."""
+        """Add a violation; `evidence` are numbers of events, `message` is a scenario's name, the others are as in `Observation`."""
         self.violations.append(Observation(sentence, evidence, message, row, kind))
 
     def add_message_violation(
@@ -97,7 +97,7 @@ class Finding:
         self.undecided.append(Observation(sentence, evidence, message.message if message is not None else None))
 
     def add_confirmation(self, n: int, t: float, message: MessageMade | None = None) -> None:
-        """Add an event that shows what was expected; `after` and `within` of an expectation are compared with its time."""
+        """Add event `n` at time `t`, which shows what was expected; the judge compares its time with `after` and `within`."""
         self.evidence.append(n)
         self.confirmations.append(Confirmation(n, t, message))
 

@@ -43,7 +43,7 @@ LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
 
 
 def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonValue:
-    """Return a parameter's value in force on a server when event `n` happened."""
+    """Return a parameter's value in force on a server when event `n` happened; changes that the server refused are left out."""
     topology = context.cell.topology
     value = {**DEFAULTS, **topology.transport, **topology.by_name[server].transport}[name]
     for event in context.trace.events_of(Configured):

@@ -39,7 +39,10 @@ class PromotedTransmission:
 
 
 def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmission]:
-    """Return the promotions of a message's shadow copies, in the order of the transmissions."""
+    """Return the promotions of a message's shadow copies, in the order of the transmissions.
+
+    A transmission by a holder of copies is a promotion if the holder had passed the message on at least as often as it was handed it.
+    """
     promotions = []
     trace = context.trace
     for transmission in trace.transactions_of(name):
@@ -67,8 +70,8 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
 def _times_passed_on(context: CheckContext, name: str, transmission: Transaction) -> int:
     """Return how many earlier transmissions of the same client to one of the recipients were complete.
 
-    Those before its last `NodeEvent`, or before the last command to any node, do not count. 0 for a shadow transaction: a
-    server may make several copies of one message.
+    Those before the client's last `NodeEvent`, or before the last command to any node, do not count: it may have forgotten them. 0 for a
+    shadow transaction: a server may make several copies of one message.
     """
     if transmission.kind == "shadow":
         return 0

@@ -78,9 +78,10 @@ class Transaction:
 class Session:
     """One recorded connection; `n` and `t` are those of its opening.
 
-    `keywords` are those of the last reply to EHLO or LHLO, None before the first such reply. `shadow_request` is the last
-    request for shadow redundancy that the client made in the session. `replies` has all replies, `closed` is None while
-    the session is open. `_open` is the transaction before its final dot, `_last_sent` the last one after it.
+    `keywords` are those of the last reply to EHLO or LHLO, None before the first such reply. `shadow_request` is the last request for
+    shadow redundancy that the client made in the session. `replies` has all replies, `closed` is None while the session is open. `_open`
+    is the transaction before its final dot, `_last_sent` the last one after it. The lists `_unanswered...` have what waits for its reply,
+    in order: commands, recipients of RCPT with their transaction, and contents.
     """
 
     name: str
@@ -107,7 +108,14 @@ class Session:
     @classmethod
     def from_event(cls, event: Connected) -> "Session":
         """Return a new session without commands."""
-        return cls(event.session, event.client, event.server, event.listener, event.n, event.t)
+        return cls(
+            name=event.session,
+            client=event.client,
+            server=event.server,
+            listener=event.listener,
+            n=event.n,
+            t=event.t,
+        )
 
     def add_command(self, event: Command) -> Exchange:
         """Add the next command and return its exchange; begin or end a transaction as RFC 5321 4.1.4 says."""
@@ -128,7 +136,7 @@ class Session:
         return exchange
 
     def add_content(self, event: Content, message: str | None) -> Transaction | None:
-        """End the open transaction at its final dot; return it, or None without an open one.
+        """End the open transaction at its final dot, or the end of its last chunk; return it, or None without an open one.
 
         `message` is the scenario's name of the message, None for a content that is of none.
         """
@@ -188,15 +196,15 @@ class Session:
         tracked = self.shadow_request == "track-shadow"
         kind: TransactionKind = "plain" if shadow_id is None else "tracked" if tracked else "shadow"
         self._open = Transaction(
-            self.name,
-            self.client,
-            self.server,
-            self.listener,
-            event.n,
-            event.t,
-            parse_path(event.line),
-            kind,
-            shadow_id,
+            session=self.name,
+            client=self.client,
+            server=self.server,
+            listener=self.listener,
+            n=event.n,
+            t=event.t,
+            sender=parse_path(event.line),
+            kind=kind,
+            shadow_id=shadow_id,
         )
         self.transactions.append(self._open)
 

@@ -117,9 +117,13 @@ class Query:
 
 
 class Trace:
-    """The events of a cell so far, and indexes over them."""
+    """The events of a cell so far, and indexes over them; built event by event, by the judge and while a cell runs.
+
+    `sessions` are by name, `messages` by the scenario's name (`m#1`). The other lists are in the order of the history.
+    """
 
     def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
+        """Index the events of a history, none by default; `add` takes the later ones."""
         self.events: list[AnyEvent] = []
         self.sessions: dict[str, Session] = {}
         self.messages: dict[str, MessageMade] = {}
@@ -258,11 +262,15 @@ class Trace:
         attempts = []
         for session in self.sessions.values():
             sent = [t for t in session.transactions if t.kind == "shadow"]
-            attempts += [ShadowAttempt(session.client, session.server, t.n, t.t, t.message) for t in sent]
+            attempts += [
+                ShadowAttempt(client=session.client, server=session.server, n=t.n, t=t.t, message=t.message)
+                for t in sent
+            ]
             if not sent and (failed := _failed_before_mail(session)) is not None:
-                attempts.append(ShadowAttempt(session.client, session.server, *failed, None))
+                n, t = failed
+                attempts.append(ShadowAttempt(client=session.client, server=session.server, n=n, t=t, message=None))
         attempts += [
-            ShadowAttempt(event.client, event.server, event.n, event.t, None)
+            ShadowAttempt(client=event.client, server=event.server, n=event.n, t=event.t, message=None)
             for event in self.events_of(ConnectFailed)
             if event.listener == "transport"
         ]
@@ -278,10 +286,19 @@ class Trace:
             self._names_by_id[event.message_id].append(event.message)
 
     def _add_command(self, event: Command, session: Session) -> None:
-        """Add a command to its session, and the query or transaction that begins with it to the trace."""
+        """Add a command to its session, and to the trace the query or the transaction that begins with it."""
         exchange = session.add_command(event)
         if event.operation is not None and event.operation.name == "query-discard":
-            self.queries.append(Query(session.client, session.server, session.name, event.n, event.t, exchange))
+            self.queries.append(
+                Query(
+                    client=session.client,
+                    server=session.server,
+                    session=session.name,
+                    n=event.n,
+                    t=event.t,
+                    exchange=exchange,
+                )
+            )
         elif event.verb == "MAIL":
             self.transactions.append(session.transactions[-1])
 
@@ -293,18 +310,25 @@ class Trace:
             self._transactions[name].append(sent)
 
     def _add_reply(self, event: Reply, session: Session) -> None:
-        """Add a reply to its session, and the discard notifications or the stored copy that it brings to the trace."""
+        """Add a reply to its session, and to the trace the discard notifications or the stored copy that it brings."""
         sent = session.add_reply(event)
         operation = event.operation
         if operation is not None and operation.name == "discard-list":
             for shadow_id in operation.shadow_ids:
-                discard = Discard(session.server, session.client, shadow_id, session.name, event.n, event.t)
+                discard = Discard(
+                    primary=session.server,
+                    holder=session.client,
+                    shadow_id=shadow_id,
+                    session=session.name,
+                    n=event.n,
+                    t=event.t,
+                )
                 self.discards.append(discard)
                 self._discards_by_copy[session.server, shadow_id].append(discard)
         elif sent is not None and sent.kind != "plain" and sent.acceptance is event:  # not a later one of LMTP
             # 2010 (`tracked`): the client keeps the copy, and the server delivers
             primary, holder = (sent.client, sent.server) if sent.kind == "shadow" else (sent.server, sent.client)
-            copy = ShadowCopy(primary, holder, sent, event)
+            copy = ShadowCopy(primary=primary, holder=holder, transaction=sent, stored_reply=event)
             self.copies.append(copy)
             if sent.message is not None:
                 self._copies[sent.message].append(copy)

@@ -3,7 +3,10 @@
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A `Delivered` event is a message that a
 sink took for one recipient: a server's mailbox store or a server outside, both of the harness. `n` is an event's number.
 
-`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
+check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
+whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
+the decorator, else its `fallback_rows`.
 """
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
@@ -34,7 +37,7 @@ def _compare_count(
 ) -> None:
     """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer.
 
-    With a minimum of 0 the first delivery confirms too.
+    `noun` names in the sentence what was delivered. With a minimum of 0 the first delivery confirms too.
     """
     finding.occasions += 1
     for event in deliveries[: max(wanted.min, 1)]:

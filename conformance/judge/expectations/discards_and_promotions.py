@@ -5,7 +5,10 @@
 as its own has promoted its copy (`conformance.trace.promotions`). Rulings are those of docs/rulings.md. `n` is an
 event's number, `t` its time in seconds.
 
-`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
+check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
+whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
+the decorator, else its `fallback_rows`.
 """
 
 import itertools

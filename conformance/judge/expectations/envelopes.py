@@ -2,7 +2,12 @@
 
 The parameters are compared with what the harness itself said when it gave the message to a server: those of MAIL and RCPT that
 RFC 3461 (RET, ENVID, NOTIFY, ORCPT), RFC 6152 (BODY) and RFC 6531 (SMTPUTF8) define. A keyword that the receiver does not
-offer excuses its parameters.
+offer excuses its parameters. `expected` is what the scenario's author wrote under the verb; `of` names the messages.
+
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
+check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
+whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
+the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Iterator
@@ -30,7 +35,7 @@ def same_content(expected: SameContentExpected, context: ExpectationContext) -> 
     what = f"transmissions of {expected.of} to {expected.to}" if expected.to else f"shadows of {expected.of}"
     finding = Finding(f"{what} with the same envelope and content")
     for message in context.messages(expected.of):
-        for subject, sent in _compared(expected, context, message):
+        for subject, sent in _transactions_to_compare(expected, context, message):
             finding.occasions += 1
             finding.evidence.append(sent.n)
             for difference in _differences(context, message, sent, in_part=expected.to is not None):
@@ -38,10 +43,10 @@ def same_content(expected: SameContentExpected, context: ExpectationContext) -> 
     return finding
 
 
-def _compared(
+def _transactions_to_compare(
     expected: SameContentExpected, context: ExpectationContext, message: MessageMade
 ) -> Iterator[tuple[str, Transaction]]:
-    """Yield the transactions to compare with a message, each with its name in words."""
+    """Yield the transactions to compare with a message, each with words that name it: shadow copies, or transmissions to `to`."""
     if expected.to is None:
         for copy in context.trace.copies_of(message.message):
             yield f"the shadow on {copy.holder}", copy.transaction
@@ -54,7 +59,10 @@ def _compared(
 def _differences(
     context: ExpectationContext, message: MessageMade, sent: Transaction, *, in_part: bool
 ) -> Iterator[str]:
-    """Yield how a transaction differs from the message; `in_part`: it need not have all recipients."""
+    """Yield in words how a transaction differs from the message; with `in_part` it need not have all recipients.
+
+    Parameters are compared with those of the first transaction of the harness that gave the message to a server.
+    """
     assert sent.digest is not None
     if sent.digest.stable_sha256 != message.digest.stable_sha256:  # hashes without trace fields
         yield "has other content"
@@ -69,7 +77,7 @@ def _differences(
     if given is None:
         return
     offered = context.trace.sessions[sent.session].keywords or frozenset()
-    here, there = _parameters(context, sent), _parameters(context, given)
+    here, there = _parameters_of(context, sent), _parameters_of(context, given)
     for where in ["", *recipients]:
         for name, keyword in _KEYWORDS.items():
             has, had = here.get(where, {}).get(name, ""), there.get(where, {}).get(name, "")
@@ -77,8 +85,8 @@ def _differences(
                 yield f"has {name}={has or 'nothing'}, not {had or 'nothing'}" + (f" for {where}" if where else "")
 
 
-def _parameters(context: ExpectationContext, sent: Transaction) -> Parameters:
-    """Return the parameters of a transaction whose values do not say the same as no parameter."""
+def _parameters_of(context: ExpectationContext, sent: Transaction) -> Parameters:
+    """Return the parameters of MAIL and RCPT of a transaction; those are left out that mean the same as none (BODY=7BIT)."""
     found: Parameters = {}
     until = sent.dot_n if sent.dot_n is not None else sent.n
     for exchange in context.trace.sessions[sent.session].exchanges:
@@ -86,12 +94,15 @@ def _parameters(context: ExpectationContext, sent: Transaction) -> Parameters:
         if command.verb in ("MAIL", "RCPT") and sent.n <= command.n <= until:
             path = parse_path(command.line)
             where = "" if command.verb == "MAIL" else context.normalize_address(path)
-            found[where] = dict(_values(command.line.partition(">")[2], path))
+            found[where] = dict(_normalized_parameters(command.line.partition(">")[2], path))
     return found
 
 
-def _values(text: str, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters in the part of a command after its path, in one form each."""
+def _normalized_parameters(text: str, path: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value of the parameters in `text`, the rest of a command after its path; keywords in capitals.
+
+    Those that mean the same as no parameter, given the recipient's address `path`, are left out.
+    """
     for word in text.split():
         name, _, value = word.partition("=")
         match name.upper():

@@ -4,7 +4,10 @@
 message by the harness, with the final reply to it. A conversation is a step `talk`, one SMTP session line by line; its
 `Talked` event has the replies. `n` is an event's number, `t` its time in documented seconds.
 
-`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
+check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
+whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
+the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Sequence

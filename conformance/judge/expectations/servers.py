@@ -3,7 +3,10 @@
 `expected` is what the scenario's author wrote under the verb. A *node* is a running server under test. Of several
 configurations or inspections the last one counts. `n` is an event's number.
 
-`occasions` counts how often a check could have failed.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
+check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
+whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
+the decorator, else its `fallback_rows`.
 """
 
 import re

@@ -5,7 +5,10 @@ copies, `on` the *holders* that store them. A message is *acknowledged* when the
 reply; the primary sends the copy to the holder while that sender waits. Rulings are those of docs/rulings.md. `n` is an
 event's number.
 
-`occasions` counts how often a check could have failed. The `kind` of a violation selects the requirements to blame.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
+check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
+whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
+the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Sequence
@@ -101,7 +104,7 @@ def _check_first_copy(
     Where the message was acknowledged, compare when the copy was stored (`stored`) and sent (`mail`) with that.
     """
     attempt = next((a for a in context.attempts(message.message) if a.code is not None and a.code // 100 == 2), None)
-    acknowledgement = _final_reply(context, attempt) if attempt else None
+    acknowledgement = _last_final_reply(context, attempt) if attempt else None
     wanted = [copy for copy in copies if expected.on is None or copy.holder in expected.on]
     if not wanted:
         until = format_seconds(context.trace.events[-1].t)
@@ -160,7 +163,7 @@ def _check_mail_in_transaction(
     finding.add_message_violation(message, sentence, copy.transaction.n, acknowledgement.n, kind="early")
 
 
-def _final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | None:
+def _last_final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | None:
     """Return the last final reply to an attempt as it passed the link, None where none was recorded.
 
     An `Attempt` is recorded when it has ended, after its transaction.
@@ -202,7 +205,7 @@ def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContex
     numbers = [attempt.n for attempt in attempts]
     finding.evidence += numbers
     if expected.sites is not None and not _are_in_sites(context, expected.by, attempts, expected.sites):
-        sites = ", ".join(f"{a.server} ({_distance(context, expected.by, a)})" for a in attempts) or "none"
+        sites = ", ".join(f"{a.server} ({_local_or_remote(context, expected.by, a)})" for a in attempts) or "none"
         kind = _site_violation_kind(context, expected.by, attempts, expected.sites)
         finding.add_violation(f"{len(attempts)} attempts: {sites}", *numbers, kind=kind)
     if expected.count is not None and not is_expected_count(expected.count, len(attempts)):
@@ -252,7 +255,7 @@ def _first_mail(context: ExpectationContext, message: MessageMade) -> int:
     return min((t.n for session in sessions for t in session.transactions if t.n > message.n), default=message.n)
 
 
-def _distance(context: ExpectationContext, primary: str, attempt: ShadowAttempt) -> str:
+def _local_or_remote(context: ExpectationContext, primary: str, attempt: ShadowAttempt) -> str:
     """Return `local` for an attempt at a server in the primary's own site, else `remote`."""
     return "local" if context.site_of(attempt.server) == context.site_of(primary) else "remote"
 
@@ -262,7 +265,7 @@ def _are_in_sites(
 ) -> bool:
     """Return whether there is one attempt for each of the sites (names, `local` or `remote`), in this order."""
     return len(attempts) == len(sites) and all(
-        site in (_distance(context, primary, attempt), context.site_of(attempt.server))
+        site in (_local_or_remote(context, primary, attempt), context.site_of(attempt.server))
         for site, attempt in zip(sites, attempts, strict=True)
     )
 
@@ -278,7 +281,7 @@ def _site_violation_kind(
     if not attempts:
         return "missing"
     if set(sites) <= {"local", "remote"}:
-        seen = [_distance(context, primary, attempt) for attempt in attempts]
+        seen = [_local_or_remote(context, primary, attempt) for attempt in attempts]
         if seen.count("remote") != sites.count("remote"):
             return "far" if "remote" in sites and "remote" in seen else "elsewhere"
         if seen.count("local") != sites.count("local"):

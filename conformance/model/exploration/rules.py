@@ -114,7 +114,7 @@ def distinct_custodies(message: Message) -> Iterator[Custody]:
 def after_acceptance(world: World, message: Message) -> Message:
     """Return the message after its destination has accepted one transmission of it.
 
-    A mailbox drops it if the delivered-to table has it (SR-DUP-01).
+    A mailbox drops it if the delivered-to table has it (`tracked`, SR-DUP-01). A second copy makes it DUPLICATED: two arrived.
     """
     if message.tracked:
         return message

@@ -83,8 +83,8 @@ def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
                 site._replace(
                     up=_with_server_running(site.up, server, running=False), crashes_left=site.crashes_left - 1
                 ),
-                partial(after_crash, server=server),
-                partial(_name_of_cause, "outage of", server),
+                effect=partial(after_crash, server=server),
+                cause=partial(_name_of_cause, "outage of", server),
             )
 
 
@@ -129,8 +129,8 @@ def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
             yield ServerStep(
                 f"{letter(server)} loses its disk",
                 site._replace(databases_left=site.databases_left - 1),
-                partial(after_new_database, server=server),
-                partial(_name_of_cause, "new database of", server),
+                effect=partial(after_new_database, server=server),
+                cause=partial(_name_of_cause, "new database of", server),
             )
 
 
