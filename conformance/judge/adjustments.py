@@ -6,8 +6,8 @@ A failure must not be blamed on a server for what the harness or its machine did
 
 - Lateness. `Lag` events record by how much the harness, or a program on its machine, ran late. A check that depends on time
   is inconclusive when the lag is above the limit: the clock's tolerance, at most `MAX_LAG`. Rules of the model
-  that are not `timed` compare no times. An expectation may be so far from the time that it is about (its `room`) that a smaller lag cannot matter. An upper
-  bound (`within`) is missed by many small delays as well, so lags are added up for it.
+  that are not `timed` compare no times. An expectation may be so far from the time that it is about (its `room`) that a smaller
+  lag cannot matter. An upper bound (`within`) is missed by many small delays as well, so lags are added up for it.
 - Shortage. When the machine ran out of something that a node needed, no failure can be blamed on a server.
 - Nothing acknowledged. A message that no server acknowledged cannot break the row about acknowledged messages.
 - `should` rows. Their violation is a pass with a remark, unless the run asked for failures.

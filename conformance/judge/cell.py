@@ -123,7 +123,8 @@ def _judge_expectations(
 ) -> Iterator[tuple[Verdict, bool]]:
     """Add all events to `trace`, then yield each expectation's verdict and whether it is a failure that explains others.
 
-    An expectation that was reached several times, inside a `repeat`, has the worst of its verdicts.
+    An expectation is judged at each event with which its step ended. One that was reached several times, inside a `repeat`, has the worst
+    of its verdicts; one that was never reached is inconclusive.
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
     verdicts: dict[str, list[tuple[Verdict, bool]]] = {path: [] for path in expected}
@@ -230,12 +231,13 @@ def _move_consequences_back(
     """
     failures = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
     explaining = (v.requirements[0] for v in failures if v.step is not None and v.step in explaining_steps)
-    lead = next(explaining, None)
+    lead = next(explaining, None)  # the row of the first failure that explains others
     independent = independently_violated([verdicts]) if lead is None else {lead: frozenset[str]()}
     violated = {verdict.requirements[0] for verdict in failures}.union(*independent.values())
     roots = root_violations(violated, independent=independent)
 
     def is_consequence(verdict: Verdict) -> bool:
+        """Return whether a failure may follow from the violation of another row: its root is not its own first row."""
         rows = verdict.requirements[:1]
         return verdict.outcome is Outcome.FAIL and bool(rows) and roots[rows[0]] not in rows
 

@@ -75,7 +75,10 @@ def make_verdict(
     step: Step | None = None,
     evidence: tuple[int, ...] = (),
 ) -> Verdict:
-    """Return a verdict without a finding. `evidence` are numbers of events."""
+    """Return a verdict without a finding, such as one of the harness's own checks.
+
+    `evidence` are numbers of events; `step` is the expectation's, whose path and line the verdict names.
+    """
     return Verdict(
         check=check,
         outcome=outcome,
@@ -95,6 +98,6 @@ def inconclusive_verdict(
     step: Step | None = None,
     evidence: tuple[int, ...] = (),
 ) -> Verdict:
-    """Return an inconclusive verdict without a finding."""
+    """Return an inconclusive verdict without a finding; the arguments are those of `make_verdict`, and the reason."""
     verdict = make_verdict(check, Outcome.INCONCLUSIVE, requirements, sentence, step, evidence)
     return verdict.model_copy(update={"reason": reason})
