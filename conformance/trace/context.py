@@ -75,7 +75,7 @@ class CheckContext:
         return self.is_tested_server(client) and session not in self.trace.harness_sessions
 
     def is_2010(self, server: str) -> bool:
-        """Return whether a server is of the 2010 generation, to which the rules of shadow copies do not apply."""
+        """Return whether a server is of the 2010 generation: there the sender of a message keeps the shadow copy, not the receiver."""
         return is_generation_2010(self.cell.topology.by_name[server])
 
     def site_of(self, server: str) -> str:

@@ -277,7 +277,7 @@ class Trace:
         return sorted(attempts, key=lambda attempt: attempt.n)
 
     def _add_message(self, event: MessageMade) -> None:
-        """Index a message by its name, its base name, its body (unless that is empty) and its Message-ID."""
+        """Index a message by its name, its base name (`m` of `m#1`), its body (unless that is empty) and its Message-ID."""
         self.messages[event.message] = event
         self._messages_by_base[event.message.partition("#")[0]].append(event)
         if event.digest.body_sha256 != _EMPTY_BODY:
