@@ -91,7 +91,7 @@ class AggregationResult:
 
 
 def parse_fail_on(text: str) -> frozenset[FailureKind]:
-    """Read a list such as `regression,flaky`. Raises ValueError for an unknown kind of failure."""
+    """Return the kinds of failure in the option `--fail-on`, a list such as `regression,flaky`. Raises ValueError for an unknown one."""
     words = {word.strip() for word in text.split(",") if word.strip()}
     known: tuple[FailureKind, ...] = get_args(FailureKind)
     if unknown := sorted(words - set(known)):
@@ -130,7 +130,7 @@ def aggregate(
         for message in named.unreadable:
             progress.note(f"left out: {message}")
         octets = sum(run.octets for run in added.values())
-        planned = LayerFiles(added, warehouse.build_folder, partition_count(octets))
+        planned = LayerFiles(runs=added, folder=warehouse.build_folder, buckets=partition_count(octets))
         with (
             StagedFiles() as files,
             ThreadPoolExecutor(1) as worker,
@@ -167,7 +167,8 @@ def aggregate(
 def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]:
     """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file.
 
-    After such an error all tables are read to find that file; where none is damaged, the error is raised as it is.
+    After such an error all tables of the runs and of the warehouse are read to find that file; where none is damaged, the error is raised
+    as it is. A full disk or the like is not damage.
     """
     try:
         yield
@@ -194,11 +195,12 @@ def layout_hash() -> str:
 
 
 def _has_same_content(run: IngestedRun, known: IngestedRun | None) -> bool:
+    """Return whether the warehouse knows the run (`known`, else None) with the same content, so that it need not be added again."""
     return known is not None and known.content_sha256 == run.content_sha256
 
 
 def _report_damage(run: IngestedRun, progress: Progress) -> None:
-    """Print how much of a run could not be read, with the first five places; nothing for an undamaged run."""
+    """Print, through `progress`, how much of a run could not be read, with the first five places; nothing for an undamaged run."""
     if run.damaged:
         progress.note(f"{run.path}: {run.damaged} lines or files could not be read, and were left out")
         for line in run.damage[:5]:
@@ -248,9 +250,9 @@ def _add_runs(
 
 
 def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
-    """Return the tables that compare all runs; `outcomes` is how many outcomes of cells the warehouse has.
+    """Return the rows of the tables that compare all runs, by table; `outcomes` is how many outcomes of cells the warehouse has.
 
-    Changes settings of the session where these are more than `_FEW_OUTCOMES`.
+    Where these are more than `_FEW_OUTCOMES`, settings of the session are changed so that queries are compiled and partitioned.
     """
     if outcomes > _FEW_OUTCOMES:
         for name, value in _MANY_OUTCOMES_SETTINGS.items():
@@ -278,9 +280,9 @@ def _export_tables(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles
 def _query_tables(
     session: "SparkSession", tables: Sequence[Table], views: "Mapping[str, Task[DataFrame]]" = MappingProxyType({})
 ) -> dict[str, pa.Table]:
-    """Run the tables' queries, each after the tasks of the views that it names, and return their rows by table.
+    """Run the tables' queries in threads, each after the tasks of the views that it names; block, and return their rows by table.
 
-    `views` are tasks that define views, by the view's name; a table may have the name of one, hence the prefix `table`.
+    `views` are tasks that define views, by the view's name; a table may have the name of one, so its task gets the prefix `table`.
     """
     queries: dict[str, Task[pa.Table]] = {
         f"table {table.name}": Task(partial(_query, session, table), names_in_query(table.query, views.keys()))
@@ -291,6 +293,7 @@ def _query_tables(
 
 
 def _query(session: "SparkSession", table: Table) -> pa.Table:
+    """Run a table's query on the session's views, block until it has ended, and return its rows."""
     return session.sql(table.query).toArrow()
 
 

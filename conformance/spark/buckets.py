@@ -1,8 +1,8 @@
 """Write Parquet files bucketed by cell, in the layout of a Spark table `CLUSTERED BY (cell_id)`.
 
-Spark then knows that the rows of a cell lie in one bucket, and joins by cell without a shuffle. It computes the bucket as
-Murmur3 (x86, 32 bits, seed 42) of the eight octets of `cell_id`, modulo the number of buckets, and reads a file's bucket from
-the end of its name.
+Spark then knows that the rows of a cell lie in one bucket, and joins by cell without a shuffle. It computes the bucket as Murmur3 (x86,
+32 bits, seed 42) of the eight octets of `cell_id`, modulo the number of buckets, and reads a file's bucket from the end of its name.
+`write_layers` calls this in threads, while Java starts.
 """
 
 from itertools import pairwise
@@ -41,6 +41,7 @@ def _mix_word(state: _Words, word: _Words) -> _Words:
 
 
 def _rotate_left(word: _Words, bits: int) -> _Words:
+    """Return 32-bit words rotated to the left by this many bits."""
     return (word << np.uint32(bits)) | (word >> np.uint32(32 - bits))
 
 
@@ -61,7 +62,7 @@ def write_buckets(rows: pa.Table, folder: Path, writer: int, buckets: int) -> No
 
 
 def _split_by_kind(rows: pa.Table) -> list[pa.Table]:
-    """Return the runs of adjacent rows of one kind; the whole table where it has no column `kind` or no rows."""
+    """Return the rows cut into tables of adjacent rows of one kind; the whole table where it has no column `kind` or no rows."""
     if "kind" not in rows.column_names or not len(rows):
         return [rows]
     codes = rows["kind"].combine_chunks().dictionary_encode().indices.to_numpy()

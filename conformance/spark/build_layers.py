@@ -1,7 +1,7 @@
 """Build the layers that Spark queries (cells, transactions, recorded verdicts) from a run's own tables.
 
-Arrow and numpy do this outside the JVM, while that starts. A row of a layer depends on its own cell only, so any number
-of runs can be built at a time.
+`write_layers` calls this with Arrow and numpy, outside the JVM and while that starts. A *layer* is an Arrow table with a column
+`cell_id`. A row of a layer depends on its own cell only, so any number of runs can be built at a time.
 """
 
 import hashlib
@@ -91,7 +91,10 @@ def _column_or_nulls(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Ar
 
 
 def _cell_ids(run: str, rows: pa.Table, ids: dict[str, int]) -> Integers:
-    """Return the id of each row's cell; `ids` maps names of cells to ids, and those that it lacks are added."""
+    """Return the id of each row's cell, by its column `cell`.
+
+    `ids` maps names of cells to ids; those that it lacks are added to it.
+    """
     column = DictionaryColumn.encode(rows["cell"])
     for cell in column.values:
         if cell not in ids:

@@ -43,7 +43,10 @@ _NOTIFY_WITHOUT_FAILURE = re.compile(r"[^>]*>.* NOTIFY=(?!\S*FAILURE)\S", re.IGN
 
 
 def exchange_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
-    """Return a row for each mail transaction and discard exchange; `cell_ids` has the cell of each event."""
+    """Return a row for each mail transaction and discard exchange; `cell_ids` has the id of each event's cell.
+
+    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. An exchange without its opening command gets none.
+    """
     selected = _select_session_events(events, cell_ids)
     # An exchange without its opening command, as of a damaged history, gets no row.
     opening = np.flatnonzero(np.isin(selected.roles, (MAIL, DISCARD_QUERY)))
@@ -157,7 +160,11 @@ def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
 
 
 def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryColumn:
-    """Return the address in each MAIL and RCPT, and the recipient that a reply names, with sorted values; else null."""
+    """Return for each selected event its address; values are sorted, and null stands for none.
+
+    It is the address in a MAIL or RCPT command, or the recipient that a reply names (LMTP). `rows` are the events' indices in `events`,
+    `roles` their roles.
+    """
     is_envelope = np.isin(roles, (MAIL, RCPT))
     lines = take_or_null(events["line"].combine_chunks(), np.where(is_envelope, rows, -1))
     paths = DictionaryColumn.encode(lines).map_values(_address_in)
@@ -182,7 +189,10 @@ def _address_in(line: str) -> str:
 
 
 def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
-    """Return a row for each exchange, given the indices of their opening commands, sorted by key."""
+    """Return the finished rows: one for each exchange.
+
+    `opening` are the indices, among the selected events, of the exchanges' opening commands, sorted by key.
+    """
     events, count = selected.events, len(opening)
     columns = {
         name: events[name].combine_chunks() for name in ("n", "t", "session", "client", "server", "listener", "code")

@@ -1,4 +1,4 @@
-"""Write a table as Parquet, CSV and JSON files, for readers without Spark."""
+"""Write a table as Parquet, CSV and JSON files, for readers without Spark; `aggregation` calls this for each published table."""
 
 import csv
 import io
@@ -55,6 +55,7 @@ class _SafeTexts(dict[str, str]):
     """
 
     def __missing__(self, text: str) -> str:
+        """Convert a text that is not in the cache yet, enter it and return it; `dict` calls this for an unknown key."""
         self[text] = safe = escape_unprintable(_FORMULA_START.sub(r"\1'", text))
         return safe
 

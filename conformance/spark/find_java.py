@@ -50,7 +50,7 @@ def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """Return the path of the Java program to run Spark with. Raises JavaMissing."""
+    """Return the path of the Java program to run Spark with, by JAVA_HOME and PATH in `environ`. Raises JavaMissing."""
     own = environ.get("JAVA_HOME")
     if own and is_suitable(Path(own) / "bin" / "java"):
         return Path(own) / "bin" / "java"
@@ -64,7 +64,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
 
 
 def is_suitable(java: Path) -> bool:
-    """Return whether Spark's own launcher can start this Java without a script in between."""
+    """Return whether Spark's own launcher can start this Java without a script in between: new enough, with the module it asks for."""
     modules = _release_file(java) or _output(java, "--list-modules")
     return (java_version(java) or 0) >= MIN_JAVA and "jdk.incubator.vector" in modules
 
@@ -92,6 +92,7 @@ def _bundled_java() -> Path | None:
 
 
 def _java_on_path(environ: Mapping[str, str]) -> Path | None:
+    """Return the program `java` of the search path PATH with links resolved; None where there is none."""
     found = shutil.which("java", path=environ.get("PATH"))
     return Path(found).resolve() if found else None
 

@@ -1,7 +1,8 @@
 """Start the Java process that pyspark talks to, without Spark's own scripts.
 
-These start another Java first, to print the command, and a Python to find Spark: most of a second. They also put Spark's
-machine learning on the class path, which takes longer to load in each session than all that a session here needs.
+These start another Java first, to print the command, and a Python to find Spark: most of a second. They also put Spark's machine learning
+on the class path, which takes longer to load in each session than all that a session here needs. `prepare_session` calls `start_java`,
+and `session` connects to what it started.
 """
 
 import importlib.util

@@ -83,9 +83,10 @@ def _runs_below(path: Path) -> Iterator[Path]:
 
 
 def read_headers(paths: Sequence[Path]) -> ReadableRuns:
-    """Read the headers and content hashes of runs; two copies of a run count once.
+    """Return the runs at these paths with their headers and content hashes; two copies of a run count once.
 
-    Raises RunDirectoryError when two different runs have the same name, or when no header can be read; SchemaTooNew.
+    Raises RunDirectoryError when two different runs have the same name, or when no header can be read; SchemaTooNew for a run of a later
+    program.
     """
     runs: dict[str, IngestedRun] = {}
     unreadable: list[str] = []
@@ -107,7 +108,8 @@ def read_headers(paths: Sequence[Path]) -> ReadableRuns:
 def _inspect(path: Path, header: RunHeader) -> IngestedRun:
     """Return a run with its content hash, after checking its Parquet tables against their manifest.
 
-    Without a manifest that fits the sizes of the run's files, or with a damaged table, the run is read from its lines.
+    Without a manifest that fits the sizes of the run's files, or with a damaged table, `parquet` is False: the run is then read from the
+    lines of its cells' files.
     """
     stored = read_current_manifest(path)
     damage = _damaged_tables(path, stored) if stored else ()
@@ -171,6 +173,7 @@ def check_tables(runs: Iterable[Path]) -> None:
 
 
 def _table_file(run: Path, name: str) -> Path:
+    """Return the path of one of a run's own Parquet tables, which need not exist."""
     return run / PARQUET_FOLDER / f"{name}.parquet"
 
 

@@ -49,14 +49,26 @@ class Invariant:
 
 
 INVARIANTS = (
-    Invariant("nothing-acknowledged-is-lost", ("RL-ACK-01",), queries.LOST_MESSAGES),
-    Invariant("two-copies-at-acknowledgement", ("SR-CRE-01", "SR-BND-03", "SR-BND-05"), queries.TWO_COPIES),
-    Invariant("shadow-inside-boundary", ("SR-BND-01", "SR-BND-02", "SR-BND-05"), queries.SHADOW_BOUNDARY),
-    Invariant("no-discard-before-delivery", ("SR-MNT-01", "SR-MNT-07", "SR-MNT-08"), queries.EARLY_DISCARD),
-    Invariant("no-duplicate-in-mailbox", ("SR-DUP-01",), queries.MAILBOX_DUPLICATES),
-    Invariant("no-duplicate-without-cause", ("RL-ACK-04",), queries.CAUSELESS_DUPLICATES),
-    Invariant("content-unchanged", ("SR-CRE-06", "RL-CNT-01"), queries.CHANGED_CONTENT),
-    Invariant("one-final-reply", ("RL-RPL-01",), queries.FINAL_REPLIES),
+    Invariant(name="nothing-acknowledged-is-lost", requirements=("RL-ACK-01",), query=queries.LOST_MESSAGES),
+    Invariant(
+        name="two-copies-at-acknowledgement",
+        requirements=("SR-CRE-01", "SR-BND-03", "SR-BND-05"),
+        query=queries.TWO_COPIES,
+    ),
+    Invariant(
+        name="shadow-inside-boundary",
+        requirements=("SR-BND-01", "SR-BND-02", "SR-BND-05"),
+        query=queries.SHADOW_BOUNDARY,
+    ),
+    Invariant(
+        name="no-discard-before-delivery",
+        requirements=("SR-MNT-01", "SR-MNT-07", "SR-MNT-08"),
+        query=queries.EARLY_DISCARD,
+    ),
+    Invariant(name="no-duplicate-in-mailbox", requirements=("SR-DUP-01",), query=queries.MAILBOX_DUPLICATES),
+    Invariant(name="no-duplicate-without-cause", requirements=("RL-ACK-04",), query=queries.CAUSELESS_DUPLICATES),
+    Invariant(name="content-unchanged", requirements=("SR-CRE-06", "RL-CNT-01"), query=queries.CHANGED_CONTENT),
+    Invariant(name="one-final-reply", requirements=("RL-RPL-01",), query=queries.FINAL_REPLIES),
 )
 
 INVARIANT_VIEWS = {f"rechecks_{number}": invariant for number, invariant in enumerate(INVARIANTS, start=1)}
@@ -64,10 +76,10 @@ INVARIANT_VIEWS = {f"rechecks_{number}": invariant for number, invariant in enum
 
 
 def recheck_queries() -> dict[str, str]:
-    """Return the query of each view in `INVARIANT_VIEWS`, and of `rechecks`, the union of them.
+    """Return the SQL of each view in `INVARIANT_VIEWS`, and of `rechecks`, the union of them, by the view's name.
 
-    Cells that were cut short or waive an invariant have no row. An undecided occasion makes a cell inconclusive, and so does a
-    violation in a starved cell. Each invariant is aggregated on its own: the union of all occasions would need a shuffle.
+    Cells that were cut short or waive an invariant have no row. An undecided occasion makes a cell inconclusive, and so does a violation
+    in a starved cell. Each invariant is aggregated on its own: the union of all occasions would need a shuffle.
     """
     return {name: _aggregated_by_cell(invariant) for name, invariant in INVARIANT_VIEWS.items()} | {
         "rechecks": " UNION ALL ".join(f"SELECT * FROM {name}" for name in INVARIANT_VIEWS)  # noqa: S608  # made of constants
@@ -75,9 +87,9 @@ def recheck_queries() -> dict[str, str]:
 
 
 def _aggregated_by_cell(invariant: Invariant) -> str:
-    """Return the query that turns an invariant's occasions into one row for each cell, with its outcome.
+    """Return the SQL that turns an invariant's occasions into one row for each cell, with its outcome.
 
-    `evidence` is the number of the first event that violates it.
+    Its columns count occasions, violations and undecided occasions; `evidence` is the number of the first event that violates it.
     """
     return f"""
     SELECT o.cell_id, 'invariant.{invariant.name}' AS check, o.occasions, o.violations, o.undecided, o.evidence,

@@ -43,6 +43,7 @@ class AotCache:
 
     @property
     def _log(self) -> Path:
+        """The file to which Java writes its warnings and errors about the cache that it uses."""
         return self.record.with_name("aot.log")
 
     def mismatch_reason(self) -> str:

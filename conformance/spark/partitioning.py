@@ -44,8 +44,8 @@ class Partitioning:
     def cached(self, rows: "DataFrame") -> "DataFrame":
         """Compute rows once for several queries, and hint that a join looks them up.
 
-        In one partition they are computed now, into memory: the plans of later queries then begin with the rows and not with
-        their query. Else they are stored by column on disk when first read, since they would fill the heap; on a cluster Spark
+        In one local partition they are computed now, into memory, which blocks: the plans of later queries then begin with the rows and
+        not with their query. Else they are stored by column on disk when first read, since they would fill the heap; on a cluster Spark
         computes again what is lost with a node.
         """
         if not self.several and self.local:
@@ -108,7 +108,10 @@ ONE_PARTITION_SETTINGS = {
 
 
 def settings_for_size(octets: int) -> dict[str, str]:
-    """Return the Spark settings that depend on the octets of history to be read."""
+    """Return the Spark settings that depend on the octets of history to be read.
+
+    A small one has one partition, without shuffles, and its queries are interpreted; for a large one they are compiled.
+    """
     small = octets < SMALL_OCTETS
     return {
         **(ONE_PARTITION_SETTINGS if small else {}),

@@ -136,7 +136,7 @@ def prepare_session(
     conf = conf or {}
     settings = {**DEFAULTS, **settings_for_size(octets), **conf}
     if _is_active():
-        yield PreparedSession(master, settings, None)
+        yield PreparedSession(master=master, settings=settings, java=None)
         return
     address = driver_address(master)
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as name:
@@ -146,9 +146,16 @@ def prepare_session(
         cache = aot_cache_for(program, paths.cache(), folder)
         heap = _HEAP if brief and "spark.driver.memory" not in conf else ()
         driver, executor = _java_options(program, folder, cache, heap, brief=brief, record=record_classes)
-        java = JavaLaunch(program, folder, cache, record_classes, driver, executor)
+        java = JavaLaunch(
+            program=program,
+            folder=folder,
+            cache=cache,
+            record=record_classes,
+            driver_options=driver,
+            executor_options=executor,
+        )
         if not direct:
-            yield PreparedSession(master, settings, java, address)
+            yield PreparedSession(master=master, settings=settings, java=java, driver_address=address)
             return
         with start_java(
             program,
@@ -156,7 +163,9 @@ def prepare_session(
             folder,
             quiet=record_classes,
         ) as gateway:
-            yield PreparedSession(master, settings, replace(java, gateway=gateway), address)
+            yield PreparedSession(
+                master=master, settings=settings, java=replace(java, gateway=gateway), driver_address=address
+            )
 
 
 def _is_active() -> bool:

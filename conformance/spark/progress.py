@@ -21,6 +21,7 @@ class Progress:
     """Prints the stages of a job to a console, standard error by default."""
 
     def __init__(self, console: Console | None = None) -> None:
+        """Print to `console`, standard error by default."""
         self._console = console or Console(stderr=True)
         self._started = 0
         """How many stages have begun."""

@@ -1,4 +1,8 @@
-"""Open a Spark session that prints nothing, listens on the loopback interface only, and leaves no process or file behind."""
+"""Open a Spark session that prints nothing, listens on the loopback interface only, and leaves no process or file behind.
+
+`aggregation` prepares Java by `prepare_session` first, and then opens the session here; `open_session` does both. This module imports
+pyspark, which takes long, so it is imported late.
+"""
 
 import logging
 import os

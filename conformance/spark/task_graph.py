@@ -35,8 +35,8 @@ def names_in_query(query: str, names: Collection[str]) -> frozenset[str]:
 def run_tasks(tasks: Mapping[str, Task[T]]) -> dict[str, T]:
     """Run all tasks in threads, each as soon as those before it have ended, and return their results by name.
 
-    Blocks until all have ended. Of several that could start, the first in `tasks` does. Raises what a task raises, after the
-    running ones have ended; graphlib.CycleError where tasks wait for each other.
+    Blocks until all have ended. Of several that could start, the first in `tasks` does. Raises what a task raises, after the running ones
+    have ended; graphlib.CycleError where tasks wait for each other.
     """
     order = {name: position for position, name in enumerate(tasks)}
     sorter = TopologicalSorter({name: task.after for name, task in tasks.items()})

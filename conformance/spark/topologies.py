@@ -50,10 +50,14 @@ CELL_COLUMNS_DDL = "`topology_id` BIGINT, `waived` ARRAY<STRING>, `axes` MAP<STR
 
 
 class _Lenient(BaseModel):
+    """A part of the JSON text of a topology; keys that are not read here are ignored."""
+
     model_config = ConfigDict(extra="ignore")
 
 
 class _Server(_Lenient):
+    """One server of a topology, with the parameters (`transport`) that were set for it alone."""
+
     name: str
     generation: str | None = None
     role: str | None = None
@@ -63,15 +67,21 @@ class _Server(_Lenient):
 
 
 class _Mailbox(_Lenient):
+    """One mailbox of a topology."""
+
     address: str
 
 
 class _Right(_Lenient):
+    """Whether one connector accepts XSHADOW from a peer, and whether it sends it."""
+
     accept: bool = Field(True, alias="accept-xshadow")
     send: bool = Field(True, alias="send-xshadow")
 
 
 class _Topology(_Lenient):
+    """What queries need of a topology; `transport` has the parameters set for all servers."""
+
     servers: tuple[_Server, ...] = ()
     mailboxes: tuple[_Mailbox, ...] = ()
     rights: tuple[_Right, ...] = ()

@@ -109,7 +109,7 @@ def _define_stored(
 
 
 def _define_layer(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
-    """Define a view of `LAYER_VIEWS`, some with the hint that joins hash them; return its rows without the hint."""
+    """Define a view of `LAYER_VIEWS` in the session, some with the hint that joins hash them; return its rows without the hint."""
     # The queries of a small history name the smaller side of a join themselves: Spark would take all mails for fewer than cells.
     hinted = ("cells", "exchanges", "single_events") if partitioning.several else ("cells",)
     rows = session.sql(query)
@@ -152,9 +152,9 @@ def _define_header(session: "SparkSession", partitioning: Partitioning, name: st
 
 
 def _define_view(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
-    """Define a view by its query, cached where several queries use it, and return its rows before caching.
+    """Define a view in the session by its query, cached where several queries use it, and return its rows before caching.
 
-    Callers hold what is returned until their queries have ended.
+    Callers hold what is returned until their queries have ended: Spark drops a cached data frame without references.
     """
     uncached = rows = session.sql(query)
     if name == "rechecks":  # Spark does not see that the rows of a union of eight queries still lie by cell

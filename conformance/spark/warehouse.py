@@ -65,6 +65,7 @@ class Warehouse:
 
     @property
     def catalog_file(self) -> Path:
+        """The file that says which runs and batches the warehouse has."""
         return self.path / "catalog.json"
 
     def load_catalog(self, layout: str) -> Catalog:
@@ -121,6 +122,7 @@ class Warehouse:
                 raise self._damage_error(file) from error
 
     def _damage_error(self, file: Path) -> RunDirectoryError:
+        """Return the error to raise for a file that cannot be read."""
         return RunDirectoryError(f"{file} is damaged: delete {self.path}, and aggregate all runs again")
 
     def save_catalog(self, catalog: Catalog) -> None:

@@ -56,12 +56,15 @@ class Column:
 
 
 def columns(text: str, **own: str) -> tuple[Column, ...]:
-    """Return the columns of a text `name type, name type`; `own` has meanings in addition to `MEANING`, or in place of those."""
+    """Return the columns that a text `name type, name type` declares; types are those of `ColumnType`.
+
+    A column's meaning is the one in `own`, else that in `MEANING`. Raises KeyError for a column without a meaning.
+    """
     parsed = []
     for part in text.replace("\n", " ").split(","):
         name, kind = part.split()
         assert kind in ARROW, kind
-        parsed.append(Column(name, kind, own[name] if name in own else MEANING[name]))  # type: ignore[arg-type]
+        parsed.append(Column(name=name, kind=kind, meaning=own[name] if name in own else MEANING[name]))  # type: ignore[arg-type]
     return tuple(parsed)
 
 
