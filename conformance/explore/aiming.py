@@ -6,6 +6,9 @@ A fault of a session is armed shortly before the moment that it is meant for: a 
 which everything happens at once. Its `nth` counts from there. An earlier fault of the same plan may change what happens before,
 but seldom that something of the kind happens. Servers go down at a point of the protocol, or within a second of a moment at which
 a server acts by itself, such as a heartbeat; they come back after a time drawn from the timers in force.
+
+`random_plans` draws the faults of each plan here. A *point* is the n-th time that something passes on a link (`points`), an
+*action* the content of a step of the scenario language. Times are documented seconds since the cell began.
 """
 
 import random
@@ -59,7 +62,12 @@ class Disturbance:
 
 
 class Aim:
-    """Draws faults for the moments of a run, whose history is `events`."""
+    """Draws faults for the moments of a run, whose history is `events`.
+
+    `_step_n` and `_step_t` are number and time of the event with which each step began, `_points` the protocol points in order,
+    `_by_class` the same by class (`points.PointClass`). `_down` has, by server, the times between which it is down, in that run or by a
+    fault drawn here; infinity for one that does not come back.
+    """
 
     def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent]) -> None:
         """Collect the beginnings of the steps, the protocol points before the last step's end, and when each server was down.
@@ -97,7 +105,10 @@ class Aim:
         return [disturbance for disturbance in drawn if disturbance.insertions]
 
     def _draw_one(self, source: str, name: str) -> Disturbance:
-        """Return one fault with its consequences; without insertions where none could be drawn."""
+        """Return one fault, named `name`, with its consequences; without insertions where none could be drawn.
+
+        `source` is a key of `grammar.FAULT_SOURCES`.
+        """
         point = self._draw_point()
         match source:
             case "link":
@@ -114,7 +125,10 @@ class Aim:
         return self._rng.choice(self._by_class[self._rng.choice(sorted(self._by_class))])
 
     def _place_before(self, point: ProtocolPoint) -> tuple[int, float, int]:
-        """Return where to arm a fault for a point: the step, the seconds after it began, and the number of the event there."""
+        """Return where to arm a fault for a point: the number of the step, the seconds after it began, and an event's number.
+
+        The last is that of the last point before, from which the fault's `nth` counts.
+        """
         step = bisect_right(self._step_n, point.n) - 1
         after = point.t - _LEAD_S - self._step_t[step]
         if after <= 0:
@@ -122,13 +136,13 @@ class Aim:
         reached = bisect_right(self._points, point.t - _LEAD_S, key=lambda other: other.t)
         return step, after, self._points[reached - 1].n if reached else 0
 
-    def _at(self, t: float, *actions: Action) -> list[Insertion]:
-        """Return the insertions of actions at a time."""
+    def _insertions_at(self, t: float, *actions: Action) -> list[Insertion]:
+        """Return the insertions that make actions happen at time `t`."""
         step = max(0, bisect_right(self._step_t, t) - 1)
-        return [Insertion(step, max(0.0, t - self._step_t[step]), action) for action in actions]
+        return [Insertion(step=step, after=max(0.0, t - self._step_t[step]), action=action) for action in actions]
 
     def _break_session(self, name: str, point: ProtocolPoint) -> Disturbance:
-        """Return a fault on the link of a point."""
+        """Return a fault on the link of a point; an empty disturbance where `_TRIES` draws made no sense."""
         step, after, since = self._place_before(point)
         nth = sum(
             (other.client, other.server, other.listener, other.place)
@@ -139,7 +153,7 @@ class Aim:
         for _ in range(_TRIES):
             fault = self._draw_fault(name, point, nth)
             if fault is not None:
-                return Disturbance(name, [Insertion(step, after, fault)])
+                return Disturbance(name, [Insertion(step=step, after=after, action=fault)])
         return Disturbance()
 
     def _draw_fault(self, name: str, point: ProtocolPoint, nth: int) -> Fault | None:
@@ -186,10 +200,10 @@ class Aim:
                 "one-way": self._rng.random() < 0.2,
             }
         )
-        found = Disturbance(name, [Insertion(step, after, cut)])
+        found = Disturbance(name, [Insertion(step=step, after=after, action=cut)])
         if self._rng.random() < 0.6:
             found.until = point.t + self._draw_duration(point.server)
-            found.insertions += self._at(found.until, Heal(what=name))
+            found.insertions += self._insertions_at(found.until, Heal(what=name))
         return found
 
     def _kill_at_point(self, point: ProtocolPoint) -> Disturbance:
@@ -211,19 +225,22 @@ class Aim:
             }
         )
         kill = Kill(node=(node,), at=moment)
-        return self._away(node, self._step_t[step] + after, point.t, kill.occasion, [Insertion(step, after, kill)])
+        return self._away(
+            node, self._step_t[step] + after, point.t, kill.occasion, [Insertion(step=step, after=after, action=kill)]
+        )
 
     def _end_at_timer(self, point: ProtocolPoint) -> Disturbance:
         """Return a kill or stop of the client or the server of a point, near the time of the point (`grammar.NEAR`)."""
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
         ending = weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
-        return self._away(node, t, t, "", self._at(t, ending(node=(node,))))
+        return self._away(node, since=t, t=t, name="", ending=self._insertions_at(t, ending(node=(node,))))
 
     def _away(self, node: str, since: float, t: float, name: str, ending: list[Insertion]) -> Disturbance:
-        """Return the kill or stop of a server with its later start; an empty fault where the server is down at a time in between.
+        """Return the kill or stop of a server, given as `ending`, with its later start.
 
-        `since` is when the kill or stop is armed, `t` when it acts. The server may come back with an empty queue, or at the end only.
+        It is armed at `since` and acts at `t`; it fires under `name`. Where the server is down at a time in between, an empty disturbance
+        is returned. The server may come back with an empty queue, or at the end only. Marks the server as down for that time.
         """
         back = t + self._draw_duration(node)
         if any(since <= until and begin <= back for begin, until in self._down[node]):
@@ -232,7 +249,7 @@ class Aim:
         returns = wiped or self._rng.random() < 0.8
         self._down[node].append((since, back if returns else inf))
         start = [*([Wipe(node=(node,))] if wiped else []), Start(node=(node,))] if returns else []
-        return Disturbance(name, [*ending, *self._at(back, *start)], back)
+        return Disturbance(name=name, insertions=[*ending, *self._insertions_at(back, *start)], until=back)
 
     def _draw_duration(self, party: str) -> float:
         """Return how long a server is away: within a second of a timer of its boundary, or a short time."""
@@ -256,7 +273,7 @@ _LONGEST_S = 4 * 3600
 
 
 def insert(actions: Sequence[Action], insertions: Sequence[Insertion]) -> Iterator[Action]:
-    """Yield the actions of a plan with others in between; an `advance` is divided where something happens during it."""
+    """Yield the actions of a plan with the insertions in their places; an `advance` is divided where something happens during it."""
     for number, action in enumerate(actions):
         here = sorted((one for one in insertions if one.step == number), key=lambda one: one.after)
         if not isinstance(action, Advance):

@@ -1,7 +1,7 @@
 """Runs many plans in forked processes, and reduces one plan for each rule that any of them violates.
 
-The results do not depend on how many processes there are: a plan is run by itself in virtual time, and what it finds is
-ordered by the number of the plan.
+The command `conformance explore` calls this. The results do not depend on how many processes there are: a plan is run by itself in
+virtual time, and what it finds is ordered by the number of the plan.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Campaign:
-    """What came of the plans of a campaign, by their numbers."""
+    """What came of the plans of a campaign: `results` by the number of the plan."""
 
     results: dict[int, PlanResult] = field(default_factory=dict)
 
@@ -113,7 +113,10 @@ def reduce_findings(
     settings: Settings,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[Finding]:
-    """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks."""
+    """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks.
+
+    Runs plans in this process, some 150 for each check at most. `progress` gets a line before each reduction.
+    """
     findings = []
     for check, (number, violation, count) in campaign.first_violations().items():
         original = plans[number]
@@ -122,5 +125,5 @@ def reduce_findings(
         def fails(plan: Plan, check: str = check) -> bool:
             return any(found.check == check for found in run_plan(plan, assignment, settings).result.violations)
 
-        findings.append(Finding(violation, original, shrink(original, fails), count))
+        findings.append(Finding(violation=violation, original=original, reduced=shrink(original, fails), plans=count))
     return findings

@@ -1,7 +1,7 @@
 """A cell as a document of the scenario language: what exploration finds becomes a file that anybody can run.
 
-The document has no axes: the values of the cell are written in their places. Its topology is written out. Durations are written
-as `2h5m`, and fields with the value of their default are left out.
+The document has no axes: the values of the cell are written in their places. Its topology is written out. Durations are written as
+`2h5m`, and fields with the value of their default are left out. The command `conformance explore` writes files by this.
 """
 
 import io
@@ -81,5 +81,5 @@ def write_cell(cell: Cell, path: Path, *, title: str, description: str, comments
 
 
 def _fields(model: BaseModel) -> YamlMapping:
-    """Return the fields that were given a value, under their names in the language."""
+    """Return the fields of a part of a scenario that differ from their defaults, under their names in the language."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=False)

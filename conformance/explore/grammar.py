@@ -32,12 +32,13 @@ class Group:
     dag: str | None = None
 
 
-_HUBS_2010 = Group("hub", "hub", (1, 2), generations=("ex2010",), sites=("NewYork",))
-_EDGES = Group("edge", "edge", (1, 2), generations=("ex2010",), sites=("Perimeter",))
+_HUBS_2010 = Group(prefix="hub", role="hub", many=(1, 2), generations=("ex2010",), sites=("NewYork",))
+_EDGES = Group(prefix="edge", role="edge", many=(1, 2), generations=("ex2010",), sites=("Perimeter",))
 
 
 def _mailbox_servers(fewest: int, most: int, dag: str | None = "DAG1") -> Group:
-    return Group("mbx", "mailbox", (fewest, most), dag=dag)
+    """Return a group of mailbox servers of 2013 or later, from `fewest` to `most`, in a DAG; in none with None."""
+    return Group(prefix="mbx", role="mailbox", many=(fewest, most), dag=dag)
 
 
 SHAPES: Mapping[tuple[Group, ...], int] = {
@@ -46,7 +47,7 @@ SHAPES: Mapping[tuple[Group, ...], int] = {
     (_mailbox_servers(2, 3), _mailbox_servers(1, 2, "DAG2")): 3,
     (_mailbox_servers(2, 3), _mailbox_servers(1, 2, dag=None)): 2,
     (_mailbox_servers(2, 3), _HUBS_2010): 3,
-    (Group("hub", "hub", (2, 4), generations=("ex2010",), sites=("NewYork",)),): 3,
+    (Group(prefix="hub", role="hub", many=(2, 4), generations=("ex2010",), sites=("NewYork",)),): 3,
     (_HUBS_2010, _EDGES): 2,
     (_mailbox_servers(2, 3), _EDGES): 1,
 }

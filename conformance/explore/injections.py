@@ -34,7 +34,10 @@ _NODE_PLACES_LEFT_OUT = ("connect", "greeting", "body")
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One fault at one point; `node` is the server that it happens to, '' for a fault of the session."""
+    """One fault at one point, of a kind that `_session_kinds` or NODE_KINDS names.
+
+    `node` is the server that it happens to, '' for a fault of the session.
+    """
 
     point: ProtocolPoint
     kind: str
@@ -65,7 +68,7 @@ class Injection:
         return steps.get(self.kind, Kill)(node=(self.node,), at=moment)
 
     def occasion(self, name: str) -> str:
-        """Return the name that `FaultFired` events have for it; that of a fault of the session is `name`."""
+        """Return the name that `FaultFired` events have for the fault: `name` for one of the session, else that of the moment."""
         armed = self.arm(name)
         return armed.occasion if isinstance(armed, NodeAction) else name
 
@@ -93,12 +96,15 @@ def injections_at(point: ProtocolPoint, servers: frozenset[str]) -> Iterator[tup
     left_out = "a node dies at commands and at the final dot only" if point.place in _NODE_PLACES_LEFT_OUT else ""
     for node in sorted({point.client, point.server} & servers):
         for kind in NODE_KINDS:
-            yield Injection(point, kind, node), left_out
+            yield Injection(point=point, kind=kind, node=node), left_out
 
 
 @cache
 def _session_kinds(place: str) -> Mapping[str, tuple[Mapping[str, Any], str]]:
-    """Return the faults of a session at a place by name: the fields of the step, and the reason to leave it out."""
+    """Return the faults of a session that are possible at a place, by name.
+
+    Each comes with the fields of the step `fault`, and the reason to leave it out ('': it is tried).
+    """
     if place == "connect":
         return {
             "refuse": ({"does": "refuse"}, ""),

@@ -27,7 +27,10 @@ def drain_bound(topology: Topology, steps: tuple[Step, ...]) -> float:
 
 
 def _longest_way(parameters: Mapping[str, JsonValue]) -> float:
-    """Return the documented seconds in which a server with these parameters has delivered, or taken over and delivered."""
+    """Return the documented seconds in which a server with these parameters has delivered a message, or a holder has taken it over.
+
+    That is the longest takeover, two retries, and `_SESSIONS_S`.
+    """
 
     def seconds(name: str) -> float:
         value = parameters[name]

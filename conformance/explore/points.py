@@ -59,14 +59,14 @@ def find_points(events: Iterable[AnyEvent], topology: Topology) -> list[tuple[Po
             counts[session.client, session.server, place] += 1
             nth = counts[session.client, session.server, session.listener, place]
             point = ProtocolPoint(
-                session.client,
-                session.server,
-                session.listener,
-                place,
-                nth,
-                event.t,
-                event.n,
-                counts[session.client, session.server, place],
+                client=session.client,
+                server=session.server,
+                listener=session.listener,
+                place=place,
+                nth=nth,
+                t=event.t,
+                n=event.n,
+                nth_of_any=counts[session.client, session.server, place],
             )
             found.append((_class_of(session, place, topology), point))
     return found
@@ -82,7 +82,7 @@ def representatives(points: Sequence[tuple[PointClass, ProtocolPoint]]) -> Itera
 
 
 def _places_of(event: Connected | Command | Content) -> tuple[str, ...]:
-    """Return the places that an event stands for."""
+    """Return the places (`ProtocolPoint.place`) that an event stands for; () for a command whose verb is no word."""
     match event:
         case Connected():
             return ("connect", "greeting")
@@ -93,7 +93,7 @@ def _places_of(event: Connected | Command | Content) -> tuple[str, ...]:
 
 
 def _class_of(session: Session, place: str, topology: Topology) -> PointClass:
-    """Return the class of a point in a session."""
+    """Return the class of a point in a session; its purpose is the kind of the first transaction, `query` or `other`."""
     sent = next((transaction.kind for transaction in session.transactions), None)
     asks = any(e.command.operation and e.command.operation.name == "query-discard" for e in session.exchanges)
     purpose = sent or ("query" if asks else "other")

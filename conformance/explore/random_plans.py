@@ -26,13 +26,17 @@ REQUIREMENT = "RL-ACK-01"
 
 
 class RandomPlans(Sequence[Plan]):
-    """The random plans of a seed by their numbers, from 0. To get one means to run its scene without faults, which blocks."""
+    """The random plans of a seed by their numbers, from 0 to `number` - 1.
+
+    To get one (`plans[3]`) means to run its scene without faults and then with them, which blocks.
+    """
 
     def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
         self._seed, self._number = seed, number
         self._assignment, self._settings = assignment, settings
 
     def __len__(self) -> int:
+        """Return how many plans there are."""
         return self._number
 
     @overload
@@ -56,7 +60,10 @@ class RandomPlans(Sequence[Plan]):
 
 
 class _Drawing:
-    """Draws one plan, and runs it; its scene is drawn at once, its faults by `record`."""
+    """Draws one plan, and runs it; its scene is drawn at once, its faults by `record`.
+
+    All draws come from `_rng`, whose seed is the seed of the plans and the plan's number.
+    """
 
     def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
         self._name = f"random plan {number} of seed {seed}"
@@ -96,11 +103,13 @@ class _Drawing:
     def _record(self, actions: Sequence[Action], faults: Sequence[Disturbance]) -> RecordedPlan:
         """Run the actions as a plan; `faults` are those that it is meant to have. Blocks."""
         names = tuple(fault.name for fault in faults if fault.name)
-        return record_plan(Plan(self._name, _cell(self._scene, actions), names), self._assignment, self._settings)
+        return record_plan(
+            Plan(name=self._name, cell=_cell(self._scene, actions), faults=names), self._assignment, self._settings
+        )
 
 
 def _without(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:
-    """Return the actions of a plan without those that belong to some faults."""
+    """Return the actions of a plan without those that belong to these faults, compared by identity."""
     gone = {id(one.action) for fault in faults for one in fault.insertions}
     return _merged([action for action in actions if id(action) not in gone])
 

@@ -1,7 +1,8 @@
 """Draws the scene of a random plan: a topology, and what happens in it without faults.
 
-A scene is a list of actions with the documented times of their beginnings. Sends run in the background, so that the next action
-comes at its time whatever happens to them.
+A scene is a list of actions with the documented times of their beginnings. Sends run in the background, so that the next action comes at
+its time whatever happens to them. `random_plans` calls `draw_scene`. What may be drawn, and how often, stands in `grammar`; `features`
+are the words of `grammar.FEATURES` that this plan may use; `rng` is the generator of the plan.
 """
 
 import random
@@ -38,7 +39,7 @@ def weighted(rng: random.Random, weights: Mapping[T, int]) -> T:
 
 
 def draw_scene(rng: random.Random) -> Scene:
-    """Return a random scene."""
+    """Return a random scene: half of them may use every feature, the others a random half (swarm testing)."""
     features = frozenset(grammar.FEATURES)
     if rng.random() < 0.5:  # swarm testing (Groce and others, 2012)
         features = frozenset(feature for feature in grammar.FEATURES if rng.random() < 0.5)
@@ -154,11 +155,11 @@ def _draw_actions(rng: random.Random, topology: Topology, features: frozenset[st
     for action in drawn:
         actions.append((t, action))
         t += rng.choice(grammar.PAUSES)
-    return Scene(topology, tuple(actions), t + weighted(rng, grammar.TAILS), features)
+    return Scene(topology=topology, actions=tuple(actions), end=t + weighted(rng, grammar.TAILS), features=features)
 
 
 def _draw_send(rng: random.Random, topology: Topology, features: frozenset[str], number: int) -> Action:
-    """Return a send or a submission."""
+    """Return the step that sends message `m<number>`: a send from outside, or a submission by a mailbox's owner."""
     addresses = [mailbox.address for mailbox in topology.mailboxes]
     legacy = [grammar.LEGACY] if any(route.domain == "legacy.test" for route in topology.routes) else []
     many = weighted(rng, grammar.RECIPIENTS) if "several-recipients" in features else 1
@@ -187,7 +188,7 @@ def _draw_send(rng: random.Random, topology: Topology, features: frozenset[str],
 
 
 def _draw_administration(rng: random.Random, topology: Topology, kind: str) -> Iterator[Action]:
-    """Yield one act of an administrator, or none where the topology has no occasion for it."""
+    """Yield one act of an administrator, of a kind in `grammar.ADMINISTRATION`; none where the topology has no occasion for it."""
     hosts = [server.name for server in topology.servers if server.role == "mailbox"]
     newer = [server.name for server in topology.servers if server.role == "mailbox" and server.generation != "ex2010"]
     databases = sorted({mailbox.database for mailbox in topology.mailboxes if mailbox.server in hosts})

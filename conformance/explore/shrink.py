@@ -22,6 +22,7 @@ class _Budget:
     """Counts the runs of a reduction; once `MAX_RUNS` are used up, `fails` returns False without a run."""
 
     def __init__(self, fails: StillFails) -> None:
+        """Begin to count; `fails` runs a plan and returns whether the check still fails."""
         self._fails = fails
         self.runs = 0
 
@@ -34,7 +35,7 @@ class _Budget:
 
 
 def shrink(plan: Plan, fails: StillFails) -> Plan:
-    """Return the smallest plan that was found for which `fails` holds, which must hold for `plan`."""
+    """Return the smallest plan that was found for which `fails` holds; it must hold for `plan`. Blocks: each call runs a plan."""
     budget = _Budget(fails)
     while True:
         smaller = _with_smaller_sends(_with_fewer_steps(plan, budget), budget)
@@ -45,7 +46,7 @@ def shrink(plan: Plan, fails: StillFails) -> Plan:
 
 def _with_fewer_steps(plan: Plan, budget: _Budget) -> Plan:
     """Return the plan without the steps that can be left out, by delta debugging."""
-    steps, parts = list(_unfolded(plan.cell.steps)), 2
+    steps, parts = list(_steps_of_blocks(plan.cell.steps)), 2
     while len(steps) > 1:
         size = -(-len(steps) // parts)
         for start in range(0, len(steps), size):
@@ -65,7 +66,7 @@ def _with_fewer_steps(plan: Plan, budget: _Budget) -> Plan:
 def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
     """Return the plan with one message and one recipient in each step that sends, where that still fails."""
     for number, step in enumerate(plan.cell.steps):
-        for action in _smaller(step):
+        for action in _smaller_sends(step):
             steps = list(plan.cell.steps)
             steps[number] = step.model_copy(update={"action": action})
             candidate = _with_steps(plan, steps)
@@ -74,8 +75,8 @@ def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
     return plan
 
 
-def _smaller(step: Step) -> Iterator[Send]:
-    """Yield smaller versions of a step that sends."""
+def _smaller_sends(step: Step) -> Iterator[Send]:
+    """Yield versions of a step that sends one message, or to one recipient; none for a step that cannot be made smaller."""
     action = step.action
     if not isinstance(action, Send):
         return
@@ -85,11 +86,11 @@ def _smaller(step: Step) -> Iterator[Send]:
         yield from (action.model_copy(update={"to": (recipient,)}) for recipient in action.to)
 
 
-def _unfolded(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps, those of blocks one by one: a plan without the block may fail as well."""
+def _steps_of_blocks(steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps, with those of `parallel` and single `repeat` blocks in place of the block."""
     for step in steps:
         if isinstance(step.action, Parallel) or (isinstance(step.action, Repeat) and step.action.times == 1):
-            yield from _unfolded(step.action.steps)
+            yield from _steps_of_blocks(step.action.steps)
         else:
             yield step
 
@@ -97,4 +98,4 @@ def _unfolded(steps: Sequence[Step]) -> Iterator[Step]:
 def _with_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
     """Return the plan with these steps in place of its own, numbered anew."""
     cell: Cell = plan.cell.model_copy(update={"steps": numbered(steps)})
-    return Plan(plan.name, cell, plan.faults)
+    return Plan(name=plan.name, cell=cell, faults=plan.faults)

@@ -1,7 +1,8 @@
 """What an exploration must have seen at least sometimes: else the absence of violations proves nothing.
 
 Each property is a function of one history. The summary of a campaign counts the plans that showed it, and lists those that none
-did. Nothing here is right or wrong.
+did. Nothing here is right or wrong. A property gets the `Facts` of
+one history and returns whether it shows what the sentence in its decorator says; `trial.observe` asks all of them after each plan.
 """
 
 from collections import Counter, defaultdict
@@ -46,6 +47,7 @@ def _promoted_2010(facts: Facts) -> bool:
 
 @sometimes("a promoted message got a new shadow copy")
 def _redundant_again(facts: Facts) -> bool:
+    """Return whether a holder that took a message over transmitted it as a shadow copy to another server."""
     return any(p.transmission.kind == "shadow" for found in facts.promotions_by_message.values() for p in found)
 
 
@@ -77,7 +79,7 @@ def _both_down(facts: Facts) -> bool:
 
 
 def _down_servers(facts: Facts) -> Iterator[tuple[int, frozenset[str]]]:
-    """Yield which servers are down after each event of a node, with the event's number."""
+    """Yield, after each event of any node, the event's number and which servers are down then."""
     down: set[str] = set()
     for event in facts.trace.events_of(NodeEvent):
         if event.action in ("ready", "resumed"):
@@ -106,6 +108,7 @@ def _died_with_mail(facts: Facts) -> bool:
 
 @sometimes("a discard notification was lost and given again")
 def _notified_again(facts: Facts) -> bool:
+    """Return whether discard notifications for one copy came in several sessions, so that one must have been lost."""
     return any(len({discard.session for discard in found}) > 1 for found in facts.discards_by_copy.values())
 
 
@@ -125,8 +128,11 @@ def _two_faults(facts: Facts) -> bool:
     )
 
 
-def _answers(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
-    """Yield each message that the harness gave to a server of 2013 or later, with the numbers of its MAIL and its first final reply."""
+def _answered_messages(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
+    """Yield each message that the harness gave to a server of 2013 or later and that was answered.
+
+    Each comes with the number of its MAIL and of its first final reply.
+    """
     for (server, _), receipts in facts.given_by_server_and_message.items():
         for given in receipts:
             if (
@@ -148,7 +154,7 @@ def _tried_again(facts: Facts) -> bool:
             for a in facts.shadow_attempts_by_primary.get(given.server, ())
         )
         > 1
-        for given, since, until in _answers(facts)
+        for given, since, until in _answered_messages(facts)
     )
 
 
@@ -159,21 +165,22 @@ def _without_copy(facts: Facts) -> bool:
         given.acceptance is not None
         and any(since < attempt.n < until for attempt in facts.shadow_attempts_by_primary.get(given.server, ()))
         and not any(since < copy.stored_reply.n < until for copy in facts.trace.copies_of(given.message or ""))
-        for given, since, until in _answers(facts)
+        for given, since, until in _answered_messages(facts)
     )
 
 
 @sometimes("a message was refused because it could not be made redundant")
 def _not_redundant(facts: Facts) -> bool:
-    return any(given.replies[0].enhanced == "4.4.0" for given, _, _ in _answers(facts))
+    return any(given.replies[0].enhanced == "4.4.0" for given, _, _ in _answered_messages(facts))
 
 
 @sometimes("a sender tried again and was acknowledged")
 def _sender_again(facts: Facts) -> bool:
+    """Return whether a second or later attempt of the harness at one message got a positive final reply."""
     return any(a.attempt > 1 and a.code is not None and a.code // 100 == 2 for a in facts.trace.events_of(Attempt))
 
 
-def _deliveries(facts: Facts) -> Counter[tuple[str, str]]:
+def _count_deliveries(facts: Facts) -> Counter[tuple[str, str]]:
     """Return how often each message reached each recipient."""
     normalize = facts.context.normalize_address
     return Counter(
@@ -183,13 +190,13 @@ def _deliveries(facts: Facts) -> Counter[tuple[str, str]]:
 
 @sometimes("a recipient outside got a message twice")
 def _twice(facts: Facts) -> bool:
-    return any(count > 1 and to not in facts.context.mailboxes for (_, to), count in _deliveries(facts).items())
+    return any(count > 1 and to not in facts.context.mailboxes for (_, to), count in _count_deliveries(facts).items())
 
 
 @sometimes("duplicate detection kept a second copy from a mailbox")
 def _suppressed(facts: Facts) -> bool:
     """Return whether a recipient got a message, but less often than servers accepted it on their delivery listener."""
-    delivered, normalize = _deliveries(facts), facts.context.normalize_address
+    delivered, normalize = _count_deliveries(facts), facts.context.normalize_address
     given = Counter(
         (name, normalize(recipient))
         for (_, name), receipts in facts.given_by_server_and_message.items()
@@ -212,7 +219,7 @@ def _different_fates(facts: Facts) -> bool:
     for event in facts.trace.events_of(Delivered):
         if event.digest.report == "delivery-status":
             failed[event.digest.about] |= facts.context.normalize_addresses(event.digest.failed)
-    arrived = _deliveries(facts)
+    arrived = _count_deliveries(facts)
     return any(
         any(not arrived[name, to] for to in failed[message.message_id]) and any(key[0] == name for key in arrived)
         for name, message in facts.trace.messages.items()
@@ -238,6 +245,7 @@ def _changed_while_held(facts: Facts) -> bool:
 
 @sometimes("a mailbox database was moved while mail was under way")
 def _moved(facts: Facts) -> bool:
+    """Return whether a mailbox database was moved after the harness had sent a message, and a delivery came after the move."""
     moves = [event.n for event in facts.trace.events_of(StepEvent) if event.verb == "activate"]
     last = max((event.n for event in facts.trace.events_of(Delivered)), default=0)
     return any(event.n < n < last for n in moves for event in facts.trace.events_of(Attempt))

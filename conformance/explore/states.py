@@ -1,8 +1,8 @@
 """Which states a history passes through, seen from afar: how many plans a campaign needs until it shows nothing new.
 
-A state is what has happened to each message so far (given, copied, acknowledged, delivered, notified, promoted, reported), and how
-many servers are down or have a new database. Names and times are left out, and numbers above two count as two. A transition
-is a pair of states that follow each other.
+A state is what has happened to each message so far (given, copied, acknowledged, delivered, notified, promoted, reported), and how many
+servers are down or have a new database. Names and times are left out, and numbers above two count as two. A transition is a pair of
+states that follow each other. `trial.observe` calls `visited_in` for each plan, `campaign` adds the results up.
 """
 
 import hashlib
@@ -47,7 +47,9 @@ def coverage(visited: Iterable[Visited]) -> Coverage:
         plans += 1
         states.update(one.states)
         transitions |= one.transitions
-    return Coverage(len(states), len(transitions), sum(count == 1 for count in states.values()), plans)
+    return Coverage(
+        states=len(states), transitions=len(transitions), once=sum(count == 1 for count in states.values()), plans=plans
+    )
 
 
 def visited_in(facts: Facts) -> Visited:
@@ -62,7 +64,9 @@ def visited_in(facts: Facts) -> Visited:
             servers[subject].add(change)
         else:
             messages[subject][change] += 1
-        state = _hash(f"{_counted(map(_of_message, messages.values()))} {_counted(map(_of_server, servers.values()))}")
+        state = _hash(
+            f"{_format_counts(map(_word_of_message, messages.values()))} {_format_counts(map(_word_of_server, servers.values()))}"
+        )
         if state != before:
             states.add(state)
             transitions.add(_hash(before + state))
@@ -94,18 +98,21 @@ def _changes(facts: Facts) -> Iterator[tuple[int, str, str]]:
         yield from ((promotion.transmission.n, name, "promoted") for promotion in facts.promotions_by_message[name])
 
 
-def _of_message(happened: Counter[str]) -> str:
+def _word_of_message(happened: Counter[str]) -> str:
+    """Return what happened to one message as a word, such as `copied1,given2`: each change with its number, at most `_MOST`."""
     return ",".join(f"{what}{min(count, _MOST)}" for what, count in sorted(happened.items()))
 
 
-def _of_server(happened: set[str]) -> str:
+def _word_of_server(happened: set[str]) -> str:
+    """Return what happened to one server as a word: `down`, `renewed`, both, or ''."""
     return ",".join(sorted(happened))
 
 
-def _counted(words: Iterable[str]) -> str:
-    """Return how often each word occurs."""
+def _format_counts(words: Iterable[str]) -> str:
+    """Return each word with how often it occurs, at most `_MOST`, in one line; '' is left out."""
     return " ".join(f"{word}*{min(count, _MOST)}" for word, count in sorted(Counter(words).items()) if word)
 
 
 def _hash(text: str) -> str:
+    """Return a short hash of a text that is the same in every process."""
     return hashlib.blake2s(text.encode(), digest_size=6).hexdigest()

@@ -56,7 +56,7 @@ class ObservedCell:
 
     @classmethod
     def from_run(cls, cell: Cell, events: Sequence[AnyEvent]) -> "ObservedCell":
-        """Return a cell with what the history of its run without faults shows."""
+        """Return a cell with what the history of its run without faults shows; `events` are that history."""
         steps = [event for event in events if isinstance(event, StepEvent)]
         end = max(((event.n, event.t) for event in steps), default=(-1, 0.0))
         used: dict[str, int] = {}
@@ -82,16 +82,19 @@ class ObservedCell:
         steps = numbered((*map(as_step, before), *self.cell.steps, *map(as_step, after)))
         occasions = [injection.occasion(name) for injection, name in zip(injections, names, strict=True)]
         title = ", then ".join(injection.text for injection in injections)
-        return Plan(f"{self.cell.id}: {title}", self.cell.model_copy(update={"steps": steps}), tuple(occasions))
+        return Plan(
+            name=f"{self.cell.id}: {title}", cell=self.cell.model_copy(update={"steps": steps}), faults=tuple(occasions)
+        )
 
 
 class ScenePlans(Sequence[Plan]):
-    """Plans that are built when they are asked for: each is a cell with one or two faults."""
+    """Plans that are built when they are asked for: an entry is an observed cell with one or two faults to add to it."""
 
     def __init__(self, entries: Sequence[tuple[ObservedCell, tuple[Injection, ...]]] = ()) -> None:
         self.entries = list(entries)
 
     def __len__(self) -> int:
+        """Return how many plans there are; none is built for that."""
         return len(self.entries)
 
     @overload
@@ -175,7 +178,7 @@ def _nodes_of(action: Action | None) -> tuple[str, ...]:
 
 
 def _kept(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps without faults and expectations, blocks with what is left in them."""
+    """Yield the steps without faults and expectations; blocks with what is left in them, and no empty block."""
     for step in steps:
         action = step.action
         if isinstance(action, _LEFT_OUT):

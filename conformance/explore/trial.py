@@ -1,4 +1,8 @@
-"""Runs a plan and judges its history by the model alone, and by the harness's own checks of the nodes."""
+"""Runs a plan and judges its history by the model alone, and by the harness's own checks of the nodes.
+
+`campaign` calls this in its forked processes, `shrink` and the command `conformance explore` in the main process. A run takes place in
+virtual time, in a temporary directory, and blocks until it has ended.
+"""
 
 import tempfile
 from collections.abc import Iterable
@@ -92,7 +96,11 @@ def record_plan(plan: Plan, assignment: Assignment, settings: Settings) -> Recor
     with tempfile.TemporaryDirectory(prefix="conformance-explore-") as folder:
         ran = run_without_loop(CellRunner(plan.cell, assignment, settings, Path(folder), _holds_never).run(OWN_LOOP))
     return RecordedPlan(
-        plan, ran.events, ran.complete, ran.problem or ran.wrong_state or ran.timed_out, ran.inapplicable
+        plan=plan,
+        events=ran.events,
+        complete=ran.complete,
+        reason=ran.problem or ran.wrong_state or ran.timed_out,
+        inapplicable=ran.inapplicable,
     )
 
 
@@ -100,23 +108,34 @@ def judge_plan(recorded: RecordedPlan, assignment: Assignment, settings: Setting
     """Return what came of a plan that was run."""
     plan, events = recorded.plan, recorded.events
     if recorded.inapplicable:
-        return PlanRun(plan, PlanResult(plan.name, "inapplicable", reason=recorded.inapplicable), events)
+        return PlanRun(
+            plan=plan, result=PlanResult(plan.name, "inapplicable", reason=recorded.inapplicable), events=events
+        )
     violations = find_violations(plan.cell, assignment, settings, events, complete=recorded.complete)
     fired = set(plan.faults) <= fired_faults(events)
     if violations:
-        return PlanRun(plan, PlanResult(plan.name, "violated", violations, fired), events)
+        return PlanRun(
+            plan=plan,
+            result=PlanResult(name=plan.name, outcome="violated", violations=violations, fired=fired),
+            events=events,
+        )
     if recorded.reason or not recorded.complete:
-        return PlanRun(plan, PlanResult(plan.name, "unfinished", fired=fired, reason=recorded.reason), events)
-    return PlanRun(plan, PlanResult(plan.name, "sound", fired=fired), events)
+        return PlanRun(
+            plan=plan, result=PlanResult(plan.name, "unfinished", fired=fired, reason=recorded.reason), events=events
+        )
+    return PlanRun(plan=plan, result=PlanResult(plan.name, "sound", fired=fired), events=events)
 
 
 def observe(run: PlanRun, assignment: Assignment) -> PlanResult:
-    """Return the result of a plan with what its history showed."""
+    """Return the result of a plan that was run, with what else its history showed (`Observation`)."""
     claims = claimed_capabilities(run.plan.cell, assignment)
     facts = Facts(CheckContext(run.plan.cell, Trace(run.events), claims=claims))
     faults = set(run.plan.faults)
     fired = len(faults & fired_faults(run.events))
-    return replace(run.result, observed=Observation(seen_in(facts), visited_in(facts), len(faults), fired))
+    return replace(
+        run.result,
+        observed=Observation(seen=seen_in(facts), visited=visited_in(facts), faults=len(faults), fired=fired),
+    )
 
 
 def find_violations(
@@ -125,7 +144,7 @@ def find_violations(
     """Return what the model and the harness's own checks find wrong in a history; expectations are not asked."""
     verdicts = judge(cell, assignment, settings, events, complete=complete)
     return tuple(
-        Violation(verdict.check, verdict.requirements[0], verdict.sentence)
+        Violation(check=verdict.check, requirement=verdict.requirements[0], sentence=verdict.sentence)
         for verdict in verdicts
         if verdict.outcome is Outcome.FAIL and verdict.requirements and not verdict.check.startswith("expect.")
     )
