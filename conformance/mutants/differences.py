@@ -1,7 +1,8 @@
 """In which cells each mutant makes a difference: a mutant is tried in these only.
 
-The sound reference runs every cell once, in virtual time, with the recording code of `instrument`. The result is kept in a
-file, if one is named, with a hash of everything that it depends on.
+The sound reference runs every cell once, in virtual time, in forked processes, with the recording code of `instrument`. The command that
+tests mutants keeps the result in a file, if one is named, with a hash of everything that it depends on. A *site* is one mutant: a place
+in the reference's source and an operator.
 """
 
 import hashlib
@@ -35,9 +36,10 @@ class Differences:
 def find_differences(
     sites: Sequence[Site], cells: Sequence[Cell], root: Path, seed: int, jobs: int
 ) -> Iterator[Differences]:
-    """Run all cells on the sound reference below `root`, `jobs` at a time; yield what each found, the costs of one cell at a time.
+    """Run all cells on the sound reference below `root`, `jobs` processes at a time, and yield what each cell showed.
 
-    A cell that the reference does not pass, or that is not applicable, is left out.
+    Yields one `Differences` for each cell as it ends: the sites that make a difference in it, and its cost. It is empty for a cell that
+    the reference does not pass, or that is not applicable.
     """
     _SHARED[:] = [(sites, cells, root, seed)]
     context = multiprocessing.get_context("fork")
@@ -64,7 +66,7 @@ def merge_differences(sites: Iterable[Site], parts: Iterable[Differences]) -> Di
 
 
 def read_differences(path: Path, key: str) -> Differences | None:
-    """Return what a file holds, None when it does not exist or was made for another key."""
+    """Return what a file of `write_differences` holds; None when it does not exist or was made for another key (`hash_inputs`)."""
     if not path.exists():
         return None
     stored = json.loads(path.read_text("utf-8"))
@@ -74,7 +76,7 @@ def read_differences(path: Path, key: str) -> Differences | None:
 
 
 def write_differences(path: Path, key: str, differences: Differences) -> None:
-    """Write a file for `read_differences`."""
+    """Write differences to a file for `read_differences`; `key` is the hash of all that they depend on."""
     path.write_text(json.dumps({"key": key, **asdict(differences)}), "utf-8")
 
 
@@ -107,11 +109,14 @@ def _load_instrumented(parent: int, temporary: str) -> None:
 
 
 def _run_cell(number: int) -> Differences:
-    """Run one cell and return its sites and cost; called in a forked process."""
+    """Run the cell with this number on the instrumented reference; return the sites that made a difference, and the cost.
+
+    Called in a forked process. Without sites and cost where the cell did not pass.
+    """
     ((sites, cells, _, seed),) = _SHARED
     DIFFERS.clear()
     began = time.process_time()
-    finished = run_planned(PlannedTrial(None, cells[number]), seed)
+    finished = run_planned(PlannedTrial(defect=None, cell=cells[number]), seed)
     cost = time.process_time() - began
     if not isinstance(finished, FinishedTrial) or judge_finished(finished).outcome not in OK_OUTCOMES:
         return Differences()

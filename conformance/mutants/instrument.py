@@ -44,7 +44,14 @@ def instrument(source: str, file: str, numbers: Mapping[Site, int]) -> ast.Modul
         for name, operator in OPERATORS.items():
             if operator(node) is not None:
                 occurrence = counts[function, name] = counts.get((function, name), 0) + 1
-                site = Site(file, function, name, occurrence, getattr(node, "lineno", 0), in_class)
+                site = Site(
+                    file=file,
+                    function=function,
+                    operator=name,
+                    occurrence=occurrence,
+                    line=getattr(node, "lineno", 0),
+                    in_class=in_class,
+                )
                 if not in_class:
                     changes.setdefault(id(node), []).append((numbers[site], name))
     vars(builtins).update(_mutant_reached=_reached, _mutant_differs=_differs, _mutant_compared=_compared)
@@ -53,7 +60,7 @@ def instrument(source: str, file: str, numbers: Mapping[Site, int]) -> ast.Modul
 
 
 class _Instrumentation(ast.NodeTransformer):
-    """Adds the recording calls; `changes` has the sites of each node by its identity."""
+    """Replaces the nodes of a tree by ones that record; `changes` has the sites of each node, by `id(node)`."""
 
     def __init__(self, changes: Mapping[int, list[_Change]]) -> None:
         self._changes = changes
@@ -107,7 +114,7 @@ class _Instrumentation(ast.NodeTransformer):
             assert isinstance(changed, ast.expr)
             operands = [self.visit(node.left), self.visit(node.comparators[0])]
             both = [_lambda(one, "_left", "_right") for one in (plain, changed)]
-            return ast.Call(_name("compared"), [ast.Constant(own[0]), *operands, *both], [])
+            return ast.Call(_builtin_name("compared"), [ast.Constant(own[0]), *operands, *both], [])
         visited = super().generic_visit(node)
         assert isinstance(visited, ast.expr)
         return _call("reached", visited, own) if own else visited
@@ -132,14 +139,15 @@ def _changed_copy(expression: ast.expr, part: ast.AST, operator: str) -> ast.exp
     return changed
 
 
-def _name(function: str) -> ast.Name:
+def _builtin_name(function: str) -> ast.Name:
+    """Return the expression that reads the built-in `_mutant_<function>`, which `instrument` installs."""
     return ast.Name(f"_mutant_{function}", ast.Load())
 
 
 def _call(function: str, value: ast.expr, numbers: list[int], lambdas: list[ast.expr] | None = None) -> ast.expr:
     """Return the call `_mutant_<function>(value, numbers, *lambdas)`, located where `value` is."""
     call = ast.Call(
-        _name(function),
+        _builtin_name(function),
         [value, ast.Tuple([ast.Constant(number) for number in numbers], ast.Load()), *(lambdas or ())],
         [],
     )
@@ -147,6 +155,7 @@ def _call(function: str, value: ast.expr, numbers: list[int], lambdas: list[ast.
 
 
 def _lambda(body: ast.expr, *names: str) -> ast.expr:
+    """Return the expression `lambda names: body`."""
     return ast.Lambda(ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, []), body)
 
 
@@ -157,7 +166,10 @@ def _reached(value: T, numbers: tuple[int, ...]) -> T:
 
 
 def _differs(value: T, numbers: tuple[int, ...], *changed: Callable[[], object]) -> T:
-    """Return a value; record the sites whose changed expressions have another one."""
+    """Return `value`; record each site whose changed expression (a function in `changed`) fails or has another value.
+
+    `numbers` are those of the sites, in the order of `changed`.
+    """
     for number, function in zip(numbers, changed, strict=True):
         if number not in DIFFERS:
             try:

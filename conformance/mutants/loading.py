@@ -1,4 +1,7 @@
-"""Makes this process import files of the reference from code that is compiled in memory, and not from the files themselves."""
+"""Makes this process import files of the reference from code that is compiled in memory, and not from the files themselves.
+
+Called in a forked process, before it imports the reference; it cannot be undone there. Nothing is written to disk.
+"""
 
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
@@ -9,7 +12,7 @@ from conformance.mutants.operators import Site, mutate
 
 
 def load_mutant(site: Site, root: Path) -> None:
-    """Make this process import the mutant in place of its file; the reference must not be imported yet."""
+    """Make this process import the mutant in place of its file below `root`; the reference must not be imported yet."""
     path = root / site.file
     load_instead({path: compile(mutate(path.read_text("utf-8"), site), str(path), "exec", dont_inherit=True)})
 

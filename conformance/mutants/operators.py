@@ -8,7 +8,8 @@ are the usual ones of mutation testing: conditions, comparisons, arithmetic, con
 annotations, default values of function signatures and what is logged are left alone.
 
 An operator is a function that returns the node to put in place of a given one, None where it does not apply. To mutate a tree, it is
-walked in the order in which the sites were found, and the node of the wanted site is replaced.
+walked in the order in which the sites were found, and the node of the wanted site is replaced. `trial` and `differences` use this.
+The operators themselves, at the end, never change the node that they are given; OPERATORS has their names.
 """
 
 import ast
@@ -69,7 +70,16 @@ def find_sites(source: str, file: str) -> list[Site]:
         for name, operator in OPERATORS.items():
             if operator(node) is not None:
                 number = counts[function, name] = counts.get((function, name), 0) + 1
-                sites.append(Site(file, function, name, number, getattr(node, "lineno", 0), in_class))
+                sites.append(
+                    Site(
+                        file=file,
+                        function=function,
+                        operator=name,
+                        occurrence=number,
+                        line=getattr(node, "lineno", 0),
+                        in_class=in_class,
+                    )
+                )
     return sites
 
 
@@ -94,7 +104,7 @@ def replace_node(tree: ast.AST, node: ast.AST, operator: Operator) -> ast.AST:
 
 
 class _Replacement(ast.NodeTransformer):
-    """Replaces one node of a tree."""
+    """Replaces one node of a tree by what an operator makes of it."""
 
     def __init__(self, node: ast.AST, operator: Operator) -> None:
         self._node = node
@@ -153,11 +163,12 @@ def _is_logging(node: ast.AST) -> bool:
 
 
 def _is_docstring(node: ast.AST) -> bool:
+    """Return whether a statement is only a literal, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _negate_condition(node: ast.AST) -> ast.AST | None:
-    """Return an `if`, a `while` or a conditional expression with `not` before its condition."""
+    """Return an `if`, a `while` or a conditional expression with `not` before its condition; None for any other node."""
     if not isinstance(node, ast.If | ast.While | ast.IfExp):
         return None
     changed = copy.copy(node)
@@ -166,12 +177,14 @@ def _negate_condition(node: ast.AST) -> ast.AST | None:
 
 
 def _change_comparison(node: ast.AST) -> ast.AST | None:
+    """Return a comparison with the opposite or neighbouring first operator, such as <= for <; None for any other node."""
     if not isinstance(node, ast.Compare) or type(node.ops[0]) not in _COMPARISONS:
         return None
     return ast.Compare(node.left, [_COMPARISONS[type(node.ops[0])](), *node.ops[1:]], node.comparators)
 
 
 def _exchange_and_or(node: ast.AST) -> ast.AST | None:
+    """Return an `or` for an `and`, and the other way round; None for any other node."""
     if not isinstance(node, ast.BoolOp):
         return None
     return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
@@ -205,27 +218,31 @@ def _change_arithmetic(node: ast.AST) -> ast.AST | None:
 
 
 def _increase_number(node: ast.AST) -> ast.AST | None:
+    """Return a number plus one; None for any other node, also for True and False."""
     if not isinstance(node, ast.Constant) or not isinstance(node.value, int | float) or isinstance(node.value, bool):
         return None
     return ast.Constant(node.value + 1)
 
 
 def _double_number(node: ast.AST) -> ast.AST | None:
+    """Return twice a number that is greater than one; None for any other node."""
     if not isinstance(node, ast.Constant) or not isinstance(node.value, int | float) or isinstance(node.value, bool):
         return None
     return ast.Constant(node.value * 2) if node.value > 1 else None
 
 
 def _negate_constant(node: ast.AST) -> ast.AST | None:
+    """Return False for True, and the other way round; None for any other node."""
     return ast.Constant(not node.value) if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
 
 
 def _drop_not(node: ast.AST) -> ast.AST | None:
+    """Return the operand of a `not`; None for any other node."""
     return node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else None
 
 
 def _remove_call(node: ast.AST) -> ast.AST | None:
-    """Return `pass` for a statement that is only a call, awaited or not."""
+    """Return `pass` for a statement that is only a call, awaited or not; None for any other node."""
     if not isinstance(node, ast.Expr):
         return None
     value = node.value.value if isinstance(node.value, ast.Await) else node.value
@@ -241,12 +258,14 @@ def _remove_assignment(node: ast.AST) -> ast.AST | None:
 
 
 def _return_nothing(node: ast.AST) -> ast.AST | None:
+    """Return a bare `return` for one with a value that is no literal; None for any other node."""
     if not isinstance(node, ast.Return) or node.value is None or isinstance(node.value, ast.Constant):
         return None
     return ast.Return(None)
 
 
 def _exchange_break_continue(node: ast.AST) -> ast.AST | None:
+    """Return `continue` for `break`, and the other way round; None for any other node."""
     return ast.Continue() if isinstance(node, ast.Break) else ast.Break() if isinstance(node, ast.Continue) else None
 
 

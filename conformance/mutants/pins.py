@@ -2,7 +2,8 @@
 
 `fixtures/mutants/` has four files. `equivalent.yaml` and `no-row.yaml` are lists of entries with the `ids` of mutants and the
 `reason`: nothing that anybody can observe changes, or no document or RFC binds what changes. `survivors.txt` has the ids of the
-other survivors seen so far. `groups.yaml` maps each module of the reference to the groups of requirements that it is about.
+other survivors seen so far. `groups.yaml` maps each module of the reference to the groups of requirements that it is about. A *pin*
+is the reason why a mutant need not be caught: `equivalent` or `no-row`.
 """
 
 from collections.abc import Mapping
@@ -58,7 +59,9 @@ def read_pins(folder: Path) -> Pins:
     groups = _read_yaml(folder / "groups.yaml", TypeAdapter(dict[str, tuple[str, ...]])) or {}
     path = folder / "survivors.txt"
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return Pins(pinned, frozenset(line for line in lines if line and not line.startswith("#")), groups)
+    return Pins(
+        pinned=pinned, survivors=frozenset(line for line in lines if line and not line.startswith("#")), groups=groups
+    )
 
 
 def _read_yaml(path: Path, adapter: TypeAdapter[T]) -> T | None:

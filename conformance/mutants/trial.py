@@ -75,9 +75,10 @@ class MutantResult:
 def run_mutants(
     trials: Sequence[MutantTrial], cells: Sequence[Cell], root: Path, seed: int, jobs: int
 ) -> Iterator[MutantResult]:
-    """Run all trials, `jobs` at a time, and yield each result as it comes. `root` is the directory of the reference.
+    """Run all trials, each in a forked process, `jobs` at a time; yield each result as it comes, in no fixed order.
 
-    Raises RuntimeError when this process has imported the reference: its mutants could not be loaded.
+    `root` is the directory of the reference. A child is killed after `WALL_LIMIT_S`; its mutant is broken. Children still running are
+    killed when the caller stops early. Raises RuntimeError when this process has imported the reference: its mutants could not be loaded.
     """
     if REFERENCE in sys.modules:
         raise RuntimeError(f"{REFERENCE} is imported already")
@@ -100,14 +101,14 @@ def run_mutants(
             for ready in wait(list(running), timeout=max(0.0, deadline - time.monotonic())):
                 assert isinstance(ready, Connection)
                 trial, process, _ = running.pop(ready)
-                yield _received(ready, trial)
+                yield _receive_result(ready, trial)
                 process.join()
             for receiver, (trial, process, limit) in list(running.items()):
                 if time.monotonic() >= limit:
                     del running[receiver]
                     process.kill()
                     process.join()
-                    yield _broken(trial)
+                    yield _broken_result(trial)
     finally:
         for _, process, _ in running.values():
             process.kill()
@@ -115,19 +116,20 @@ def run_mutants(
         temporary.cleanup()  # a killed process leaves files
 
 
-def _received(receiver: Connection, trial: MutantTrial) -> MutantResult:
-    """Return the result that a child has sent; broken when it ended without one."""
+def _receive_result(receiver: Connection, trial: MutantTrial) -> MutantResult:
+    """Return the result that a child has sent; blocks until it has. Broken when the child ended without one."""
     with receiver:
         try:
             result = receiver.recv()
         except EOFError:
-            return _broken(trial)
+            return _broken_result(trial)
     assert isinstance(result, MutantResult)
     return result
 
 
-def _broken(trial: MutantTrial) -> MutantResult:
-    return MutantResult(trial.site.id, trial.site.file, trial.site.line, "broken")
+def _broken_result(trial: MutantTrial) -> MutantResult:
+    """Return the result of a mutant that hung, or whose process ended without a result."""
+    return MutantResult(id=trial.site.id, file=trial.site.file, line=trial.site.line, outcome="broken")
 
 
 def _run_in_child(
@@ -154,7 +156,7 @@ def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantRe
     for number in trial.cells:
         if errors == ran == MAX_ERRORS or ran == MAX_CELLS:
             break
-        finished = run_planned(PlannedTrial(None, cells[number]), seed)
+        finished = run_planned(PlannedTrial(defect=None, cell=cells[number]), seed)
         result = judge_finished(finished) if isinstance(finished, FinishedTrial) else finished
         ran += 1
         errors += result.outcome is Outcome.ERROR
@@ -165,13 +167,24 @@ def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantRe
     check, requirement = (blame.check, blame.requirement) if blame else ("", "")
     cpu_s = round(time.process_time() - began, 2)
     site, differs = trial.site, len(trial.cells)
-    return MutantResult(site.id, site.file, site.line, outcome, check, requirement, cell, ran, differs, cpu_s)
+    return MutantResult(
+        id=site.id,
+        file=site.file,
+        line=site.line,
+        outcome=outcome,
+        check=check,
+        requirement=requirement,
+        cell=cell,
+        ran=ran,
+        differs=differs,
+        cpu_s=cpu_s,
+    )
 
 
 def _has_failed_node(finished: FinishedTrial) -> bool:
-    """Return whether a node failed by itself in a cell that the sound reference passes.
+    """Return whether the mutant made a node fail, in a cell that the sound reference passes.
 
-    It could not be started, waited for ever as it started, ended by itself, or failed at a command.
+    The node could not be started, waited for ever as it started, ended by itself, or failed at a command.
     """
     last = {event.node: event.action for event in finished.ran.events if isinstance(event, NodeEvent)}
     failed = any(isinstance(event, NodeEvent) and event.action in ("failed", "exited") for event in finished.ran.events)
