@@ -1,4 +1,7 @@
-"""Plans which cells a defect of the reference is tried in: those whose scenario judges the requirement that it breaks."""
+"""Plans which cells a defect of the reference is tried in: those whose scenario judges the requirement that it breaks.
+
+The command `conformance defects` makes the plan here, runs it by `trial` and gathers the results in `table`.
+"""
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,24 +57,24 @@ class PlannedTrial:
 
 def active_defects() -> tuple[Defect, ...]:
     """Return the reference's defects that are in force, sorted by name."""
-    return tuple(defect for defect in _catalogue() if not defect.retired)
+    return tuple(defect for defect in _read_catalogue() if not defect.retired)
 
 
 def retired_defects() -> tuple[Defect, ...]:
     """Return the reference's defects whose behaviour a ruling has declared right, sorted by name."""
-    return tuple(defect for defect in _catalogue() if defect.retired)
+    return tuple(defect for defect in _read_catalogue() if defect.retired)
 
 
-def _catalogue() -> tuple[Defect, ...]:
+def _read_catalogue() -> tuple[Defect, ...]:
     """Return all defects of the reference, without those that show only on failing disks, which need real time."""
     return tuple(
         # `says` is the docstring of the defect's class.
         Defect(
-            name,
-            defect.breaks,
-            " ".join(inspect.cleandoc(defect.says).split()),
-            defect.retired or "",
-            defect.needs_expectation or "",
+            name=name,
+            breaks=defect.breaks,
+            says=" ".join(inspect.cleandoc(defect.says).split()),
+            retired=defect.retired or "",
+            needs_expectation=defect.needs_expectation or "",
         )
         for name, defect in sorted(reference_defects().items())
         if not defect.on_disks
@@ -85,9 +88,9 @@ def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Plann
     judges the requirements of its scenario and of its single expectations.
     """
     judged = [(cell, cell.judged_requirements) for cell in cells]
-    sound = [PlannedTrial(None, cell) for cell in cells]
+    sound = [PlannedTrial(defect=None, cell=cell) for cell in cells]
     defective = [
-        PlannedTrial(defect.name, cell)
+        PlannedTrial(defect=defect.name, cell=cell)
         for defect in defects
         for cell in spread_cells([cell for cell, requirements in judged if defect.breaks in requirements])
     ]

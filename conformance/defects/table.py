@@ -1,8 +1,9 @@
 """The table of what each check catches, the gaps in it for which the build fails, and its page, docs/defects.md.
 
-A trial is one cell, run on the reference with one defect or without. A failed verdict blames the requirement that it
-names first. A defect is caught when at least one check blames the requirement that the defect breaks. It is caught in a
-cell when any verdict of the cell fails.
+A trial is one cell, run on the reference with one defect or without. A failed verdict blames the requirement that it names first. A
+defect is caught when at least one check blames the requirement that the defect breaks. It is caught in a cell when any verdict of the
+cell fails. *Blind* means without expectations: by the rules of the model and the harness's own checks alone. The command `conformance
+defects` calls this after all trials; nothing here runs anything or writes a file.
 """
 
 from collections import Counter, defaultdict
@@ -97,7 +98,7 @@ class DefectTable:
 
 
 def without_expectations(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials with what the model's rules and the harness's own checks blame, as if nothing had been expected."""
+    """Return the trials with only those blames that come from rules of the model and the harness's own checks."""
     return [replace(t, blames=tuple(b for b in t.blames if not b.check.startswith("expect."))) for t in trials]
 
 
@@ -188,11 +189,11 @@ def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
         defect=defect,
         trials=len(trials),
         caught_in=sum(bool(trial.blames) for trial in trials),
-        checks=_by_count(checks),
-        blamed=_by_count(blamed),
+        checks=_sorted_by_count(checks),
+        blamed=_sorted_by_count(blamed),
         right=tuple(sorted({b.check for trial in trials for b in trial.blames if b.requirement == defect.breaks})),
         first_blame=_first_blame(trials),
-        blind=_by_count(_count_blamed(blind)),
+        blind=_sorted_by_count(_count_blamed(blind)),
         first_blind_blame=_first_blame(blind),
         errors=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
     )
@@ -208,8 +209,8 @@ def _first_blame(trials: Iterable[Trial]) -> str | None:
     return next((trial.blames[0].requirement for trial in trials if trial.blames), None)
 
 
-def _by_count(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
-    """Return (name, count), the highest count first and equal ones by name."""
+def _sorted_by_count(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
+    """Return (name, count) pairs, the highest count first and equal ones by name."""
     return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -231,18 +232,18 @@ ALONE = "## What each check catches alone"
 def page(table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
     """Return docs/defects.md; equal tables give equal pages."""
     parts = (
-        *_groups(table, catalogue),
-        *_first_blames(table),
-        *_blind(table),
-        *_retired(retired),
-        *_checks(table),
-        *_scenarios(table),
-        *_requirements(table, catalogue),
+        *_format_groups(table, catalogue),
+        *_format_first_blames(table),
+        *_format_blind(table),
+        *_format_retired(retired),
+        *_format_checks(table),
+        *_format_scenarios(table),
+        *_format_requirements(table, catalogue),
     )
     return "\n".join([_HEAD.format(count=len(table.rows), max_cells=MAX_CELLS_PER_SCENARIO), *parts, ""])
 
 
-def _groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
+def _format_groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
     """Yield the lines of a table of defects for each group of requirements."""
     for group, about in catalogue.groups.items():
         rows = [row for row in table.rows if catalogue[row.defect.breaks].group == group]
@@ -255,7 +256,7 @@ def _groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
         yield ""
 
 
-def _first_blames(table: DefectTable) -> Iterator[str]:
+def _format_first_blames(table: DefectTable) -> Iterator[str]:
     """Yield the lines that say which requirement is blamed first, with a table of the defects blamed wrongly."""
     caught, wrong = sum(bool(row.caught_in) for row in table.rows), table.first_blamed_wrongly
     yield "## What is blamed first\n"
@@ -272,7 +273,7 @@ def _first_blames(table: DefectTable) -> Iterator[str]:
         yield ""
 
 
-def _blind(table: DefectTable) -> Iterator[str]:
+def _format_blind(table: DefectTable) -> Iterator[str]:
     """Yield the lines on what is caught without the expectations of a scenario."""
     caught = [row for row in table.rows if row.blind]
     right = sum(row.blindly_blames_its_group for row in caught)
@@ -291,7 +292,7 @@ def _blind(table: DefectTable) -> Iterator[str]:
         yield ""
 
 
-def _retired(defects: Sequence[Defect]) -> Iterator[str]:
+def _format_retired(defects: Sequence[Defect]) -> Iterator[str]:
     """Yield the lines on retired defects; none when there are none."""
     if defects:
         yield "## Retired\n"
@@ -303,7 +304,7 @@ def _retired(defects: Sequence[Defect]) -> Iterator[str]:
 
 
 def _defect_line(row: DefectRow) -> str:
-    """Return the table line of a defect."""
+    """Return the line of a defect in the table of its group, in Markdown."""
     checks = ", ".join(f"{name} ({count})" for name, count in row.checks)
     blind = ", ".join(f"{requirement} ({count})" for requirement, count in row.blind)
     return (
@@ -312,7 +313,7 @@ def _defect_line(row: DefectRow) -> str:
     )
 
 
-def _checks(table: DefectTable) -> Iterator[str]:
+def _format_checks(table: DefectTable) -> Iterator[str]:
     """Yield the lines on what each check catches alone and with others."""
     yield f"{ALONE}\n"
     yield "Without the check, the defects that it alone catches would be missed or blamed on another requirement.\n"
@@ -326,7 +327,7 @@ def _checks(table: DefectTable) -> Iterator[str]:
     yield ""
 
 
-def _scenarios(table: DefectTable) -> Iterator[str]:
+def _format_scenarios(table: DefectTable) -> Iterator[str]:
     """Yield the lines on what each scenario catches, and on those that were not tried."""
     yield "## What each scenario catches\n"
     yield "| scenario | defects |"
@@ -338,7 +339,7 @@ def _scenarios(table: DefectTable) -> Iterator[str]:
         yield f"Not tried, since they need servers that are programs with disks of their own: {', '.join(table.untried)}.\n"
 
 
-def _requirements(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
+def _format_requirements(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
     """Yield the lines that say which caught defects break each requirement: these prove that it is judged."""
     yield "## What proves that a requirement is judged\n"
     yield "| requirement | level | seen on | defects |"

@@ -53,9 +53,9 @@ class TrialRunDirectory:
     def create(
         cls, directory: Path, trials: Iterable[PlannedTrial], seed: int, command: tuple[str, ...]
     ) -> "TrialRunDirectory":
-        """Write the header of a run of these trials. Raises RunDirectoryError when the directory holds a run already.
+        """Write the header of a run of these trials, and return its directory. Raises RunDirectoryError if that holds a run already.
 
-        Each defect is a candidate of its own there.
+        Each defect is a candidate of its own there. `command` are the words that started the run.
         """
         planned = tuple(trials)
         defects = dict.fromkeys(trial.defect for trial in planned)
@@ -152,16 +152,19 @@ def _run_and_keep(planned: PlannedTrial, seed: int, run_directory: TrialRunDirec
         with _limited_cpu_time():
             result = run_without_loop(execute(planned.cell, assignment, settings, header, run_directory.directory))
     except CpuLimitExceeded:
-        return _over_cpu_limit(planned)
-    return _trial(planned, result.outcome, result.verdicts, worst_sentence(result.verdicts))
+        return _trial_over_cpu_limit(planned)
+    return _judged_trial(planned, result.outcome, result.verdicts, worst_sentence(result.verdicts))
 
 
 def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
-    """Run one cell without judging it; return its result at once when it is not applicable or took too long. Blocks."""
+    """Run one cell in virtual time without judging it, in a temporary directory. Blocks.
+
+    Returns the finished run; a `Trial`, its result, at once when the cell is not applicable or took too long.
+    """
     cell = planned.cell
     assignment, settings = _conditions(planned, seed)
     if reason := inapplicable_reason(cell, assignment, settings):
-        return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), reason)
+        return _not_applicable(planned, reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
             with _limited_cpu_time():
@@ -169,10 +172,10 @@ def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
                     CellRunner(cell, assignment, settings, Path(folder), IncrementalJudge()).run(OWN_LOOP)
                 )
         except CpuLimitExceeded:
-            return _over_cpu_limit(planned)
+            return _trial_over_cpu_limit(planned)
     if ran.inapplicable:
-        return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
-    return FinishedTrial(planned, assignment, settings, ran)
+        return _not_applicable(planned, ran.inapplicable)
+    return FinishedTrial(planned=planned, assignment=assignment, settings=settings, ran=ran)
 
 
 def judge_finished(finished: FinishedTrial) -> Trial:
@@ -188,7 +191,7 @@ def judge_finished(finished: FinishedTrial) -> Trial:
     if ran.wrong_state and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE
     sentence = ran.problem or ran.wrong_state or next((v.sentence for v in verdicts if v.outcome is outcome), "")
-    return _trial(planned, outcome, verdicts, sentence)
+    return _judged_trial(planned, outcome, verdicts, sentence)
 
 
 def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]:
@@ -196,24 +199,51 @@ def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]
     return Assignment(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
-def _over_cpu_limit(planned: PlannedTrial) -> Trial:
+def _trial_over_cpu_limit(planned: PlannedTrial) -> Trial:
     """Return the result, an error, of a trial that used too much processor time."""
     sentence = f"broken off after {CPU_LIMIT_S} s of the processor's time"
-    return Trial(planned.defect, planned.cell.scenario, planned.cell.id, Outcome.ERROR, (), sentence)
+    return Trial(
+        defect=planned.defect,
+        scenario=planned.cell.scenario,
+        cell=planned.cell.id,
+        outcome=Outcome.ERROR,
+        blames=(),
+        sentence=sentence,
+    )
 
 
-def _trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
+def _not_applicable(planned: PlannedTrial, reason: str) -> Trial:
+    """Return the result of a trial whose cell does not apply to the reference, for this reason."""
+    return Trial(
+        defect=planned.defect,
+        scenario=planned.cell.scenario,
+        cell=planned.cell.id,
+        outcome=Outcome.NOT_APPLICABLE,
+        blames=(),
+        sentence=reason,
+    )
+
+
+def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
     """Return the result of a judged trial, with a blame for each failed verdict that names a requirement."""
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
-    return Trial(planned.defect, planned.cell.scenario, planned.cell.id, outcome, blames, sentence)
+    return Trial(
+        defect=planned.defect,
+        scenario=planned.cell.scenario,
+        cell=planned.cell.id,
+        outcome=outcome,
+        blames=blames,
+        sentence=sentence,
+    )
 
 
 @contextmanager
 def _limited_cpu_time() -> Iterator[None]:
     """Raise CpuLimitExceeded in the main thread once this process has used CPU_LIMIT_S of processor time in the block.
 
-    Other exceptions of the block are replaced by it then: an interrupted event loop may fail to clean up.
+    Uses the signal SIGPROF, whose handler is restored. Other exceptions of the block are replaced by it then: an interrupted event loop
+    may fail to clean up.
     """
     exceeded = False
 
