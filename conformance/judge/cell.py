@@ -69,7 +69,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) 
     judged = list(_judge_expectations(cell, steps, events, settings, trace))
     explaining_steps = {verdict.step for verdict, explains in judged if explains}
     verdicts = [verdict for verdict, _ in judged]
-    context = CheckContext(cell, trace, settings.tolerance, settings.claims)
+    context = CheckContext(cell=cell, trace=trace, tolerance=settings.tolerance, claims=settings.claims)
     verdicts += find_obstacles(context, steps, complete=settings.complete)
     verdicts += _judge_by_rules(context, settings)
     adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms_by_path(steps)), events)

@@ -47,7 +47,9 @@ def expectation_check(
     """
 
     def register(check: ExpectationCheck[E]) -> ExpectationCheck[E]:
-        rules = BlameRules(rows_by_kind, frozenset(explaining_kinds), fallback_rows)
+        rules = BlameRules(
+            rows_by_kind=rows_by_kind, explaining_kinds=frozenset(explaining_kinds), fallback_rows=fallback_rows
+        )
         EXPECTATION_CHECKS.add(EXPECTATIONS.name_of(model), RegisteredExpectation(check, rules))
         return check
 

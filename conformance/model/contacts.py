@@ -63,7 +63,9 @@ def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contac
     for event in trace.events_of(ConnectFailed):
         if event.listener == "transport" and context.is_tested_server(event.client):
             dialled = dials.ended.get(event.n, event)
-            found[event.client, event.server].append(Contact(dialled.n, dialled.t, event.n, event.t, "failed"))
+            found[event.client, event.server].append(
+                Contact(n=dialled.n, t=dialled.t, end_n=event.n, end_t=event.t, outcome="failed")
+            )
     for attempts in found.values():
         attempts.sort(key=lambda contact: contact.n)
     return found
@@ -104,7 +106,7 @@ def _contact_of_session(session: Session, dialled: FaultFired | None, end_n: int
     if session.closed is not None:
         end_n, end_t = session.closed.n, session.closed.t
     begun = dialled or session
-    return Contact(begun.n, begun.t, end_n, end_t, outcome)
+    return Contact(n=begun.n, t=begun.t, end_n=end_n, end_t=end_t, outcome=outcome)
 
 
 def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:

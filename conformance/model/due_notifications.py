@@ -181,7 +181,7 @@ def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNoti
     ]  # fmt: skip
     if any(t.acceptance is None or t.acceptance.t + PROMPT_S > query.t for t in again):
         return None
-    return DueNotification(due.copy, due.n, due.t, is_restarted)
+    return DueNotification(copy=due.copy, n=due.n, t=due.t, is_restarted=is_restarted)
 
 
 def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | None:

@@ -116,7 +116,7 @@ def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: 
 def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
     """Return the copies whose content the client of `sent` was given before, and to which no reply was seen."""
     return [
-        HeldCopy(given.client, given.server, given.dot_n, given.dot_t)
+        HeldCopy(primary=given.client, holder=given.server, n=given.dot_n, t=given.dot_t)
         for given in context.trace.transactions_of(name)
         if given.kind == "shadow" and given.server == sent.client and not given.replies
         if given.dot_n is not None and given.dot_t is not None and given.dot_n < sent.n

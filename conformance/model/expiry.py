@@ -133,7 +133,15 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
                 ):
                     taken_at = handed[0].acceptance
                     dot_t = taken_at.t if handed[0].dot_t is None else handed[0].dot_t
-                    yield QueuedMessage(name, server, address, dot_t, taken_at.n, taken_at.t, mine)
+                    yield QueuedMessage(
+                        name=name,
+                        server=server,
+                        recipient=address,
+                        dot_t=dot_t,
+                        handed_n=taken_at.n,
+                        handed_t=taken_at.t,
+                        tries=mine,
+                    )
 
 
 def _transmissions_by_server_and_recipient(facts: Facts) -> dict[tuple[str, str], list[Transaction]]:

@@ -78,7 +78,7 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
     finding = Finding("a holder turns to the primary in every ShadowHeartbeatFrequency")
     for pair in facts.compute_once(shadow_pairs):
         for since_n, since_t, until_n, until_t in _times_of_duty(facts, pair):
-            last = Wait(since_n, since_t, since_n, since_t)
+            last = Wait(since_n=since_n, since_t=since_t, until_n=since_n, until_t=since_t)
             first = bisect_left(pair.waits, since_t, key=lambda wait: wait.since_t)
             # a wait that began before the window may reach into it
             for wait in (*(w for w in pair.waits[max(0, first - 5) : first]), *pair.waits[first:]):
@@ -89,7 +89,9 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
                 if wait.until_t > last.until_t or (wait.until_t == last.until_t and wait.cut_off):
                     last = wait
             if last.until_t < until_t:
-                _check_gap(facts, finding, pair, last, Wait(until_n, until_t, until_n, until_t))
+                _check_gap(
+                    facts, finding, pair, last, Wait(since_n=until_n, since_t=until_t, until_n=until_n, until_t=until_t)
+                )
     return finding
 
 

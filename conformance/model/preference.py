@@ -69,11 +69,13 @@ def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
     holders = possible_holders(facts, primary)
     limits = [int(numeric_parameter_at(facts.context, primary, name, n)) for name in _LIMITS]
     if not any(is_remote(facts, primary, holder) for holder in holders):
-        return PermittedAttempts(0, limits[1] if holders else 0, "")
+        return PermittedAttempts(remote=0, local=limits[1] if holders else 0, preference="")
     preference = str(facts.parameter(primary, "ShadowMessagePreferenceSetting", n))
     local = limits[1] if any(not is_remote(facts, primary, holder) for holder in holders) else 0
     return PermittedAttempts(
-        0 if preference == "LocalOnly" else limits[0], 0 if preference == "RemoteOnly" else local, preference
+        remote=0 if preference == "LocalOnly" else limits[0],
+        local=0 if preference == "RemoteOnly" else local,
+        preference=preference,
     )
 
 

@@ -124,7 +124,13 @@ def inspections(facts: Facts) -> list[Inspection]:
     if "inspect" not in facts.context.claims:
         return []
     return [
-        Inspection(event.node, event.n, event.t, _items(event.state), _count(event.state.get("delivered_to")))
+        Inspection(
+            node=event.node,
+            n=event.n,
+            t=event.t,
+            items=_items(event.state),
+            delivered_to=_count(event.state.get("delivered_to")),
+        )
         for event in facts.trace.events_of(Inspected)
         if facts.is_tested_server(event.node)
     ]
@@ -134,11 +140,11 @@ def _items(state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
     """Return the items of all queues in what a node printed for `inspect`."""
     return tuple(
         QueuedItem(
-            str(queue.get("kind")),
-            str(queue.get("next_hop") or ""),
-            str(item["message_id"]).strip("<>") if item.get("message_id") else None,
-            str(item["shadow_id"]) if item.get("shadow_id") else None,
-            tuple(str(recipient) for recipient in item.get("recipients") or ()),
+            kind=str(queue.get("kind")),
+            next_hop=str(queue.get("next_hop") or ""),
+            message_id=str(item["message_id"]).strip("<>") if item.get("message_id") else None,
+            shadow_id=str(item["shadow_id"]) if item.get("shadow_id") else None,
+            recipients=tuple(str(recipient) for recipient in item.get("recipients") or ()),
         )
         for queue in state.get("queues", ())
         for item in queue.get("items", ())

@@ -64,7 +64,9 @@ class _Requests:
                 continue
             if "DSN" in (facts.trace.sessions[given.session].keywords or ()):
                 self.by_server_and_message[given.server, given.message].append(
-                    _parameters_of(facts, given) if self._is_used else _Parameters(given, {}, {})
+                    _parameters_of(facts, given)
+                    if self._is_used
+                    else _Parameters(transaction=given, mail={}, recipients={})
                 )
 
     def requests_before(self, server: str, name: str, n: int) -> list[_Parameters]:
@@ -96,7 +98,7 @@ def _parameters_of(facts: Facts, sent: Transaction) -> _Parameters:
             recipients[facts.context.normalize_address(parse_path(command.line))] = dict(
                 _parse_parameters(command.line, _RCPT)
             )
-    return _Parameters(sent, mail, recipients)
+    return _Parameters(transaction=sent, mail=mail, recipients=recipients)
 
 
 def _parse_parameters(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -197,7 +199,9 @@ class _Reports:
             if sent.session not in facts.trace.altered_sessions:
                 words = (word.partition(" ") for word in digest.reported)
                 said = dict.fromkeys((action, facts.context.normalize_address(to)) for action, _, to in words)
-                self.all.append(_Report(sent.client, sent, about[0], tuple(said)))
+                self.all.append(
+                    _Report(origin=sent.client, transaction=sent, message=about[0], actions_and_recipients=tuple(said))
+                )
 
 
 @rule(_UNWANTED, _NOT_TWICE, timed=False)

@@ -116,12 +116,12 @@ class Relaying:
             if self.facts.is_tested_server(event.client):
                 first = dials.ended.get(event.n, event)
                 self.hop_connections[event.client].append(
-                    HopConnection(event.server, first.n, first.t, event.n, event.t)
+                    HopConnection(server=event.server, n=first.n, t=first.t, end_n=event.n, end_t=event.t)
                 )
         for fault in dials.without_end:
             if self.facts.is_tested_server(fault.client):
                 self.hop_connections[fault.client].append(
-                    HopConnection(fault.server, fault.n, fault.t, math.inf, math.inf)
+                    HopConnection(server=fault.server, n=fault.n, t=fault.t, end_n=math.inf, end_t=math.inf)
                 )
 
     def _add_handings(self, name: str) -> None:
@@ -134,7 +134,9 @@ class Relaying:
             accepted = facts.context.normalize_addresses(sent.accepted_recipients) if sent.kind != "shadow" else set()
             for recipient in facts.context.normalize_addresses(sent.recipients):
                 reply = sent.acceptance if recipient in accepted else None
-                self.handings[sent.server, name, recipient].append(Handing(sent, sent.dot_n, sent.dot_t, reply))
+                self.handings[sent.server, name, recipient].append(
+                    Handing(transaction=sent, n=sent.dot_n, t=sent.dot_t, acknowledged=reply)
+                )
                 sender = facts.context.normalize_address(sent.sender)
                 handed = self._handed[sent.server, sender, recipient]
                 if len(handed) < _SEVERAL:
@@ -151,13 +153,13 @@ class Relaying:
             if not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
                 refusal = next((r for r in session.replies if r.code >= 400), None)
                 contact = HopConnection(
-                    session.server,
-                    session.n,
-                    session.t,
-                    end_n,
-                    end_t,
-                    refusal,
-                    self._is_session_unclear(session),
+                    server=session.server,
+                    n=session.n,
+                    t=session.t,
+                    end_n=end_n,
+                    end_t=end_t,
+                    refusal=refusal,
+                    is_unclear=self._is_session_unclear(session),
                 )
                 self.hop_connections[session.client].append(contact)
             return
@@ -200,7 +202,14 @@ class Relaying:
             else:
                 is_known = decided is not None and decided.n < known_before
                 self.tries[sent.client, name, recipient].append(
-                    Try(sent, decided, ended[0], ended[1], is_known, self._is_session_unclear(session))
+                    Try(
+                        transaction=sent,
+                        reply=decided,
+                        end_n=ended[0],
+                        end_t=ended[1],
+                        is_known=is_known,
+                        is_unclear=self._is_session_unclear(session),
+                    )
                 )
 
     def _is_session_unclear(self, session: Session) -> bool:

@@ -80,7 +80,11 @@ class FailureReports:
                 continue
             messages = tuple(by_id.get(digest.about or "", ()))
             failed = _reported_recipients(facts, digest, messages)
-            self.all.append(_Report(sent.client, sent, digest.body_sha256, messages, failed))
+            self.all.append(
+                _Report(
+                    origin=sent.client, transaction=sent, body_hash=digest.body_sha256, messages=messages, failed=failed
+                )
+            )
 
 
 def _reported_recipients(facts: Facts, digest: Digest, messages: Iterable[MessageMade]) -> frozenset[str]:

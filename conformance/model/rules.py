@@ -42,7 +42,7 @@ def rule(
 
     def register(check: Callable[[Facts], Finding]) -> Callable[[Facts], Finding]:
         name = f"model.{requirements[0]}" if published is None else f"invariant.{published}"
-        RULES.add(name, Rule(check, requirements, timed))
+        RULES.add(name, Rule(check=check, requirements=requirements, timed=timed))
         return check
 
     return register
@@ -54,7 +54,9 @@ def invariant(
     """Return a decorator that registers a check of a `CheckContext` as the rule `invariant.<name>`; `timed` as in `rule`."""
 
     def register(check: Callable[[CheckContext], Finding]) -> Callable[[CheckContext], Finding]:
-        RULES.add(f"invariant.{name}", Rule(lambda facts: check(facts.context), requirements, timed))
+        RULES.add(
+            f"invariant.{name}", Rule(check=lambda facts: check(facts.context), requirements=requirements, timed=timed)
+        )
         return check
 
     return register

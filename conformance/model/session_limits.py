@@ -290,7 +290,14 @@ def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
     owed, may_send_octets, n, t_ = 1, False, session.n, session.t
     for event in sorted(events, key=lambda e: e[0] if isinstance(e, tuple) else e.n):
         at_n, at_t = event[:2] if isinstance(event, tuple) else (event.n, event.t)
-        yield _Wait("client" if owed > 0 else "server", n, t_, at_n, at_t, may_send_octets)
+        yield _Wait(
+            party="client" if owed > 0 else "server",
+            n=n,
+            t=t_,
+            until_n=at_n,
+            until_t=at_t,
+            may_send_octets=may_send_octets,
+        )
         n, t_ = at_n, at_t
         if isinstance(event, tuple):
             owed, may_send_octets = owed + event[2], False
@@ -301,5 +308,10 @@ def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
             may_send_octets = event.code // 100 == 3
     last = session.closed
     yield _Wait(
-        "client" if owed > 0 else "server", n, t_, last.n if last else None, last.t if last else None, may_send_octets
+        party="client" if owed > 0 else "server",
+        n=n,
+        t=t_,
+        until_n=last.n if last else None,
+        until_t=last.t if last else None,
+        may_send_octets=may_send_octets,
     )

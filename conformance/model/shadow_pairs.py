@@ -107,7 +107,7 @@ def _make_pair(
     own = [s for s in facts.sessions_by_client_and_server.get((holder, primary), ()) if s.listener == "transport"]
     other = facts.sessions_by_client_and_server.get((primary, holder), ())
     failed = [
-        Wait(event.n, event.t, event.n, event.t, failed=True)
+        Wait(since_n=event.n, since_t=event.t, until_n=event.n, until_t=event.t, failed=True)
         for event in facts.trace.events_of(ConnectFailed)
         if (event.client, event.server, event.listener) == (holder, primary, "transport")
     ]
@@ -115,13 +115,13 @@ def _make_pair(
     waits = [wait for session in own for wait in _waits_in_session(facts, session, idle / 2)]
     own_contacts = _positive_replies(own)
     pair = ShadowPair(
-        holder,
-        primary,
-        sorted(copies, key=lambda held: held.since_n),
-        [],
-        sorted([*waits, *failed], key=lambda wait: wait.since_t),
-        sorted([*own_contacts, *_positive_replies(other)]),
-        sorted(
+        holder=holder,
+        primary=primary,
+        copies=sorted(copies, key=lambda held: held.since_n),
+        sure_ends=[],
+        waits=sorted([*waits, *failed], key=lambda wait: wait.since_t),
+        contacts=sorted([*own_contacts, *_positive_replies(other)]),
+        databases=sorted(
             [*_databases_in_discard_lists(facts, own), *_databases_in_requests(facts, other)], key=lambda seen: seen.n
         ),
     )
@@ -202,7 +202,7 @@ def _waits_in_session(facts: Facts, session: Session, idle: float) -> Iterator[W
     has_quit = bool(session.exchanges) and session.exchanges[-1].command.verb == "QUIT"
     cut_off = session.closed is not None and session.closed.by != "client" and not has_quit
     if end_t - session.t <= idle or facts.is_altered_or_held(session.name):
-        yield Wait(session.n, session.t, end_n, end_t, cut_off=cut_off)
+        yield Wait(since_n=session.n, since_t=session.t, until_n=end_n, until_t=end_t, cut_off=cut_off)
         return
     since_n, since_t = session.n, session.t
     replied: tuple[int, float] | None = None
@@ -217,7 +217,7 @@ def _waits_in_session(facts: Facts, session: Session, idle: float) -> Iterator[W
                 yield Wait(since_n, since_t, *replied)
                 since_n, since_t = n, t
             replied = None
-    yield Wait(since_n, since_t, end_n, end_t, cut_off=cut_off)
+    yield Wait(since_n=since_n, since_t=since_t, until_n=end_n, until_t=end_t, cut_off=cut_off)
 
 
 def _databases_in_discard_lists(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
@@ -229,7 +229,7 @@ def _databases_in_discard_lists(facts: Facts, sessions: list[Session]) -> Iterat
         for reply in session.replies:
             if reply.operation and reply.operation.database and reply.operation.name == "discard-list":
                 sure = last > reply.n and not facts.is_altered_or_held(session.name)
-                yield DatabaseSeen(reply.n, reply.t, reply.operation.database, sure)
+                yield DatabaseSeen(n=reply.n, t=reply.t, database=reply.operation.database, is_sure=sure)
 
 
 def _databases_in_requests(facts: Facts, sessions: "list[Session] | tuple[()]") -> Iterator[DatabaseSeen]:
@@ -242,4 +242,4 @@ def _databases_in_requests(facts: Facts, sessions: "list[Session] | tuple[()]") 
             if command.operation and command.operation.database:
                 granted = exchange.reply is not None and exchange.reply.code // 100 == 2
                 sure = granted and not facts.is_altered_or_held(session.name)
-                yield DatabaseSeen(command.n, command.t, command.operation.database, sure)
+                yield DatabaseSeen(n=command.n, t=command.t, database=command.operation.database, is_sure=sure)

@@ -70,7 +70,7 @@ class Finding:
         kind: ViolationKind = "",
     ) -> None:
         """Add a violation; `evidence` are numbers of events, `message` is a scenario's name, the others are as in `Observation`."""
-        self.violations.append(Observation(sentence, evidence, message, row, kind))
+        self.violations.append(Observation(sentence=sentence, evidence=evidence, message=message, row=row, kind=kind))
 
     def add_message_violation(
         self,
@@ -94,12 +94,14 @@ class Finding:
         """Add what looks like a violation and need not be one: without violations the verdict is inconclusive."""
         if message is not None:
             sentence = f"{describe_message(message)}: {sentence}"
-        self.undecided.append(Observation(sentence, evidence, message.message if message is not None else None))
+        self.undecided.append(
+            Observation(sentence=sentence, evidence=evidence, message=message.message if message is not None else None)
+        )
 
     def add_confirmation(self, n: int, t: float, message: MessageMade | None = None) -> None:
         """Add event `n` at time `t`, which shows what was expected; the judge compares its time with `after` and `within`."""
         self.evidence.append(n)
-        self.confirmations.append(Confirmation(n, t, message))
+        self.confirmations.append(Confirmation(n=n, t=t, message=message))
 
 
 def describe_message(message: MessageMade) -> str:

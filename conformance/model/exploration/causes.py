@@ -81,9 +81,9 @@ def find_ways(model: Model) -> tuple[Way, ...]:
                 )
     return tuple(
         Way(
-            outcome,
-            frozenset(name for name, bit in names.items() if bit & causes),
-            _texts_of_steps(parents, node),
+            outcome=outcome,
+            causes=frozenset(name for name, bit in names.items() if bit & causes),
+            steps=_texts_of_steps(parents, node),
         )
         for (outcome, causes), node in ways.items()
     )

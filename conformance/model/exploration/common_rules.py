@@ -31,7 +31,7 @@ def submit(world: World, message: Message) -> Iterator[Step]:
         return
     for server in world.scope.entries:
         if world.up[server]:
-            received = Custody(server, Copy.RECEIVED, nothing_held(world.scope))
+            received = Custody(primary=server, copy=Copy.RECEIVED, held=nothing_held(world.scope))
             yield Step(
                 f"the sender sends the message to {letter(server)}",
                 with_custodies(message, [*message.custodies, received])._replace(sender=Sender(message.sender + 1)),
@@ -53,7 +53,7 @@ def deliver(world: World, message: Message) -> Iterator[Step]:
             text += ", which is dropped as a duplicate"
         for done in custodies_after_handing_on(world, custody):
             yield Step(text, with_custody_replaced(after, custody, done))
-        yield Step(f"{text}, but the reply is lost", after, "lost reply of the destination", "replies")
+        yield Step(f"{text}, but the reply is lost", after, cause="lost reply of the destination", cost="replies")
 
 
 @rule("SR-MNT-03", "SR-MNT-06", "SR-E10-07", "SR-WIR-05")
@@ -74,8 +74,8 @@ def ask_for_discard_status(world: World, message: Message) -> Iterator[Step]:
                 with_custody_replaced(
                     message, custody, custody._replace(held=with_held_by(custody.held, h, Held.UNNOTED))
                 ),
-                "lost reply with a discard notification",
-                "replies",
+                cause="lost reply with a discard notification",
+                cost="replies",
             )
 
 
@@ -93,7 +93,7 @@ def unnoted_shadow_expires(world: World, message: Message) -> Iterator[Step]:
                     with_custody_replaced(
                         message, custody, custody._replace(held=with_held_by(custody.held, h, Held.NONE))
                     ),
-                    "a shadow copy expires",
+                    cause="a shadow copy expires",
                 )
 
 
@@ -104,7 +104,7 @@ def duplicate_window_passes(world: World, message: Message) -> Iterator[Step]:
         yield Step(
             "the window of duplicate detection passes",
             message._replace(tracked=False),
-            "the window of duplicate detection passes",
+            cause="the window of duplicate detection passes",
         )
 
 
@@ -117,10 +117,10 @@ def mailbox_fails_over(world: World, message: Message) -> Iterator[Step]:
     if world.destination != "mailbox" or message.arrived != 1:
         return
     moved = message._replace(tracked=False, requested=True)
-    yield Step("the mailbox fails over", moved, "failover of the mailbox", "failovers")
+    yield Step("the mailbox fails over", moved, cause="failover of the mailbox", cost="failovers")
     yield Step(
         "the mailbox fails over, and the copy of its database lacks the message",
         moved._replace(arrived=0),
-        "failover of the mailbox that loses the message",
-        "failovers",
+        cause="failover of the mailbox that loses the message",
+        cost="failovers",
     )

@@ -39,7 +39,7 @@ def hand_on(world: World, message: Message) -> Iterator[Step]:
         for hop in world.scope.next_hops[p]:
             if not world.linked(p, hop):
                 continue
-            tracked = Custody(hop, Copy.QUEUED, with_held_by(nothing_held(world.scope), p, Held.HELD))
+            tracked = Custody(primary=hop, copy=Copy.QUEUED, held=with_held_by(nothing_held(world.scope), p, Held.HELD))
             for done in custodies_after_handing_on(world, custody):
                 yield Step(
                     f"{letter(p)} hands the message on to {letter(hop)}, and keeps a shadow",
@@ -47,9 +47,11 @@ def hand_on(world: World, message: Message) -> Iterator[Step]:
                 )
             yield Step(
                 f"{letter(p)} hands the message on to {letter(hop)}, but the reply is lost",
-                with_custody_replaced(message, custody, custody, Custody(hop, Copy.QUEUED, nothing_held(world.scope))),
-                "lost reply of a next hop",
-                "replies",
+                with_custody_replaced(
+                    message, custody, custody, Custody(primary=hop, copy=Copy.QUEUED, held=nothing_held(world.scope))
+                ),
+                cause="lost reply of a next hop",
+                cost="replies",
             )
 
 
@@ -93,9 +95,9 @@ def take_over(world: World, message: Message) -> Iterator[Step]:
                         message,
                         custody,
                         custody._replace(held=with_held_by(custody.held, h, Held.TAKEN)),
-                        Custody(h, Copy.QUEUED, nothing_held(world.scope)),
+                        Custody(primary=h, copy=Copy.QUEUED, held=nothing_held(world.scope)),
                     ),
-                    "heartbeat intervals pass",
+                    cause="heartbeat intervals pass",
                 )
 
 
@@ -132,7 +134,7 @@ def resubmit_for_new_database(world: World, message: Message) -> Iterator[Step]:
                         message,
                         custody,
                         custody._replace(held=with_held_by(custody.held, h, Held.NONE)),
-                        Custody(h, Copy.QUEUED, nothing_held(world.scope)),
+                        Custody(primary=h, copy=Copy.QUEUED, held=nothing_held(world.scope)),
                     ),
                 )
 
@@ -150,5 +152,5 @@ def routeless_shadow_expires(world: World, message: Message) -> Iterator[Step]:
                     with_custody_replaced(
                         message, custody, custody._replace(held=with_held_by(custody.held, h, Held.NONE))
                     ),
-                    "a shadow copy expires",
+                    cause="a shadow copy expires",
                 )

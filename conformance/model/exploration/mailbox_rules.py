@@ -59,10 +59,12 @@ def make_shadow(world: World, message: Message) -> Iterator[Step]:
             yield Step(
                 f"{asks}, and {letter(h)} stores it, but its reply is lost",
                 after(Held.UNNOTED),
-                "lost reply of a shadow server",
-                "replies",
+                cause="lost reply of a shadow server",
+                cost="replies",
             )
-            yield Step(f"{asks}, and {letter(h)} refuses it", after(Held.REFUSED), "refused shadow copy", "refusals")
+            yield Step(
+                f"{asks}, and {letter(h)} refuses it", after(Held.REFUSED), cause="refused shadow copy", cost="refusals"
+            )
 
 
 @rule("SR-CRE-01", "SR-CRE-05", "SR-TMO-03", generations=MAILBOX)
@@ -110,7 +112,10 @@ def steps_after_250(after: Message, text: str) -> Iterator[Step]:
     """
     yield Step(text, after._replace(sender=Sender.ANSWERED))
     yield Step(
-        f"{text}, but the sender does not see it", after_lost_session(after), "lost reply to the sender", "replies"
+        f"{text}, but the sender does not see it",
+        after_lost_session(after),
+        cause="lost reply to the sender",
+        cost="replies",
     )
 
 
@@ -123,7 +128,7 @@ def promote_after_interval(world: World, message: Message) -> Iterator[Step]:
                 yield Step(
                     f"{letter(h)} has not reached {letter(custody.primary)} for ShadowResubmitTimeSpan, and takes the message over",
                     after_promotion(world, message, custody, h),
-                    "ShadowResubmitTimeSpan passes",
+                    cause="ShadowResubmitTimeSpan passes",
                 )
 
 
@@ -145,7 +150,7 @@ def after_promotion(world: World, message: Message, custody: Custody, holder: in
         message,
         custody,
         custody._replace(held=with_held_by(custody.held, holder, Held.NONE)),
-        Custody(holder, Copy.ALONE, nothing_held(world.scope)),
+        Custody(primary=holder, copy=Copy.ALONE, held=nothing_held(world.scope)),
     )
 
 
@@ -171,8 +176,8 @@ def make_redundant_again(world: World, message: Message) -> Iterator[Step]:
                 with_custody_replaced(
                     message, custody, custody._replace(held=with_held_by(custody.held, h, Held.UNNOTED))
                 ),
-                "lost reply of a shadow server",
-                "replies",
+                cause="lost reply of a shadow server",
+                cost="replies",
             )
 
 
@@ -188,7 +193,7 @@ def delete_discard_notification(world: World, message: Message) -> Iterator[Step
                     with_custody_replaced(
                         message, custody, custody._replace(held=with_held_by(custody.held, h, Held.UNNOTED))
                     ),
-                    "ShadowMessageAutoDiscardInterval passes",
+                    cause="ShadowMessageAutoDiscardInterval passes",
                 )
 
 
@@ -200,7 +205,7 @@ def safety_net_expires(world: World, message: Message) -> Iterator[Step]:
             yield Step(
                 f"SafetyNetHoldTime passes, and {letter(custody.primary)} drops the message from its Safety Net",
                 with_custody_replaced(message, custody, custody._replace(copy=Copy.GONE)),
-                "SafetyNetHoldTime passes",
+                cause="SafetyNetHoldTime passes",
             )
         for h in world.others(custody.primary):
             if custody.held[h] == Held.RELEASED and world.up[h]:
@@ -209,7 +214,7 @@ def safety_net_expires(world: World, message: Message) -> Iterator[Step]:
                     with_custody_replaced(
                         message, custody, custody._replace(held=with_held_by(custody.held, h, Held.NONE))
                     ),
-                    "SafetyNetHoldTime passes",
+                    cause="SafetyNetHoldTime passes",
                 )
 
 

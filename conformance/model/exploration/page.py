@@ -33,7 +33,7 @@ def analyse(scope: Scope) -> Analysis:
     """Explore one scope: visit every reachable state, which takes seconds to a minute, and find its ways (none for TWO_MESSAGES)."""
     model = Model(scope)
     ways = () if scope is TWO_MESSAGES else find_ways(model)
-    return Analysis(scope, model.size(), ways)
+    return Analysis(scope=scope, size=model.size(), ways=ways)
 
 
 def analyse_all() -> Iterator[Analysis]:

@@ -71,7 +71,7 @@ def rule(*rows: str, generations: tuple[str, ...] = ("ex2010", "ex2013")) -> Cal
     """Return a decorator that enters a function into the table of rules under its name, for servers of these generations."""
 
     def enter(permitted: Rule) -> Rule:
-        RULES[permitted.__name__] = Entry(rows, generations, permitted)
+        RULES[permitted.__name__] = Entry(rows=rows, generations=generations, permitted=permitted)
         return permitted
 
     return enter

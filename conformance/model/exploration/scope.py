@@ -41,32 +41,41 @@ class Scope:
 
 def _scopes() -> Iterator[Scope]:
     """Yield every scope but the two largest."""
-    two = Scope("two-servers", "two mailbox servers", "ex2013", 2, ("outside",), crashes=2, databases=1, replies=1)
+    two = Scope(
+        name="two-servers",
+        title="two mailbox servers",
+        generation="ex2013",
+        servers=2,
+        messages=("outside",),
+        crashes=2,
+        databases=1,
+        replies=1,
+    )
     disks = Scope(
-        "two-disks",
-        "two mailbox servers that may both lose their disks",
-        "ex2013",
-        2,
-        ("outside",),
+        name="two-disks",
+        title="two mailbox servers that may both lose their disks",
+        generation="ex2013",
+        servers=2,
+        messages=("outside",),
         crashes=2,
         databases=2,
     )
     refused = Scope(
-        "refused-shadow",
-        "two mailbox servers; a shadow copy may be refused",
-        "ex2013",
-        2,
-        ("outside",),
+        name="refused-shadow",
+        title="two mailbox servers; a shadow copy may be refused",
+        generation="ex2013",
+        servers=2,
+        messages=("outside",),
         crashes=1,
         databases=1,
         refusals=1,
     )
     cut = Scope(
-        "cut-off",
-        "two mailbox servers that may be cut off from each other",
-        "ex2013",
-        2,
-        ("outside",),
+        name="cut-off",
+        title="two mailbox servers that may be cut off from each other",
+        generation="ex2013",
+        servers=2,
+        messages=("outside",),
         crashes=1,
         databases=1,
         cuts=1,
@@ -76,32 +85,32 @@ def _scopes() -> Iterator[Scope]:
             yield replace(scope, mandatory=mandatory)
             yield replace(scope, mandatory=mandatory, messages=("mailbox",))
     yield Scope(
-        "failover",
-        "two mailbox servers; the mailbox may fail over",
-        "ex2013",
-        2,
-        ("mailbox",),
+        name="failover",
+        title="two mailbox servers; the mailbox may fail over",
+        generation="ex2013",
+        servers=2,
+        messages=("mailbox",),
         crashes=1,
         failovers=1,
     )
     for destination in DESTINATIONS:
         yield Scope(
-            "hubs",
-            "a hub that sends over a pair of hubs",
-            "ex2010",
-            3,
-            (destination,),
+            name="hubs",
+            title="a hub that sends over a pair of hubs",
+            generation="ex2010",
+            servers=3,
+            messages=(destination,),
             crashes=2,
             databases=1,
             replies=1,
             next_hops=((1, 2), (), ()),
         )
         yield Scope(
-            "edge-and-hub",
-            "an Edge server that sends to a hub",
-            "ex2010",
-            2,
-            (destination,),
+            name="edge-and-hub",
+            title="an Edge server that sends to a hub",
+            generation="ex2010",
+            servers=2,
+            messages=(destination,),
             crashes=2,
             databases=2,
             replies=1,
@@ -113,14 +122,21 @@ SCOPES = tuple(_scopes())
 """The scopes that a test explores in every run."""
 
 THREE_SERVERS = Scope(
-    "three-servers", "three mailbox servers", "ex2013", 3, ("outside",), crashes=1, databases=1, replies=1
+    name="three-servers",
+    title="three mailbox servers",
+    generation="ex2013",
+    servers=3,
+    messages=("outside",),
+    crashes=1,
+    databases=1,
+    replies=1,
 )
 TWO_MESSAGES = Scope(
-    "two-messages",
-    "two mailbox servers, two messages",
-    "ex2013",
-    2,
-    ("mailbox", "outside"),
+    name="two-messages",
+    title="two mailbox servers, two messages",
+    generation="ex2013",
+    servers=2,
+    messages=("mailbox", "outside"),
     crashes=2,
     databases=1,
     replies=1,

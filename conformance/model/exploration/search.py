@@ -59,7 +59,14 @@ class Model:
         self._effects: dict[tuple[int, int, int], tuple[tuple[int, ...], str]] = {}
         everyone = (True,) * scope.servers
         site = Site(
-            everyone, False, scope.crashes, scope.databases, scope.replies, scope.refusals, scope.failovers, scope.cuts
+            up=everyone,
+            cut=False,
+            crashes_left=scope.crashes,
+            databases_left=scope.databases,
+            replies_left=scope.replies,
+            refusals_left=scope.refusals,
+            failovers_left=scope.failovers,
+            cuts_left=scope.cuts,
         )
         self.start = self._pack(
             self._number_of_site(site), [self._number_of_message(FIRST_MESSAGE)] * len(scope.messages)
@@ -80,11 +87,11 @@ class Model:
             shift = _BITS * (position + 1)
             rest = state & ~(_MASK | _MASK << shift)
             for text, cause, next_site, next_message in self._message_steps(position, site, message):
-                yield Move(text, cause, rest | next_site | next_message << shift)
+                yield Move(text=text, cause=cause, state=rest | next_site | next_message << shift)
         for index, (next_site, step) in enumerate(self._steps_of_servers(site)):
             effects = [self._effect(site, index, step, message) for message in messages]
             for choice in product(*(alternatives for alternatives, _ in effects)):
-                yield Move(step.text, effects[0][1], self._pack(next_site, choice))
+                yield Move(text=step.text, cause=effects[0][1], state=self._pack(next_site, choice))
 
     def size(self) -> Size:
         """Visit every reachable state, and return their number and that of the moves between them."""
@@ -109,7 +116,7 @@ class Model:
         key = destination, site, message
         if key not in self._steps:
             shared, found = self._sites[site], []
-            world = World(self.scope, shared.up, shared.cut, destination)
+            world = World(scope=self.scope, up=shared.up, cut=shared.cut, destination=destination)
             for permitted in self._rules:
                 for step in permitted(world, self._messages[message]):
                     after = shared
