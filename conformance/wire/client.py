@@ -130,8 +130,9 @@ class SmtpClient:
     """One session with a server at a time; closed until `open`.
 
     `duration` converts documented seconds, in which limits are given, to seconds of the loop. `session_behind` finds the
-    session's name in the history (`Links.session_behind`). `keywords` are those of the last EHLO reply with their parameters;
-    `shadowing`: the server has accepted XSHADOW. `_port` is the connection's own port, 0 before it is connected.
+    session's name in the history (`Links.session_behind`). `keywords` has those of the last EHLO reply, in upper case, with
+    their parameters; `shadowing`: the server has accepted XSHADOW. `_port` is the connection's own port, 0 before it is
+    connected. `_reader` and `_writer` are None while there is no connection.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Unstuffer:
         self._before = stream[-2:]
         return text
 
-    def skip(self, raw: bytes) -> bytes:
+    def pass_through(self, raw: bytes) -> bytes:
         """Return the next octets unchanged; the caller knows that no dot was added to them."""
         self._before = raw[-2:] if len(raw) > 1 else (self._before + raw)[-2:]
         return raw
@@ -58,8 +58,8 @@ class Digester:
     """Makes the `Digest` of a content that comes in parts; keeps `MAX_KEPT` octets and the latest part at most.
 
     `_header` is None until the header has ended. `_kept` is what has come of it until then, and later the body of a
-    report. `_searched` is where the search for the header's end goes on. `_stable` is None where that hash is the same
-    as `_whole`.
+    report. `_searched` is where the search for the header's end goes on. `_whole`, `_body` and `_stable` are the hashes;
+    `_stable` is None where that hash is the same as `_whole`.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ def dot_unstuffed(wire: bytes) -> bytes:
 
 
 def without_trace_fields(header: bytes) -> bytes:
-    """Return a header, each field of which ends with CRLF, without the fields of `TRACE_FIELDS`."""
+    """Return a header, each field of which ends with CRLF, without the fields of `TRACE_FIELDS`, such as Received."""
     fields = _FIELD_END.split(header.removesuffix(b"\r\n")) if header else []
     kept = [field for field in fields if field.partition(b":")[0].strip().lower() not in TRACE_FIELDS]
     return b"".join(field + b"\r\n" for field in kept)
@@ -223,14 +223,17 @@ def _parse_report(header: bytes, body: bytes) -> _Report:
         if kind == "journal":
             return _Report(kind, about)
         blocks = [
-            block for part in whole.walk() if part.get_content_type() == _STATUS_PART.decode() for block in _parts(part)
+            block
+            for part in whole.walk()
+            if part.get_content_type() == _STATUS_PART.decode()
+            for block in _nested_messages(part)
         ]
         return _Report(
-            kind,
-            about,
-            tuple(_actions(blocks)),
-            next(filter(None, (_field(block, "Original-Envelope-Id") for block in blocks)), None),
-            tuple(filter(None, (_field(block, "Original-Recipient") for block in blocks))),
+            kind=kind,
+            about=about,
+            actions=tuple(_actions(blocks)),
+            envelope_id=next(filter(None, (_field(block, "Original-Envelope-Id") for block in blocks)), None),
+            originals=tuple(filter(None, (_field(block, "Original-Recipient") for block in blocks))),
         )
     except RecursionError:
         return _Report(kind)
@@ -246,11 +249,13 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
         whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
     except RecursionError:
         return False
-    return any(part.get_content_type() == _STATUS_PART.decode() for part in _parts(whole))
+    return any(part.get_content_type() == _STATUS_PART.decode() for part in _nested_messages(whole))
 
 
 def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each recipient of a report's status parts the action, the final address, and the original one if it differs.
+    """Yield for each recipient of a report's status parts the action and the recipient's one or two addresses.
+
+    These are the final address, and the original one if it differs. `blocks` are the groups of fields in those parts.
 
     A comment after the action (RFC 3464 2.1.1) is left out.
     """
@@ -268,8 +273,8 @@ def _reported_message_id(report: Message) -> str | None:
     """
     for part in report.walk():
         kind = part.get_content_type()
-        if kind == "message/rfc822" and part.is_multipart() and _parts(part):
-            return _without_brackets(_field(_parts(part)[0], "Message-ID"))
+        if kind == "message/rfc822" and part.is_multipart() and _nested_messages(part):
+            return _without_brackets(_field(_nested_messages(part)[0], "Message-ID"))
         if kind == "text/rfc822-headers" and not part.is_multipart():
             returned = BytesParser(policy=compat32).parsebytes(_payload(part).lstrip(b"\r\n"), headersonly=True)
             return _without_brackets(_field(returned, "Message-ID"))
@@ -281,7 +286,7 @@ def _reported_message_id(report: Message) -> str | None:
     return None
 
 
-def _parts(part: Message) -> list[Message]:
+def _nested_messages(part: Message) -> list[Message]:
     """Return the messages directly inside a part, [] if it is not a multipart."""
     payload = part.get_payload()
     return [inner for inner in payload if isinstance(inner, Message)] if isinstance(payload, list) else []

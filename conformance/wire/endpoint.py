@@ -1,4 +1,8 @@
-"""One endpoint of a relay: its connection to the client or to the server, as an asyncio protocol."""
+"""One endpoint of a relay: its connection to the client or to the server, as an asyncio protocol.
+
+A relay, one session over a link of the harness, has two of them, and passes octets from one to the other. asyncio calls the
+methods of the protocol, and the relay and its lanes call the others, all in the event loop.
+"""
 
 import asyncio
 import socket

@@ -1,5 +1,9 @@
 """Arms and heals faults and partitions, freezes parties, and applies all of it to the sessions of the links.
 
+A *relay* is one session over a link, a *lane* one of its two directions. A *unit* is what is forwarded as a whole: a command
+line, a reply, a part of a content or its end. A *point* is a place in the protocol such as `before DATA`. A *moment* is a
+point at which a function is called, such as one that kills a server.
+
 Theory of operation
 -------------------
 
@@ -47,8 +51,9 @@ from conformance.wire.units import ContentEnd, ContentPart, Unit
 class FaultInjector:
     """All faults, partitions, frozen parties and moments of a cell's links.
 
-    `duration` converts documented seconds to seconds of the loop; `links` returns the links that are open. `_tasks`
-    are those of moments, `_failures` their exceptions.
+    `duration` converts documented seconds to seconds of the loop; `links` returns the links that are open. `_faults`
+    and `_partitions` are those in force, by name; `_frozen` has names of parties; `_moments` are those that have not
+    come yet. `_tasks` are those of moments, `_failures` their exceptions.
     """
 
     def __init__(
@@ -181,7 +186,7 @@ class FaultInjector:
                 self._moments.remove(awaited)
                 lane.requeue(unit, skip, examined=False)
                 self._record_fired(awaited.name, "moment", relay, describe_unit(unit))
-                self._start(awaited, lane)
+                self._start_action(awaited, lane)
                 return None
         if isinstance(unit, ContentPart):
             return self._intercept_content(relay, lane, unit, skip)
@@ -200,13 +205,13 @@ class FaultInjector:
             if not awaited.moment.arrived and awaited.count_unit(relay.pair, unit):
                 self._moments.remove(awaited)
                 self._record_fired(awaited.name, "moment", relay, describe_unit(unit))
-                self._start(awaited, None)
+                self._start_action(awaited, None)
 
     def _acts_at(self, armed: ArmedFault, relay: Relay, unit: Unit) -> bool:
         """Return whether a fault acts at a unit that arrives.
 
-        A fault at an octet of the body acts here only if the content ends at that offset. That it was reached in this content
-        is noted, so that it does not act there twice.
+        A fault at an octet of the body acts here only if the content ends at that offset. `note_reached` returns True
+        only at its first call for a content, so the fault does not act there twice.
         """
         if not armed.concerns(relay.pair, relay.name):
             return False
@@ -218,7 +223,8 @@ class FaultInjector:
     def _intercept_content(self, relay: Relay, lane: Lane, part: ContentPart, skip: int) -> Unit | None:
         """Apply the fault whose offset is at the part's start; else return the octets before the nearest offset.
 
-        The rest of the part is requeued, to be examined again. None means that nothing is to be forwarded now.
+        The rest of the part is requeued, to be examined again. None means that nothing is to be forwarded now. Each fault
+        acts once in a content, which is known by the session's name and its number in the session.
         """
         start = relay.content_octets
         content = (relay.name, relay.content_count + (start == 0))  # the relay counts a content with its first part
@@ -257,7 +263,7 @@ class FaultInjector:
         if partition.how == "blackhole":
             _hold_lanes(relay, partition.hold_reason)
         elif relay.name:
-            relay.close_with_rst("link")
+            relay.close_with_rst(by="link")
         else:  # the server is not reached yet: the client's attempt to connect fails
             link.refuse(relay, partition.hold_reason)
 
@@ -290,7 +296,7 @@ class FaultInjector:
 
         return FaultContext(armed, relay, lane, record, self._release_everywhere, self._duration)
 
-    def _start(self, awaited: AwaitedMoment, held: Lane | None) -> None:
+    def _start_action(self, awaited: AwaitedMoment, held: Lane | None) -> None:
         """Begin what is to be done at a moment, in a task; the lane `held`, if any, is held until that has ended."""
 
         async def run() -> None:

@@ -21,7 +21,9 @@ from conformance.wire.units import CommandLine, ContentEnd, PendingReply, Unit, 
 def check_fault(fault: Fault) -> None:
     """Raise ValueError if this kind of fault cannot act at this point, or lacks a field that it needs.
 
-    The place is `fault.at`: `connect`, `greeting`, `dot` or `body`, and `verb` for the name of any command.
+    The place is `fault.at`: `connect`, `greeting`, `dot` or `body`, and `verb` for the name of any command. `FAULTS` declares
+    for each kind its places (`at`), whether it can act after a unit was forwarded (`after_unit`), and the points at which
+    it makes no sense, with the reason (`invalid_points`).
     """
     kind, place = FAULTS[fault.does], fault_place(fault.at)
     if place not in kind.at:
@@ -76,11 +78,11 @@ def _names(verb: str, pending: PendingReply | None) -> set[str]:
 
 @dataclass(slots=True, eq=False)
 class ArmedFault:
-    """A fault in force on some links: fires at its n-th occurrence over all of them, and from then on `times` times.
+    """A fault in force on some links (`pairs`): fires at its n-th occurrence over all of them, and from then on `times` times.
 
     `fault` is the scenario's step, whose `times` is None for no limit. `undo` are called when it is healed. `timers`
-    are what it does later. `session`: it acts in the session of this name alone. A content is (session, its number in the
-    session); `_contents` are those in which the offset was reached.
+    are what it does later. `session`: it acts in the session of this name alone, None: in any. A content is (session, its
+    number in the session); `_contents` are those in which the offset was reached.
     """
 
     fault: Fault

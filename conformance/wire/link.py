@@ -110,7 +110,7 @@ class Link:
             self._listening.close()
         self._refused.update(self.relays)
         for relay in tuple(self.relays):
-            relay.close_with_rst("link")
+            relay.close_with_rst(by="link")
         for relay in tuple(self._closing):
             relay.client.close_with_rst()
             relay.server.close_with_rst()
@@ -165,7 +165,7 @@ class Link:
         if fin:
             relay.close_with_fin()
         else:
-            relay.close_with_rst("link")
+            relay.close_with_rst(by="link")
 
     def _record_failure(self, reason: str) -> None:
         """Record that the client could not connect to the server."""

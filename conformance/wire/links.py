@@ -21,7 +21,10 @@ _LISTENER: TypeAdapter[Listener] = TypeAdapter(Listener)
 
 
 class Links:
-    """Opens links and finds them; `duration` converts documented seconds to seconds of the event loop."""
+    """Opens links and finds them; `duration` converts documented seconds to seconds of the event loop.
+
+    `_links` has them by (client, server, listener). `_names` finds sessions by ports, `_injector` applies faults.
+    """
 
     def __init__(self, recorder: Recorder, *, duration: Callable[[float], float] = lambda seconds: seconds) -> None:
         self._recorder = recorder

@@ -54,8 +54,9 @@ class Relay:
     `content_octets` the octets of the present content that were forwarded, as on the wire.
 
     `_server_dropped`: the relay answers in the server's place. `_has_substitutes`: replies of the harness may be
-    pending. `_shadow_operation` is what the present MAIL means if it begins a shadow copy, else None. `_digester` has
-    the octets of the present content, None between contents.
+    pending. `_ended_by` is the party that ended the session first, None before. `_shadow_operation` is what the present
+    MAIL means if it begins a shadow copy, else None. `_digester` has the octets of the present content, None between
+    contents, and `_unstuffer` removes the dots that SMTP has added to them.
     """
 
     def __init__(self, link: RelayOwner) -> None:
@@ -185,7 +186,7 @@ class Relay:
                 if self._digester is None:
                     self._digester, self._unstuffer, self.content_octets = Digester(), Unstuffer(), 0
                     self.content_count += 1
-                self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.skip)(unit.raw))
+                self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.pass_through)(unit.raw))
                 self.content_octets += len(unit.raw)
             case ContentEnd():
                 digester = self._digester or Digester()
@@ -286,7 +287,8 @@ class Relay:
     def _parse_client_octets(self, data: bytes) -> None:
         """Parse and forward octets of the client; stop reading from it while the parser can hold no more.
 
-        `written`: `forward_fast` has written them before they are parsed, as nothing may act on them.
+        `forward_fast` writes them before they are parsed if nothing may act on them, and returns whether it has. `accept`
+        records the units, and writes or queues what was not written.
         """
         written = self.to_server.forward_fast(data, len(self.parser.unparsed_client))
         units = self.parser.feed_client(data)
@@ -303,7 +305,7 @@ class Relay:
             self.client.release_reading("undecided")
 
     def _parse_server_octets(self, data: bytes) -> None:
-        """Parse and forward octets of the server."""
+        """Parse and forward octets of the server, as `_parse_client_octets` does those of the client."""
         written = self.to_client.forward_fast(data, self.parser.unparsed_server_size)
         units = self.parser.feed_server(data)
         self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)

@@ -157,7 +157,7 @@ class Sender:
         await (self._client.close_after_421() if refusal.code == 421 else self._client.close())
 
     async def _transmit(self, transmission: Transmission, progress: _Progress) -> SendResult:
-        """Send envelope and content over the open session; update `progress`.
+        """Send envelope and content over the open session; update `progress`, from which `_result` makes the result.
 
         A reply that refuses the envelope or the message is a result ("answered") like a positive one. Raises SessionLost,
         SessionRefused.
@@ -182,7 +182,10 @@ class Sender:
         return await self._end(transmission, progress, await self._client.read_reply(DOT_TIMEOUT))
 
     async def _send_chunks(self, transmission: Transmission, size: int, progress: _Progress) -> SendResult:
-        """Send the envelope, and the content by BDAT in chunks, each once the one before was accepted (RFC 3030 2)."""
+        """Send the envelope, and the content by BDAT in chunks, each once the one before was accepted (RFC 3030 2).
+
+        `size` is that of a chunk, octets. The final chunk stands for the final dot (`dot_sent`).
+        """
         refusal = await self._send_recipients(transmission, progress)
         if refusal is not None:
             return self._result("answered", progress, refusal)
@@ -212,7 +215,10 @@ class Sender:
         return result
 
     async def _send_recipients(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
-        """Send MAIL and RCPT one by one; return the reply that refuses the message, None if the content may follow."""
+        """Send MAIL and RCPT one by one; return the reply that refuses the message, None if the content may follow.
+
+        After a refusal the transaction is reset by RSET.
+        """
         reply = await self._client.send_command(self._mail_command(transmission), COMMAND_TIMEOUT)
         if not reply.positive:
             return await self._reset_transaction(reply)
@@ -221,7 +227,10 @@ class Sender:
         return None if progress.accepted else await self._reset_transaction(progress.last or reply)
 
     async def _send_envelope(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
-        """Send MAIL, RCPT and DATA one by one; return the reply that refuses the message, None if the content may follow."""
+        """Send MAIL, RCPT and DATA one by one; return the reply that refuses the message, None if the content may follow.
+
+        After a refusal the transaction is reset by RSET.
+        """
         if (refusal := await self._send_recipients(transmission, progress)) is not None:
             return refusal
         reply = await self._client.send_command("DATA", DATA_TIMEOUT)
@@ -266,7 +275,7 @@ class Sender:
         ]
 
     def _offered(self, parameters: Sequence[str]) -> list[str]:
-        """Return the parameters whose extension the server offers; those of no known extension too."""
+        """Return the parameters of MAIL or RCPT whose extension the server offers; those of no known extension too."""
         extensions = ((parameter, _EXTENSIONS.get(parameter.partition("=")[0])) for parameter in parameters)
         return [parameter for parameter, one in extensions if one is None or one in self._client.keywords]
 

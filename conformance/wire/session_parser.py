@@ -70,6 +70,10 @@ _ENDS_TRANSACTION = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 class SessionParser:
     """Parses one session.
 
+    Units are those of `wire.units`: CommandLine, ContentPart, ContentEnd, WholeReply, RawOctets. `_pending` is the queue of
+    pending replies, `_mode` the mode of the client side. Of a BDAT chunk, `_chunk_left` octets are still to come, and
+    `_chunk_last` says whether it is the last. A BoundedLine assembles the text of a line that comes in parts.
+
     `secured`: STARTTLS was accepted. `lmtp`: the client has said LHLO. `client_unblocked`: the last `feed_server` stopped at
     a reply that decides what buffered octets of the client mean; call `feed_client(b"")`, then `feed_server(b"")`.
 
@@ -144,7 +148,8 @@ class SessionParser:
 
         Among them are substitute replies whose turn comes then: replies that the harness sends in the server's place, whose
         octets are not in `data`.
-        Octets that are exactly one short reply, as most are, take the first way, with a cached result.
+        Octets that are exactly one short reply, as most are, take the first way, with a cached result. `_answer_pending` and
+        `_add_reply_line` make the units of replies; octets that cannot be held for a whole reply become `RawOctets`.
         """
         if self.secured and not self._server:
             return [RawOctets(data)] if data else []
@@ -224,7 +229,10 @@ class SessionParser:
         return [self._make_command(raw)]
 
     def _make_command(self, raw: bytes) -> CommandLine:
-        """Return the unit of a client's line, and change the parser's state as the command does."""
+        """Return the unit of a client's line, and change the parser's state as the command does.
+
+        A pending reply is queued for it, except for BDAT LAST: the reply to that answers the content.
+        """
         text = self._client_line.finish(raw)
         if self._in_auth:
             pending = PendingReply("AUTH")

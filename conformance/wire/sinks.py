@@ -140,8 +140,8 @@ class Sink:
         """Accept or refuse a message from the client at a port, and record the delivery for each accepted recipient.
 
         Return one reply; with LMTP one for each recipient, in their order. A scripted answer at `dot` decides, if
-        there is one: with SMTP about all recipients, one without a recipient first. The link's session tells who
-        delivers.
+        there is one: with SMTP about all recipients, one without a recipient first. The recorded session that came from
+        `port` says which party delivers (`giver`).
         """
         summary = digest(content)
         replies = []
@@ -173,7 +173,7 @@ class Sink:
         return replies
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply scripted for `connect`, `MAIL`, `RCPT` or `DATA`, a use of it; None for none."""
+        """Return the reply scripted for `connect`, `MAIL`, `RCPT` or `DATA`, and count this as one of its uses; None for none."""
         return self._answers.take_reply(at, recipient)
 
 

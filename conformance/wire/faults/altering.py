@@ -1,6 +1,7 @@
 """Faults by which a party receives what the other has not sent.
 
-A handler of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before.
+`FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
+now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
 """
 
 from dataclasses import replace
@@ -39,7 +40,8 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
 def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Give the fault's reply in place of the server's, or (unit of the client) without forwarding the unit to the server.
 
-    The server's connection is dropped where client and server would disagree about what follows: a command or a content.
+    Where client and server would disagree about what follows, a command or a content, `drop_server` resets the server's
+    connection, and the harness answers the client's next command. `unit.to` is the verb that a reply answers.
     """
     relay, reply = context.relay, _octets(context.fault.reply)
     match unit:
@@ -70,7 +72,7 @@ def _greet_in_place_of_server(context: FaultContext, link: Link) -> None:
     link.record_session(context.relay)
     context.record_fired(f"at connect: {context.fault.reply}")
     context.relay.to_server.release("connecting")  # held until the server is reached
-    context.relay.drop_server(_octets(context.fault.reply))
+    context.relay.drop_server(pending_reply=_octets(context.fault.reply))
 
 
 def _octets(reply: str | None) -> bytes:

@@ -1,6 +1,7 @@
 """Faults that forward octets later, more slowly, or split and merged in other pieces.
 
-A handler of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before.
+`FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
+now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
 Documented seconds are those of the scenario; `context.duration` converts them to seconds of the event loop.
 """
 
@@ -33,7 +34,7 @@ def _hold_lane(context: FaultContext) -> None:
 
 @on_connection("stall", "delay")
 def _hold_dialling(context: FaultContext, link: Link) -> None:
-    """Dial the server only after `lasting` documented seconds, without `lasting` when the fault is healed."""
+    """Let the link dial the server only after `lasting` documented seconds, without `lasting` when the fault is healed."""
     reason = context.armed.hold_reason
     context.record_fired("at connect")
     context.relay.dial_holds.add(reason)
@@ -59,7 +60,7 @@ def _throttle_connection(context: FaultContext, link: Link) -> None:
 def _throttle_lane(context: FaultContext) -> None:
     """Write at `rate` octets a documented second, in ten pieces a second, until the fault is healed."""
     lane, rate = context.lane, context.fault.rate or 1
-    lane.pace = Pace(max(1, rate // 10), context.duration(1 / rate))
+    lane.pace = Pace(octets=max(1, rate // 10), seconds=context.duration(1 / rate))
 
     def undo() -> None:
         lane.pace = None
@@ -71,13 +72,13 @@ def _throttle_lane(context: FaultContext) -> None:
 @on_unit("split")
 def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
     """Write each octet of the unit by itself."""
-    context.lane.pace = Pace(1, 0, once=True)  # one octet at a time, each in a turn of the loop of its own
+    context.lane.pace = Pace(octets=1, seconds=0, once=True)  # one octet in each turn of the loop
     return unit
 
 
 @on_unit("merge")
 def _merge(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Record the unit, and keep its octets to be written with the next ones, or alone after `lasting`."""
+    """Record the unit, and keep its octets to be written with the next ones, or alone after `lasting` (by default 1 s)."""
     context.relay.record_unit(context.lane, unit)
     context.lane.merge_with_next(unit.raw[skip:])
     lasting = _MERGED_FOR if context.fault.lasting is None else context.fault.lasting

@@ -1,6 +1,8 @@
 """Faults that end a session or one of its directions, or discard all of its octets.
 
-A handler of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before.
+`FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
+now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link. `AFTER_UNIT`
+has, by kind, the handlers that act after a unit was forwarded.
 """
 
 from conformance.wire.faults.handlers import AFTER_UNIT, FaultContext, after_unit, on_connection, on_unit
@@ -10,7 +12,7 @@ from conformance.wire.units import Unit
 
 @on_unit("drop", "reset", "half-close", "mute")
 def _end_before_unit(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Do what the kind does after a unit, before this one is forwarded."""
+    """Call the kind's handler of `AFTER_UNIT`, which ends the session or a direction; the unit is not forwarded."""
     AFTER_UNIT[context.fault.does](context)
 
 
@@ -28,7 +30,7 @@ def _drop_connection(context: FaultContext, link: Link) -> None:
 
 @after_unit("reset")
 def _reset(context: FaultContext) -> None:
-    context.relay.close_with_rst("link")
+    context.relay.close_with_rst(by="link")
 
 
 @on_connection("refuse", "reset")
@@ -59,7 +61,7 @@ def _cut(context: FaultContext, unit: Unit, skip: int) -> None:
 def _mute(context: FaultContext) -> None:
     """Discard all octets of both directions until healed, then reset the session."""
     context.relay.mute()
-    context.armed.undo.append(lambda: context.relay.close_with_rst("link"))
+    context.armed.undo.append(lambda: context.relay.close_with_rst(by="link"))
 
 
 @on_connection("mute")
