@@ -1,5 +1,7 @@
 """Decides whether a cell applies to an assignment of candidates: for runs, for trials of defects, and for `candidate check`.
 
+A *cell* is one scenario with one value for each axis. An *assignment* says which candidate (implementation under test) plays
+each of its servers. The *scale* is what documented times are divided by.
 Everything that can be known before a cell starts is decided here. That a program's clock cannot be shifted shows only when it
 runs (`conformance.run.cell`).
 
@@ -31,7 +33,8 @@ _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) -> str:
     """Return why a cell does not apply to an assignment under these settings; "" when it does.
 
-    Each reason is a prefix with details; the first that has details is returned.
+    Each reason is a prefix with details; the first that has details is returned. `disk_troubles_of` has the failures of
+    a server's disk that the cell makes, such as power cuts.
     """
     servers = tuple(cell.topology.by_name)
     undescribed = cell.timers == "own" and assignment.own_timers(servers) is None

@@ -1,5 +1,7 @@
 """Runs one cell: starts its nodes, runs its steps, heals and drains, ends everything, and returns the recorded history.
 
+`conformance.execute` calls it for each cell of a run, in the process that runs pytest. A *world* is all parties of a cell:
+nodes, sinks and the links between them.
 At the end the secrets of the cell are removed from the files that its nodes have left.
 """
 
@@ -92,22 +94,23 @@ class CellRunner:
                 await cell_loop.call(node_class(candidate.kind).prepare, candidate)
             return await cell_loop.run(lambda clock: self._run_on_clock(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
-            return RecordedRun((), str(error), 0.0, {})
+            return RecordedRun(events=(), problem=str(error), simulated=0.0, logs={})
         except (CannotShift, UnshiftedWait) as error:
-            return RecordedRun(tuple(events), "", 0.0, {}, inapplicable=f"--clock {self.settings.clock}: {error}")
+            reason = f"--clock {self.settings.clock}: {error}"
+            return RecordedRun(events=tuple(events), problem="", simulated=0.0, logs={}, inapplicable=reason)
         except ClockError as error:
-            return self._cut_short(events, f"time cannot go on: {error}")
+            return self._result_of_broken_run(events, problem=f"time cannot go on: {error}")
         except LoopBlocked as error:
             _delete_data((server.name for server in self.cell.topology.servers), self.settings, self.directory)
-            stopped = _stopped_after(cell_timeout(self.cell, self.settings))
-            return self._cut_short(events, "", timed_out=f"{stopped}: this code did not return: {error}")
+            stopped = _describe_time_limit(cell_timeout(self.cell, self.settings))
+            return self._result_of_broken_run(events, timed_out=f"{stopped}: this code did not return: {error}")
         except Leftovers as error:
-            return self._cut_short(events, f"a node did not end: {error}")
+            return self._result_of_broken_run(events, problem=f"a node did not end: {error}")
 
-    def _cut_short(self, events: list[AnyEvent], problem: str, timed_out: str = "") -> RecordedRun:
-        """Return the result of a run that has ended with an exception of its loop."""
+    def _result_of_broken_run(self, events: list[AnyEvent], problem: str = "", timed_out: str = "") -> RecordedRun:
+        """Return the result of a run that an exception of its loop has ended: the events so far, and the reason."""
         elapsed = events[-1].t if events else 0.0
-        return RecordedRun(tuple(events), problem, elapsed, self._find_logs(), timed_out=timed_out)
+        return RecordedRun(tuple(events), problem, simulated=elapsed, logs=self._find_logs(), timed_out=timed_out)
 
     def _find_logs(self) -> dict[str, Path]:
         """Return the log file of each node that has written one."""
@@ -115,7 +118,11 @@ class CellRunner:
         return {name: path for name, path in paths.items() if path.exists()}
 
     async def _run_on_clock(self, clock: Clock, recorder: Recorder) -> RecordedRun:
-        """Start the nodes, run the steps, drain, end everything, delete the data, redact secrets, and return the result."""
+        """Start the nodes, run the steps, drain, end everything, delete the data, redact secrets, and return the result.
+
+        Entering the world starts the nodes, leaving it ends everything. An exception becomes one of the reasons of the
+        result, by its type. `supervisors` are by the name of the server, whose data are deleted.
+        """
         clock.flush_with(self.flush)
         recorder.subscribe(self.on_event)
         recorder.subscribe(lambda event: clock.note_progress())
@@ -130,7 +137,7 @@ class CellRunner:
         except* UnobservedDisk as errors:
             inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _flatten(errors))))
         except* CellTimeout:
-            timed_out = f"{_stopped_after(limit)}: waiting for {describe_wait(recorder.events)}"
+            timed_out = f"{_describe_time_limit(limit)}: waiting for {describe_wait(recorder.events)}"
         except* WrongNodeState as errors:  # of an action at a moment of the protocol: the steps and the drain went on
             wrong_state = "; ".join(filter(None, (wrong_state, describe_errors(errors))))
         except* NodeError as errors:
@@ -144,18 +151,18 @@ class CellRunner:
         await asyncio.to_thread(redact_files, self.directory, recorder.secrets)
         problem = recorder.secrets.redact(problem)
         return RecordedRun(
-            tuple(recorder.events),
-            problem,
-            clock.elapsed(),
-            self._find_logs(),
-            wrong_state,
-            timed_out,
-            inapplicable,
-            node_failed,
+            events=tuple(recorder.events),
+            problem=problem,
+            simulated=clock.elapsed(),
+            logs=self._find_logs(),
+            wrong_state=wrong_state,
+            timed_out=timed_out,
+            inapplicable=inapplicable,
+            node_failed=node_failed,
         )
 
 
-def _stopped_after(limit: float) -> str:
+def _describe_time_limit(limit: float) -> str:
     return f"stopped after {limit:g} s of real time (--cell-timeout)"
 
 

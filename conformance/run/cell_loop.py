@@ -149,7 +149,7 @@ async def _clean_up_loop() -> str:
 
 
 class CellTasks:
-    """The tasks of one cell."""
+    """The tasks of one cell; they are not kept alive by this."""
 
     def __init__(self) -> None:
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
@@ -223,6 +223,11 @@ class CellLoop(Protocol):
 
 
 class _OwnLoop:
+    """Runs each cell on a new loop; `run` and `call` block the caller's loop until they are done.
+
+    The seed of a run draws the order of what happens at the same virtual time (`ties`), unless it is the default one.
+    """
+
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
         ties = settings.seed if settings.seed != DEFAULT_SEED else None
         return run_with_clock(main, settings.clock, settings.scale, ties=ties)
@@ -232,6 +237,8 @@ class _OwnLoop:
 
 
 class _SharedLoop:
+    """Runs a cell on the caller's loop, beside other cells; `call` uses a thread, so that it does not block them."""
+
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
         return await run_on_shared_loop(main, settings)
 

@@ -136,7 +136,7 @@ def cell_timeout(cell: Cell, settings: Settings) -> float:
 
 
 def _duration(steps: Iterable[Step]) -> float:
-    """Return an upper bound of how long steps take, documented seconds."""
+    """Return an upper bound of how long steps take one after another, documented seconds."""
     return sum(_step_duration(step) for step in steps)
 
 

@@ -18,8 +18,10 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    Then inspect each node in this process: none may hold a finished message. Records `Drained`, with the messages that are missing
-    after `world.cell.drain` documented seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started.
+    After that go on for 2.5 heartbeat intervals, in which a message may arrive twice. Then inspect each node in this process:
+    none may hold a finished message. Records `Drained`, with the messages that are missing after `world.cell.drain` documented
+    seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started. `record_failure`
+    records such an end, `record_shortage` that the machine ran out of a resource.
     """
     world.heal_all()
     await heal_disks(world)
@@ -34,7 +36,7 @@ async def drain(world: World) -> None:
     undelivered = Undelivered(world.recorder.events, (mailbox.address for mailbox in world.cell.topology.mailboxes))
     unsubscribe = world.recorder.subscribe(undelivered.add)
     try:
-        quiet = await _wait(world, undelivered, began + world.cell.drain)
+        quiet = await _wait_until_delivered(world, undelivered, began + world.cell.drain)
         if quiet:
             await world.clock.sleep(_QUIET_HEARTBEATS * world.heartbeat_interval)
             quiet = undelivered.is_empty
@@ -43,7 +45,7 @@ async def drain(world: World) -> None:
     for supervisor in world.supervisors.values():
         supervisor.record_failure()
     if quiet:
-        await _inspect(world)
+        await _inspect_nodes(world)
     # whether the kernel's kills for lack of memory, which it counts for the whole machine, may concern a node
     kills = any(supervisor.may_be_short_of_memory for supervisor in world.supervisors.values())
     world.record_shortage(world.resources.shortage(kills=kills))
@@ -55,7 +57,7 @@ async def drain(world: World) -> None:
     world.lag.record(always=True)
 
 
-async def _inspect(world: World) -> None:
+async def _inspect_nodes(world: World) -> None:
     """Record what each running node holds whose candidate claims `inspect`, if that starts no program, which takes long.
 
     A node whose last configuration was refused is left out: the command reads the file, which still has what was refused.
@@ -74,7 +76,7 @@ async def _inspect(world: World) -> None:
                 await supervisor.inspect()
 
 
-async def _wait(world: World, undelivered: "Undelivered", until: float) -> bool:
+async def _wait_until_delivered(world: World, undelivered: "Undelivered", until: float) -> bool:
     """Wait until no background send goes on and all messages are accounted for, or no node runs that could deliver them.
 
     Return whether all are accounted for; False also at the time `until`, documented seconds.
@@ -181,7 +183,10 @@ class Undelivered:
         return not self._reported.isdisjoint({(message_id, recipient), (message_id, "")})
 
     def _body_of(self, digest: Digest) -> str:
-        """Return the hash of the body as it was made: found by the message id when the body was altered on the way."""
+        """Return the hash of a delivered message's body as the harness made it.
+
+        It is found by the Message-ID when the body was altered on the way; the hash of the altered body if that is unknown.
+        """
         if digest.body_sha256 not in self._bodies:
             return self._body_by_message_id.get(digest.message_id, digest.body_sha256)
         return digest.body_sha256

@@ -25,7 +25,8 @@ FindGuards = Callable[[], Mapping[str, int]]
 class LagRecorder:
     """Records `Lag` events, in documented seconds.
 
-    `guards` returns the process above the programs of each running node, by the node's name.
+    `guards` returns the process above the programs of each running node, by the node's name. The clock's `take_lag` returns
+    how late the harness was since the last call, documented seconds.
     """
 
     def __init__(self, clock: Clock, recorder: Recorder, guards: FindGuards) -> None:

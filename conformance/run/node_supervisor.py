@@ -1,4 +1,7 @@
-"""Starts, stops and reconfigures one node, and records each of these in the history."""
+"""Starts, stops and reconfigures one node, and records each of these in the history.
+
+A *node* is one running server under test. The steps of a scenario call the supervisor, and so does the drain at its end.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,6 +23,7 @@ class NodeSupervisor:
     what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: each holds `lock`
     while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
     `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration.
+    `cannot_restart`: it failed to start again on its own queue. `_has_run`: it has run on the data that it has.
     """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder, resources: ResourceMonitor) -> None:

@@ -22,7 +22,9 @@ _DEADLINE_EPSILON_S = 0.001
 class StepRunner:
     """Runs steps in one world. `handlers` has a function for each step verb.
 
-    The `since` of an expectation is the label of an earlier step: `within` is counted from the beginning of that.
+    The `since` of an expectation is the label of an earlier step: `within` is counted from the beginning of that. `_began`
+    has when each labelled step began (of a `start` step: when its nodes were ready), documented seconds. `_holds` asks the
+    judge whether an expectation holds on the events so far.
     """
 
     def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: ExpectationHolds) -> None:

@@ -50,7 +50,15 @@ _SENDERS = ("outside", "submission")
 
 
 class World:
-    """All parties of a cell, as an async context manager that starts and ends them. Steps act on its attributes."""
+    """All parties of a cell, as an async context manager that starts and ends them. Steps act on its attributes.
+
+    `supervisors` control the nodes, by the name of the server; `sinks` and `disks` are by name too, and `disk_troubles` (those
+    in force) by the name of the step. `active_databases` has the server of each mailbox database that a step has moved.
+    `_places` has the addresses of each server: where its listeners are (`listen_addresses`), where links dial them
+    (`dial_addresses`; None for not yet known). `_assignment` says which candidate plays each server. `_leases` keeps fixed ports from
+    other runs. `_exit` ends all that was started, in reverse order. `_memory` is the directory in memory with the data of
+    nodes in this process, None before it is needed. A *store* is the LMTP sink for the mailboxes of a server.
+    """
 
     def __init__(
         self, cell: Cell, assignment: Assignment, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
@@ -224,14 +232,14 @@ class World:
         candidate = self._assignment.candidate_for(server.name)
         revisions = count(1)
 
-        def contract_2() -> Contract2 | None:
+        def contract_2_parts() -> Contract2 | None:
             """Return what the second version of the node contract adds to a configuration; None for a candidate of the first."""
             if candidate.contract == 1:
                 return None
             status_file = status_file_path(self._directory_seen_by(server.name))
             return Contract2(scale=self.clock.scale, revision=next(revisions), status_file=status_file)
 
-        def configuration(
+        def make_configuration(
             transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
         ) -> dict[str, Any]:
             """Return the node's configuration, with these changes to that of the topology."""
@@ -253,10 +261,10 @@ class World:
                 left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
                 defaults=self.cell.parameters == "explicit" or not candidate.takes_defaults_from_document,
                 opened=candidate.listener_names,
-                contract_2=contract_2(),
+                contract_2=contract_2_parts(),
             )
 
-        return NodeSupervisor(self._make_node(server), configuration, self.recorder, self.resources)
+        return NodeSupervisor(self._make_node(server), make_configuration, self.recorder, self.resources)
 
     def _make_node(self, server: Server) -> Node:
         """Make the node of a server, not started, and its disk if that is to fail; the node is closed with the world."""
@@ -294,7 +302,7 @@ class World:
         return self._memory / server
 
     def _remove_memory(self, memory: Path) -> None:
-        """Delete the data in memory, after copying them to the servers' directories if data may be kept."""
+        """Delete the directory in memory, after copying its data to the servers' directories if data may be kept."""
         if self.settings.keep is not None:
             for data in memory.iterdir():
                 shutil.copytree(data, self._directory / data.name / "data", dirs_exist_ok=True)

@@ -1,4 +1,7 @@
-"""The clocks of real time: at the documents' own values, or with all of them divided by a scale."""
+"""The clocks of real time: at the documents' own values, or with all of them divided by a scale.
+
+*Lag* is the time by which the event loop runs late on a busy machine; checks of times are excused by it.
+"""
 
 import asyncio
 import time

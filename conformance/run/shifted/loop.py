@@ -13,7 +13,7 @@ Steps 1 to 3 are repeated, in real time, until all programs are quiet.
 
 A program with a timer every second would make a wait of days last for hours, since each jump takes some milliseconds. When a
 wait would take longer than MAX_EXACT_WAIT_S, it is made to take MAX_REAL_WAIT_S: the jumps are made longer than to the next
-timer of a program (`_limit_jumps`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the
+timer of a program (`_choose_jump_target`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the
 judge excuses what failed because of it.
 """
 
@@ -89,8 +89,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
 
     `_offset` is in nanoseconds. `_lag` and `_lag_reason` are kept until they are taken. `_looks` counts the looks at
     the programs since the epoch began at which the loop had handled `_events_at_epoch` sockets and callbacks.
-    `_jumped_at` is when, by the machine, it last jumped or handled any. The base class has the sockets, the timers and
-    the holds on time.
+    `_jumped_at` is when, by the machine, it last jumped or handled any. Each program has a shared `page` and a `tree`, which
+    looks at its processes. `_sleep_threshold` is how many real seconds a thread must sleep to be taken as quiet. The base
+    class has the sockets, the timers (`next_timer` is when the next is due, by `time()`) and the holds on time;
+    `_handle_error` passes an error to the cell, or raises it.
     """
 
     time_passes = True
@@ -161,7 +163,11 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return ready
 
     def _wait_or_jump(self) -> Ready:
-        """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none."""
+        """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none.
+
+        The base class calls it when no socket is ready and no callback is to be run. A program's request for a wait that
+        cannot be shifted is reported as UnshiftedWait, programs that are busy for too long as NeverQuiet.
+        """
         when = self.next_timer()
         if self._holds:  # reasons not to jump, such as a node that starts
             return self.sockets.poll(self._seconds_until(when))
@@ -179,7 +185,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             # What a program sent after the last poll and before it was found quiet has to be read first.
             ready = self.sockets.poll(0)
             if not ready:
-                self._jump(earliest if when is None or earliest >= when else self._limit_jumps(earliest, when), tick)
+                self._jump(
+                    earliest if when is None or earliest >= when else self._choose_jump_target(earliest, when), tick
+                )
             return ready
         self._recalibrate()
         stuck = when is not None and time.monotonic() - self._jumped_at > STUCK_AFTER_S
@@ -215,7 +223,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
                 earliest = min(earliest, deadline / _NANOSECONDS)
         return None if math.isinf(earliest) else earliest
 
-    def _limit_jumps(self, earliest: float, when: float) -> float:
+    def _choose_jump_target(self, earliest: float, when: float) -> float:
         """Return where to jump in a wait until `when`, for a program's timer at `earliest` or later; note lag if later.
 
         As long as the wait may still end within MAX_EXACT_WAIT_S, that is `earliest`. Else it is to end within MAX_REAL_WAIT_S: the

@@ -53,7 +53,8 @@ class ProcessTree:
 
     `_slept` has, for each thread without a waiting slot, its processor time and since when that is the same.
     `_inner_ids` are the ids of threads in their own process namespace; `_waiting` those that waited at the last look,
-    `_woken` their `woken` when the second epoch was begun, {} before.
+    `_woken` their `woken` when the second epoch was begun, {} before. For as many looks as `_quick_checks_left` only threads
+    that waited before are checked. `awake` are the processes that had something to do at the last look.
     """
 
     def __init__(self, page: SharedPage, library: Path, sleep_threshold: float) -> None:

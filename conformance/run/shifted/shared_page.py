@@ -1,7 +1,8 @@
 """The memory that the harness shares with the programs of a node; `shim/shim.h` has the same layout in C.
 
-The harness writes the offset of the clock, each jump with its moment, and the epoch. A program's threads write slots: until when they
-wait, and the last epoch in which they had nothing to do.
+The harness writes the offset of the clock, each jump with its moment, and the epoch: a number that it increments to ask every thread
+whether it has found nothing to do since. A program's threads write slots: until when they wait, and the last epoch in which
+they had nothing to do.
 """
 
 import mmap
@@ -97,9 +98,9 @@ class SharedPage:
     def set_offset(self, nanoseconds: int, since: int) -> None:
         """Set what the shim adds to the machine's clocks, and note it for the times of files.
 
-        To the time of a file the shim adds the offset that was in force when the kernel stamped it.
-        `since` is the time of the last tick (see `wait_for_tick`), nanoseconds. When the page has no room for another jump,
-        it takes the place of the last one.
+        To the time of a file the shim adds the offset that was in force when the kernel stamped it. `since` is the time of
+        the last tick of the clock that stamps files, nanoseconds. When the page has no room for another jump, it takes the
+        place of the last one.
         """
         index = min(self._jumps, _MAX_JUMPS - 1)
         self._jumps = index + 1

@@ -15,7 +15,8 @@ class ShiftedProgram:
 
     Time does not jump while the node starts or ends, since the shared page does not show all that it does then. The
     *guard* is the harness's process above the node's own; as a child process of the loop it keeps time from jumping
-    until `on_ready`.
+    until `on_ready`. The shim is the C library that is preloaded into every process of the node. `tree` looks at those
+    processes, `page` is the memory shared with them.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Steps that break and heal links, script the answers of sinks, and make the disk under a server's data fail.
 
-A handler returns the detail that is recorded with the end of its step, or "".
+A handler returns the detail that is recorded with the end of its step, or "". The runner of steps calls it, with the world
+of the cell and the step's model.
 """
 
 from contextlib import suppress

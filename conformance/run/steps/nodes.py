@@ -1,6 +1,7 @@
 """Steps that act on nodes: kill, stop, start, wipe, pause, resume; configuration and administration.
 
-A handler returns the detail that is recorded with the end of its step, or "".
+A handler returns the detail that is recorded with the end of its step, or "". The runner of steps calls it, with the world
+of the cell and the step's model. Each supervisor controls one node; its `lock` is held while the node's state changes.
 """
 
 from typing import Any
@@ -87,7 +88,10 @@ async def configure(world: World, action: Configure) -> str:
 
 @handles(Activate)
 async def activate(world: World, action: Activate) -> str:
-    """Make a mailbox database active on another server; every running node reloads its configuration."""
+    """Make a mailbox database active on another server; every running node reloads its configuration.
+
+    `reconfigure` without changes makes the configuration anew, with the databases where they are active now.
+    """
     world.active_databases[action.database] = action.on
     for supervisor in world.supervisors.values():
         async with supervisor.lock:
@@ -98,14 +102,14 @@ async def activate(world: World, action: Activate) -> str:
 
 @handles(Redirect)
 async def redirect(world: World, action: Redirect) -> str:
-    """Move the active queues of a server to another (Redirect-Message)."""
+    """Move the active queues of a server to another (the documents' Redirect-Message), by a command of its node."""
     await _run_command(world, action.sender, "redirect-messages", action.to)
     return ""
 
 
 @handles(Resubmit)
 async def resubmit(world: World, action: Resubmit) -> str:
-    """Have the Safety Net of a server send again what it holds for a mailbox database."""
+    """Have the Safety Net of a server send again what it holds for a mailbox database, by a command of its node."""
     await _run_command(world, action.on, "resubmit", action.database)
     return ""
 

@@ -95,9 +95,9 @@ async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) 
 
 
 def _make_sender(world: World, step: Send, server: str) -> Sender:
-    """Return a session with a server, not opened, that introduces itself as the step says.
+    """Return a sender for a server, whose session is not opened yet and introduces itself as the step says.
 
-    `party` is who connects, `listener` the server's that is dialled.
+    The step's `party` is who connects, its `listener` the server's that is dialled.
     """
     identity = Identity(
         ehlo=f"{step.party}.test" if step.party == "outside" else step.party,

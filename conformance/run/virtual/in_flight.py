@@ -12,7 +12,7 @@ and answers two questions:
   when a poll contradicted the prediction, and before each jump.
 
 Only connections with news are looked at. An endpoint becomes *active* when its connection is established and when it
-sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_settle`). When the peer has not read all
+sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_deactivate`). When the peer has not read all
 of it by then, the endpoint is kept as *unread* for `predict_readable`, but no longer delays a jump: a receiver may leave
 octets unread for hours.
 """
@@ -75,7 +75,8 @@ class Endpoint:
 class InFlightTracker:
     """Knows every TCP socket of one loop. `watched` has the loop's selector keys by descriptor.
 
-    `_unread` are endpoints whose peer has not read all that came to it. `_without_transport` are those whose transport
+    `_endpoints` has them by their flow, `active` are those that may have something in flight, `_listeners` the listening sockets
+    by address. `_unread` are endpoints whose peer has not read all that came to it. `_without_transport` are those whose transport
     is still to be made, by socket; `_connecting` the sockets whose connect has no answer yet, with the address.
     """
 
@@ -175,9 +176,9 @@ class InFlightTracker:
             elif endpoint.sent == peer.read and (peer.eof_read or not endpoint.eof_sent or not peer.is_open):
                 # all that it sent has been read, or will never be
                 if endpoint.has_transport and not self._unread:
-                    self.active.pop(endpoint, None)  # what _settle does for an open endpoint, at less cost
+                    self.active.pop(endpoint, None)  # what _deactivate does for an open endpoint, at less cost
                 else:
-                    self._settle(endpoint)
+                    self._deactivate(endpoint)
                 continue
             elif not peer.has_transport or endpoint.send_blocked:
                 return None
@@ -243,7 +244,7 @@ class InFlightTracker:
     def _pending_delivery(self, endpoint: Endpoint, peer: Endpoint | None, nothing_readable: bool) -> str | None:
         """Return what an endpoint has sent that has not come to its peer, or None; settle it when all has come."""
         if peer is None:  # of another process, or of a connection that will not be accepted
-            self._settle(endpoint)
+            self._deactivate(endpoint)
             return None
         if not peer.is_open:
             return self._pending_reset(endpoint, peer)
@@ -253,7 +254,7 @@ class InFlightTracker:
         if not endpoint.is_open:
             if peer_info.state in tcp.NO_FIN_SEEN:
                 return "a FIN or RST" if nothing_readable or not tcp.readable_octets(peer.sock) else None
-            self._settle(endpoint)
+            self._deactivate(endpoint)
             return None
         return self._pending_octets(endpoint, tcp.info(endpoint.sock), peer, peer_info, nothing_readable)
 
@@ -263,7 +264,7 @@ class InFlightTracker:
             info = tcp.info(endpoint.sock)
             if (info.unacked or info.unsent) and info.state != tcp.CLOSED:
                 return "a RST or acknowledgement"
-            self._settle(endpoint)
+            self._deactivate(endpoint)
         else:
             self._remove(endpoint)
             self._remove(peer)
@@ -281,7 +282,7 @@ class InFlightTracker:
             return "room to send" if nothing_readable or stuck else None
         if info.state in tcp.FIN_SENT and peer_info.state in tcp.NO_FIN_SEEN:
             return "a FIN"
-        self._settle(endpoint)
+        self._deactivate(endpoint)
         return None
 
     def _watched_events(self, descriptor: int) -> int:
@@ -289,7 +290,7 @@ class InFlightTracker:
         key = self._watched.get(descriptor)
         return 0 if key is None else key.events
 
-    def _settle(self, endpoint: Endpoint) -> None:
+    def _deactivate(self, endpoint: Endpoint) -> None:
         """Take an endpoint out of the active ones; keep it as unread, or remove it when both ends are closed."""
         self.active.pop(endpoint, None)
         self._unread.pop(endpoint, None)

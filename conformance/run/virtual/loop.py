@@ -51,7 +51,8 @@ class VirtualClockEventLoop(TrackingEventLoop):
 
     The base class calls `poll_sockets`, mostly when it has nothing else to do. It has the selector (`sockets`), the
     tracker of what is in flight (`tracker`) and the timers; `timer_may_be_due` has it look for due timers. `_holds`
-    are the reasons not to jump.
+    are the reasons not to jump. `_now` is the virtual time, seconds. `_jumps_since_progress`, `_turns` and
+    `_progress_since_jump` are the counts that end in Runaway. `_error_handlers` get a ClockError, the last one first.
     """
 
     time_passes = False

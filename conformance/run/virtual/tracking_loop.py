@@ -42,8 +42,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     """The abstract base of the loops of the virtual and of the shifted clock.
 
     Of asyncio it uses `_ready`, the queue of handles to be called, `_stopping` and `_closed`. `_timers` is a heap of
-    (when, place among the timers of that time, handle); no two have the same place. `_holds_of_children` keep time from jumping while a child process runs, by its
-    id; `_ended_children` are those that ended before they could be held.
+    (when, place among the timers of that time, handle); no two have the same place. `sockets` is the selector, `tracker` knows
+    what is in flight. `timer_may_be_due` is False where a check for due timers can be skipped. `_shuffle` draws orders, None
+    where they are not drawn. `_holds_of_children` keep time from jumping while a child process runs, by its id;
+    `_ended_children` are those that ended before they could be held.
     """
 
     time_passes = True

@@ -37,7 +37,8 @@ class TrackedTransport(asyncio.Transport):
     `_endpoint` is the tracker's record of this end of the connection: octets sent and read, FIN sent and read, and the
     same of its `peer`, None for another process. `_active` are the tracker's endpoints that may have something in
     flight: an endpoint that sends adds itself. `_buffered`: the protocol has a buffer of its own. `_unsent` is what the kernel
-    did not take. `_connection_lost`: the socket is ignored, and closed in the next turn.
+    did not take; above `_high` octets of it the protocol's writing is paused, at `_low` resumed. `_eof_requested`: a FIN is to
+    follow it. `_connection_lost`: the socket is ignored, and closed in the next turn. `_sock` is None once it is closed.
     """
 
     _start_tls_compatible = True  # required by asyncio's start_tls()
