@@ -51,7 +51,8 @@ class DockerNode(ManagedNode, kind="docker"):
     """One node as a container in `network`; `directory` holds its data, its files and its log.
 
     `set_host` is called with the address of a container that has just started, and with None when it has ended: it
-    tells the links to the node which host to dial.
+    tells the links to the node which host to dial. `_engine` is the connection to the Docker engine: its `call` runs a
+    blocking function in a thread, and its errors name a stage such as `start`.
 
     `_container` is None while the node is down, `_log_thread` until the container was started. `_over_limit` says that
     `_size_task` killed it because its directory was too large, '' otherwise.
@@ -114,7 +115,12 @@ class DockerNode(ManagedNode, kind="docker"):
         }
         addresses = addresses_by_listener(server.role, opened)
         here = (gateway_address(network), 0)
-        return Place(addresses, dict.fromkeys(addresses), lambda party, listener: here, (engine, network))
+        return Place(
+            listen_addresses=addresses,
+            dial_addresses=dict.fromkeys(addresses),
+            link_address=lambda party, listener: here,
+            resources=(engine, network),
+        )
 
     @classmethod
     def create(cls, context: NodeContext) -> Self:
@@ -135,7 +141,7 @@ class DockerNode(ManagedNode, kind="docker"):
         fields = DockerFields.of(self._candidate).container
         assert fields is not None
         image = await self._engine.image(fields.image)
-        user, self._for_any_user = self._user(str(image.attrs["Config"].get("User") or ""))
+        user, self._for_any_user = self._choose_user(str(image.attrs["Config"].get("User") or ""))
         self._files.write(configuration, for_any_user=self._for_any_user)
         self._reset()
         self._over_limit = ""
@@ -172,7 +178,7 @@ class DockerNode(ManagedNode, kind="docker"):
         listeners = [(name, host, at["port"]) for name, at in configuration["listeners"].items()]
         await wait_ready(self.name, listeners, self._candidate.ready_within, self._ended)
 
-    def _user(self, image_user: str) -> tuple[str, bool]:
+    def _choose_user(self, image_user: str) -> tuple[str, bool]:
         """Return the user to run as ('': the image's), and whether all users of this machine need access to the files.
 
         The user is the description's, else this process's, so that the node's files are its own; root leaves the choice to

@@ -58,6 +58,7 @@ class ExecNode(ManagedNode, kind="exec"):
     `clock` shifts the clock of its processes, None for the machine's time. What these two raise (UnobservedDisk,
     CannotShift) passes through `start`.
 
+    `_availability` says where the candidate's programs are installed; `_fields` are those of the description for this kind.
     `_process` is the guard, None while the node is down; `_group` its cgroup, None where the machine allows none;
     `_watch` the task that waits for the guard's end; `_flushing` the one that runs the `flush` command.
     `_earlier_oom_kills` counts those of earlier starts, None once a start had no cgroup to count them.
@@ -292,7 +293,7 @@ class ExecNode(ManagedNode, kind="exec"):
         process.kill()
 
     async def _end_cgroup(self) -> None:
-        """Kill what is left in the node's cgroup, where no guard sees it, and remove the cgroup."""
+        """Kill what is left in the node's cgroup, where no guard sees it, count its kills for memory, and remove it."""
         self._earlier_oom_kills, group, self._group = self.oom_kills, self._group, None
         if group is not None and (left := await asyncio.to_thread(group.kill_and_remove)):
             self._files.log.add_note(f"not all of the server's processes could be ended: {left} is left")

@@ -22,7 +22,8 @@ class ManagedNode(NodeBase, ABC, kind=None):
 
     The subclass sets `_ended` and `_exit_code` when the program has ended, and `_failure` too unless `_asked_to_end`,
     which `stop` and `_terminate` set before they end the program. It sets `_for_any_user` when the program may run as a
-    user whom the harness does not know: then every user of the machine gets access to the node's files.
+    user whom the harness does not know: then every user of the machine gets access to the node's files. `_candidate` is
+    the candidate's description, whose limits are in real seconds; `_files` is the node's directory, with its log.
     """
 
     def __init__(self, candidate: Candidate, files: NodeDirectory) -> None:

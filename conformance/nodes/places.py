@@ -116,7 +116,7 @@ def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
     """Return a place on leased ports of 127.0.0.1. Raises OSError when no port is left."""
     own = (listener for listener in candidate.listeners if listener in listeners_of(role))
     addresses = addresses_by_listener(role, {listener: ("127.0.0.1", leases.lease()) for listener in own})
-    return Place(addresses, dict(addresses))
+    return Place(listen_addresses=addresses, dial_addresses=dict(addresses))
 
 
 async def wait_for_exclusive_use(servers: Iterable[Server], assignment: Assignment, leases: PortLeases) -> None:

@@ -28,7 +28,10 @@ from conformance.topology import Server
 
 
 class RemoteNode(NodeBase, kind="remote"):
-    """One node at the addresses of its description; `directory` holds the description's files and the log of its commands."""
+    """One node at the addresses of its description; `directory` holds the description's files and the log of its commands.
+
+    `_up`: the harness has started it, or found it running, and has not ended it since.
+    """
 
     failure: str | None = None
     """Always None: the end of a server elsewhere is not seen; what it fails to do shows on the wire."""
@@ -54,7 +57,9 @@ class RemoteNode(NodeBase, kind="remote"):
         fields = RemoteFields.of(candidate)
         opened: dict[str, Address] = {listener: address.at for listener, address in fields.addresses.items()}
         addresses = addresses_by_listener(server.role, opened)
-        return Place(addresses, dict(addresses), partial(_link_address, fields))
+        return Place(
+            listen_addresses=addresses, dial_addresses=dict(addresses), link_address=partial(_link_address, fields)
+        )
 
     @classmethod
     def create(cls, context: NodeContext) -> Self:

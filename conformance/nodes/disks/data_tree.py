@@ -1,4 +1,9 @@
-"""A data directory as inodes and names: read from the disk, compared with those of the log, and rewritten after a cut."""
+"""A data directory as inodes and names: read from the disk, compared with those of the log, and rewritten after a cut.
+
+An inode is known by a key that is never used again, since the kernel may give its number to another file; the key ROOT is the data
+directory itself. Names are entries (key of the directory, name) with the key of the inode that each names. The layer of a
+disk (`layer`) calls these functions to compute a power cut.
+"""
 
 import os
 import shutil

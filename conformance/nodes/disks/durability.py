@@ -79,7 +79,13 @@ class _Change:
 
 @dataclass
 class DurabilityModel:
-    """Replays a log on `inodes` (by key) and `names` (entry -> key), which hold the state before its first record."""
+    """Replays a log on `inodes` (by key) and `names` (entry -> key), which hold the state before its first record.
+
+    A Record is one call of the node: its `ino`, `directory` and `to_directory` are inode numbers, `at` is its offset in the
+    state file. `_entries_of` has the entries that name an inode now, `_key_by_number` its key by its number;
+    `_changes_of_entry`, `_changes_of_inode` and `_changes_in_directory` have changes that may not be durable yet.
+    `_fsynced_directories` has the names of each directory at its last fsync.
+    """
 
     inodes: dict[int, Inode]
     names: dict[Entry, int]

@@ -86,7 +86,7 @@ class FaultCounts:
 
 
 class StateFile:
-    """The file at `path`, which may not exist yet."""
+    """The file at `path`, which may not exist yet; offsets in it are in octets. A change of it has effect at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -189,8 +189,9 @@ class StateFile:
         hashes_at = (after + 7) & ~7
         hashes = struct.unpack(f"<{blocks}Q", self._read(hashes_at, blocks * 8)) if blocks else ()
         record = Record(
-            at, Operation(operation), Status(status), ino, directory, to, mode, uid, gid, length, base, name, other, hashes,
-            hashes_at + blocks * 8,
+            at=at, operation=Operation(operation), status=Status(status), ino=ino, directory=directory, to_directory=to,
+            mode=mode, uid=uid, gid=gid, length=length, base=base, name=name, other=other, hashes=hashes,
+            blocks_at=hashes_at + blocks * 8,
         )  # fmt: skip
         return record, size
 
