@@ -23,7 +23,10 @@ LINGER_S = 0.3
 class ObservedRelay(Relay):
     """A session of which also line ends, contents and early octets are noted; it ends when the client leaves a held session.
 
-    `_awaited` is DATA while its reply has not been sent, else ''. `_declared`: the present MAIL has BODY=8BITMIME.
+    `_notes` gets what is noted. `_awaited` is DATA while its reply has not been sent, else ''. `_declared`: the present MAIL
+    has BODY=8BITMIME. `_sent` is what is noted of the present content, None outside of one. `_quit_sent`: the client has sent
+    QUIT. `_lingers`: the end of the session waits for a possible RST of the client. A *unit* is a command line, a reply, or
+    a part or the end of a content.
     """
 
     def __init__(self, link: Link, injector: BehaviourInjector) -> None:
@@ -41,7 +44,8 @@ class ObservedRelay(Relay):
         too_early = endpoint is self.client and bool(self._awaited)
         super().data_received(endpoint, data)
         if too_early or (endpoint is self.client and self._awaited and self.parser.unparsed_client):
-            self._notes.early.append(EarlyOctets(self.name, self._injector.now(), self._awaited or "DATA"))
+            early = EarlyOctets(session=self.name, t=self._injector.now(), verb=self._awaited or "DATA")
+            self._notes.early.append(early)
             self._awaited = ""
 
     def record_unit(self, lane: Lane, unit: Unit) -> None:
@@ -53,7 +57,7 @@ class ObservedRelay(Relay):
                 self._awaited = ""
             case ContentPart(stuffed=True):
                 if self._sent is None:
-                    self._sent = SentContent(self.name, self._injector.now(), self._declared)
+                    self._sent = SentContent(session=self.name, t=self._injector.now(), declared=self._declared)
                     self._notes.contents.append(self._sent)
                 self._sent.feed(unit.raw)
             case ContentEnd():
@@ -98,7 +102,16 @@ class ObservedRelay(Relay):
         text = unit.raw.rstrip(b"\r\n")
         end = unit.raw[len(text) :]
         raw = unit.line.encode() if unit.verb == "AUTH" else text[:MAX_KEPT]
-        self._notes.lines.append(SentLine(self.name, self._injector.now(), unit.verb, raw, len(unit.raw), end))
+        self._notes.lines.append(
+            SentLine(
+                session=self.name,
+                t=self._injector.now(),
+                verb=unit.verb,
+                raw=raw,
+                size=len(unit.raw),
+                line_end=end,
+            )
+        )
         if unit.verb == "MAIL":
             self._declared = "BODY=8BITMIME" in unit.line.upper()
         elif unit.verb == "DATA":

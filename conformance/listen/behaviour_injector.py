@@ -1,5 +1,7 @@
 """Does to each session of a listener what its recipients ask for.
 
+A *behaviour* is what a recipient's address asks of the next hop: a fault or a reply. It is *early* if its place in a session comes
+before RCPT, so that only a later session can meet it.
 The replies that a client has to wait for are held back for a moment, so that octets that were sent without waiting arrive first
 and can be distinguished from those that were sent after the reply.
 """
@@ -102,7 +104,7 @@ class BehaviourInjector(FaultInjector):
                 self._armed[session].remove(name)
                 self._disarm(session, name)
         for address in self._answers.pop(session, ()):
-            self._script_reply(address, "accept", None)
+            self._script_reply(address, "accept", times=None)
 
     def _disarm(self, session: str, name: str) -> None:
         """Remove a fault of a session; announce it if the session has never come to its place."""
@@ -129,13 +131,13 @@ class BehaviourInjector(FaultInjector):
         try:
             behaviour = parse_behaviour(address)
         except UnknownBehaviour as error:
-            self._note(relay, address, "unknown", str(error))
+            self._note_attempt(relay, address, "unknown", str(error))
             self._answer_rcpt(relay, f"550 5.1.1 {error}"[:400])
             return
-        if behaviour is None or not self._is_due(address.lower(), behaviour):
-            self._note(relay, address, "", f"{address} is accepted")
+        if behaviour is None or not self._count_attempt(address.lower(), behaviour):
+            self._note_attempt(relay, address, "", f"{address} is accepted")
             return
-        self._note(
+        self._note_attempt(
             relay, address, behaviour.name, behaviour.name + (" at the next connection" if behaviour.early else "")
         )
         if behaviour.early:
@@ -146,10 +148,10 @@ class BehaviourInjector(FaultInjector):
         for fault in behaviour.faults:
             self._arm(fault, relay.name)
         if behaviour.dot_reply is not None:
-            self._script_reply(address, behaviour.dot_reply, 1)
+            self._script_reply(address, behaviour.dot_reply, times=1)
             self._answers[relay.name].append(address)
 
-    def _is_due(self, address: str, behaviour: Behaviour) -> bool:
+    def _count_attempt(self, address: str, behaviour: Behaviour) -> bool:
         """Count an attempt for an address; return whether the behaviour acts at it, or the recipient is to be accepted.
 
         One that acts at later connections is named in one attempt only.
@@ -194,6 +196,8 @@ class BehaviourInjector(FaultInjector):
         fields = {"sink": self._sink.name, "at": "dot", "reply": reply, "recipient": address, "times": times}
         self._sink.script_answer(Answer.model_validate(fields))
 
-    def _note(self, relay: Relay, address: str, behaviour: str, text: str) -> None:
-        self.record.attempts.append(Attempted(relay.name, self.now(), address, behaviour))
+    def _note_attempt(self, relay: Relay, address: str, behaviour: str, text: str) -> None:
+        """Note what is done for a recipient ('' for nothing), and announce it with a text."""
+        attempt = Attempted(session=relay.name, t=self.now(), address=address, behaviour=behaviour)
+        self.record.attempts.append(attempt)
         self._announce(relay.name, text)

@@ -79,11 +79,14 @@ def parse_behaviour(address: str) -> Behaviour | None:
     faults = tuple(
         fault.model_copy(update={"times": times}) if behaviour.early else fault for fault in behaviour.faults
     )
-    return Behaviour(name, faults, behaviour.dot_reply, times, behaviour.early)
+    return Behaviour(name, faults, dot_reply=behaviour.dot_reply, times=times, early=behaviour.early)
 
 
 def _reply_behaviour(name: str, place: str, code: int) -> Behaviour:
-    """Return the behaviour that replies with a code at a place, and closes the connection after 421."""
+    """Return the behaviour that replies with a code at a place, and closes the connection after 421.
+
+    A code from 500 on, at RCPT or later, is given at every attempt; any other reply once for each address.
+    """
     if name.startswith(_NO_EXTENSIONS):
         return _with_faults(name, _fault("replace", place, "after", reply=f"250 {SINK}.test"))
     if not 400 <= code <= 599:
@@ -101,11 +104,15 @@ def _reply_behaviour(name: str, place: str, code: int) -> Behaviour:
     )
     permanent = code >= 500 and place not in _BEFORE_RCPT
     behaviour = _with_faults(name, first, *closing)
-    return Behaviour(name, behaviour.faults, None, None if permanent else 1, behaviour.early)
+    return Behaviour(name, behaviour.faults, times=None if permanent else 1, early=behaviour.early)
 
 
 def _fault_behaviour(name: str, base: str) -> Behaviour:
-    """Return the behaviour `KIND[-WHEN]-PLACE[-VALUE]`, or `silent[-PLACE]`, which is `stall-after-PLACE`. Raises UnknownBehaviour."""
+    """Return the behaviour `KIND[-WHEN]-PLACE[-VALUE]`, or `silent[-PLACE]`, which is `stall-after-PLACE`. Raises UnknownBehaviour.
+
+    `base` is the name without `-x3` or `-always`. Without WHEN a kind that delays or alters acts on the reply (`after`),
+    any other `before` the command is forwarded. What a client could not notice is refused.
+    """
     if base == "silent" or base.startswith("silent-"):
         base = f"stall-after-{base.removeprefix('silent').removeprefix('-') or 'dot'}"
     does = next((kind for kind in _WITHOUT_REPLY_FIELD if base == kind or base.startswith(f"{kind}-")), None)
@@ -172,6 +179,7 @@ def _value_field(kind: FaultKind, at: str) -> str:
 
 
 def _suggestion(base: str) -> str:
+    """Return `; did you mean NAME?` for the behaviour whose name is most like this one, '' if none is."""
     names = [f"{kind}-{place}" for kind in _WITHOUT_REPLY_FIELD for place in _PLACES]
     close = difflib.get_close_matches(base, names, 1)
     return f"; did you mean {close[0]}?" if close else ""

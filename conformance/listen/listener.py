@@ -1,4 +1,8 @@
-"""Runs a listener: a sink behind a link that misbehaves, until it is stopped."""
+"""Runs a listener: a sink behind a link that misbehaves, until it is stopped.
+
+`conformance listen` opens one, and judges the clients by the record that `close` returns. The sink takes the mail; the link
+records each session, and does to it what the recipients' addresses ask for.
+"""
 
 import asyncio
 import time
@@ -35,7 +39,8 @@ class Listener:
     """A next hop that misbehaves.
 
     `say` is called with a line for everything that happens in a session. `stopping` is set when too much was
-    recorded. `held_back`: see `BehaviourInjector`.
+    recorded. `held_back` is for how many seconds a reply is held back that a client has to wait for. `_failures` are
+    exceptions that the event loop has caught.
     """
 
     def __init__(self, say: Callable[[str], None], held_back: float = HELD_BACK_S) -> None:

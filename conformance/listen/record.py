@@ -33,7 +33,8 @@ class SentContent:
 
     `dotted` counts lines that begin with a dot, `unstuffed` those whose dot was not doubled, `example` is the first of these.
     `bare_cr` and `bare_lf` count those octets outside of CRLF. `longest` is the longest line without its CRLF and without a
-    doubled dot. `eight_bit` counts octets above 127; `declared` is whether MAIL announced them (BODY=8BITMIME).
+    doubled dot. `eight_bit` counts octets above 127; `declared` is whether MAIL announced them (BODY=8BITMIME). `t` is when it
+    began, `_line` what has come of the present line.
     """
 
     session: str
@@ -56,7 +57,7 @@ class SentContent:
         searched = max(0, len(self._line) - 1)
         self._line += octets
         while (end := self._line.find(b"\r\n", searched)) >= 0:
-            self._count(bytes(self._line[:end]))
+            self._count_line(bytes(self._line[:end]))
             del self._line[: end + 2]
             searched = 0
 
@@ -64,7 +65,7 @@ class SentContent:
         """Note that the final dot has come."""
         self.complete = True
 
-    def _count(self, line: bytes) -> None:
+    def _count_line(self, line: bytes) -> None:
         """Add what one line of the content, without its CRLF, shows: its dots, bare CR and LF, length and eight-bit octets."""
         if line.startswith(b"."):
             self.dotted += 1

@@ -17,7 +17,7 @@ def transcript_line(event: AnyEvent) -> str | None:
         case Content():
             text = f"C: ({event.digest.size} octets of content, Message-ID {event.digest.message_id or 'missing'})"
         case Reply():
-            text = _reply(event)
+            text = _reply_line(event)
         case FaultFired(action="answer" | "replace"):
             return None  # its reply is a line of its own
         case FaultFired():
@@ -31,7 +31,7 @@ def transcript_line(event: AnyEvent) -> str | None:
     return visible(text, _WIDTH)
 
 
-def _reply(event: Reply) -> str:
+def _reply_line(event: Reply) -> str:
     """Return a reply as one line; of several lines the first and how many follow."""
     more = f" (and {len(event.lines) - 1} lines)" if len(event.lines) > 1 else ""
     return f"S: {event.code or 'unreadable'} {event.lines[0] if event.lines else ''}{more}"

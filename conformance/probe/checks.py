@@ -1,5 +1,7 @@
 """The registry of the probe's checks: a check is a function that holds sessions with the server and returns a judgement.
 
+A *clause* is of an RFC; a *row* is of the catalogue of requirements. `conformance probe` runs the checks (`run`).
+
 A module of `conformance.probe.topics` registers one with its clause:
 
     @check("rset-resets", "RFC 5321 4.1.1.5")
@@ -48,7 +50,7 @@ def check(
     """Return a decorator that registers a function as a check."""
 
     def decorate(function: CheckFunction) -> CheckFunction:
-        CHECKS.add(name, Check(name, clause, requirement, function, last))
+        CHECKS.add(name, Check(name, clause, requirement, function, last=last))
         return function
 
     return decorate

@@ -26,7 +26,10 @@ SMUGGLED_SENDER = "smuggled@probe.test"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Octets within the content of a message; `chunked`: the message is sent by BDAT, cut where the second part begins."""
+    """Octets within the content of a message; `chunked`: the message is sent by BDAT.
+
+    It is cut into two chunks after the first `cut` of these octets; 0: it is one chunk.
+    """
 
     name: str
     octets: bytes
@@ -134,7 +137,7 @@ async def send_variant(server: Server, variant: Variant) -> list[Reply]:
                     raise NotApplicable(f"DATA is refused: {reply}")
                 await session.send(parts[0] + b"\r\n.\r\n")
                 reply = await session.reply()
-            behind = await session.drain()
+            behind = await session.quit_and_read_replies()
         except ServerClosed:
             return []
         finally:

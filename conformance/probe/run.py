@@ -33,6 +33,7 @@ async def probe_with_sink(server: Server, port: int | None, within: float, names
 async def probe(server: Server, within: float, names: Collection[str] = ()) -> list[LiveFinding]:
     """Make all checks, or those of these names, on a server within `within` seconds, and return a finding for each.
 
+    Checks with sessions have 70 % of the time; those marked `last` judge all sessions, and run after them.
     What is not finished by then is inconclusive. Raises OSError if there is no connection to the server.
     """
     deadline = asyncio.get_running_loop().time() + within * LAST_SHARE

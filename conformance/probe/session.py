@@ -100,7 +100,9 @@ class SessionLog:
 class ProbeSession:
     """A connection to the server, from the greeting to the close.
 
-    `keywords`: those of the last EHLO reply with their parameters. `ended`: nothing more can be read.
+    `keywords`: those of the last EHLO reply with their parameters. `ended`: nothing more can be read. `_last` is the
+    beginning of what was sent last, '' before; `_last_code` the code of the last reply, 0 before; `_pending` counts the
+    replies that are still to come. `_limit` is how many seconds are waited for one.
     """
 
     def __init__(
@@ -185,7 +187,7 @@ class ProbeSession:
         self.keywords = {word.upper(): rest for word, _, rest in offers} if reply.positive and verb == "EHLO" else {}
         return reply
 
-    async def drain(self) -> list[Reply]:
+    async def quit_and_read_replies(self) -> list[Reply]:
         """Send QUIT, and return all replies up to the end of the session, that to QUIT included.
 
         A server that is silent ends the list, and so does one that has closed.
@@ -208,7 +210,7 @@ class ProbeSession:
             self.ended = True
             raise ServerClosed(f"the TLS handshake failed: {error or 'it took too long'}") from None
 
-    async def end_comes(self, limit: float) -> bool:
+    async def server_closes_within(self, limit: float) -> bool:
         """Whether the server closes the connection within `limit` seconds; anything else that it sends is dropped."""
         try:
             async with asyncio.timeout(limit):
@@ -222,21 +224,27 @@ class ProbeSession:
         return True
 
     async def close(self) -> None:
-        """End the session: QUIT if it still stands, and note replies that no command had asked for."""
+        """End the session: QUIT if it still stands, and note replies that no command had asked for.
+
+        After 421 note whether the server closes the connection within a second.
+        """
         try:
             if not self.ended:
                 if self._last_code == CLOSING:
-                    self._log.after_421.append(await self.end_comes(CLOSE_LIMIT))
+                    self._log.after_421.append(await self.server_closes_within(CLOSE_LIMIT))
                     return
                 before, pending = self._last, max(self._pending, 0)
-                replies = await self.drain()
+                replies = await self.quit_and_read_replies()
                 if len(replies) > pending + 1:
                     self._log.surplus.append((before, replies[pending]))
         finally:
             self._writer.transport.abort()
 
     async def _read(self) -> Reply:
-        """Wait for one reply, and log it. Raises ServerClosed at the end of the connection."""
+        """Wait for one reply, and log it. Raises ServerClosed at the end of the connection, which is logged too.
+
+        A close is not asked for unless it follows QUIT, 421 or a greeting with 554 (RFC 5321 3.1, 3.8).
+        """
         raw = b""
         texts: list[str] = []
         try:

@@ -1,4 +1,10 @@
-"""BDAT (RFC 3030): chunks are consumed whatever becomes of them, and belong to one transaction."""
+"""BDAT (RFC 3030): chunks are consumed whatever becomes of them, and belong to one transaction.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
+QUIT included: more than one means that the server took octets for another command.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,14 +17,14 @@ _CHUNK = b"VRFY probe\r\nXPROBE\r\n"
 """A chunk that would be two commands if the server did not consume it."""
 
 
-async def _bdat(session: ProbeSession, octets: bytes, last: str = "") -> Reply:
-    """Send one chunk and return the reply to it."""
+async def _send_chunk(session: ProbeSession, octets: bytes, last: str = "") -> Reply:
+    """Send one chunk by BDAT and return the reply to it; `last` is ` LAST` for the last chunk, else ''."""
     await session.send(b"BDAT %d%s\r\n%s" % (len(octets), last.encode(), octets))
     return await session.reply()
 
 
 @asynccontextmanager
-async def _accepted(server: Server) -> AsyncIterator[ProbeSession]:
+async def _session_with_recipient(server: Server) -> AsyncIterator[ProbeSession]:
     """Open a session with a transaction that has a recipient. Raises NotApplicable."""
     server.require_extension("CHUNKING")
     async with server.session() as session:
@@ -29,7 +35,7 @@ async def _accepted(server: Server) -> AsyncIterator[ProbeSession]:
 
 async def _judge_consumed(session: ProbeSession, reply: Reply, where: str) -> Judgement:
     """Judge whether the chunk of a refused BDAT was run as commands; ends the session."""
-    behind = await session.drain()
+    behind = await session.quit_and_read_replies()
     session.ended = True
     if reply.positive:
         return failed(f"BDAT {where} is accepted: {reply}")
@@ -43,7 +49,7 @@ async def bdat_without_transaction(server: Server) -> Judgement:
     """The chunk of a BDAT without MAIL is discarded."""
     server.require_extension("CHUNKING")
     async with server.session() as session:
-        return await _judge_consumed(session, await _bdat(session, _CHUNK), "without MAIL")
+        return await _judge_consumed(session, await _send_chunk(session, _CHUNK), "without MAIL")
 
 
 @check("bdat-last-without-recipient", "RFC 3030 2")
@@ -52,7 +58,7 @@ async def bdat_last_without_recipient(server: Server) -> Judgement:
     server.require_extension("CHUNKING")
     async with server.session() as session:
         await begin_transaction(session)
-        return await _judge_consumed(session, await _bdat(session, _CHUNK, " LAST"), "LAST without a recipient")
+        return await _judge_consumed(session, await _send_chunk(session, _CHUNK, " LAST"), "LAST without a recipient")
 
 
 @check("bdat-malformed", "RFC 3030 2")
@@ -69,8 +75,8 @@ async def bdat_malformed(server: Server) -> Judgement:
 @check("bdat-of-no-octets", "RFC 5321 4.2", "RL-RPL-01")
 async def bdat_of_no_octets(server: Server) -> Judgement:
     """A chunk of no octets that is not the last has one reply, and RSET after it another; it may be refused."""
-    async with _accepted(server) as session:
-        chunk = await _bdat(session, b"")
+    async with _session_with_recipient(server) as session:
+        chunk = await _send_chunk(session, b"")
         try:
             rset = await session.command("RSET")
         except ServerClosed:
@@ -83,8 +89,8 @@ async def bdat_of_no_octets(server: Server) -> Judgement:
 @check("bdat-then-data", "RFC 3030 2")
 async def bdat_then_data(server: Server) -> Judgement:
     """DATA after BDAT in the same transaction is answered 503."""
-    async with _accepted(server) as session:
-        chunk = await _bdat(session, b"Subject: probe\r\n\r\n")
+    async with _session_with_recipient(server) as session:
+        chunk = await _send_chunk(session, b"Subject: probe\r\n\r\n")
         if not chunk.positive:
             raise NotApplicable(f"a chunk is refused: {chunk}")
         data = await session.command("DATA")
@@ -99,11 +105,11 @@ async def bdat_then_data(server: Server) -> Judgement:
 @check("bdat-and-rset", "RFC 3030 2")
 async def bdat_and_rset(server: Server) -> Judgement:
     """RSET after a chunk ends the transaction: the next chunk is refused, and discarded."""
-    async with _accepted(server) as session:
-        chunk = await _bdat(session, b"Subject: probe\r\n\r\n")
+    async with _session_with_recipient(server) as session:
+        chunk = await _send_chunk(session, b"Subject: probe\r\n\r\n")
         if not chunk.positive:
             raise NotApplicable(f"a chunk is refused: {chunk}")
         rset = await session.command("RSET")
         if not rset.positive:
             return failed(f"RSET after a chunk is answered {rset}")
-        return await _judge_consumed(session, await _bdat(session, _CHUNK, " LAST"), "after RSET")
+        return await _judge_consumed(session, await _send_chunk(session, _CHUNK, " LAST"), "after RSET")

@@ -1,4 +1,9 @@
-"""The commands that every server has: their order, RSET, NOOP, VRFY, HELP, QUIT, the null reverse-path, postmaster."""
+"""The commands that every server has: their order, RSET, NOOP, VRFY, HELP, QUIT, the null reverse-path, postmaster.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
 from conformance.probe.server import NotApplicable, Server, begin_transaction
@@ -146,7 +151,7 @@ async def quit_command(server: Server) -> Judgement:
             reply = await session.command("QUIT")
             if reply.code != 221:
                 return failed(f"QUIT {place} is answered {reply}, not 221")
-            if not await session.end_comes(CLOSE_LIMIT):
+            if not await session.server_closes_within(CLOSE_LIMIT):
                 session.ended = True
                 return failed(f"{CLOSE_LIMIT:g} s after {reply} to QUIT {place} the connection is still open")
     return passed(f"QUIT is answered {reply}, and the connection closed")

@@ -1,4 +1,10 @@
-"""Messages to the recipient that the user permits: DATA, BDAT, the end of content, sizes; what of them reaches the sink."""
+"""Messages to the recipient that the user permits: DATA, BDAT, the end of content, sizes; what of them reaches the sink.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
+QUIT included: more than one means that the server took octets for another command.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed
 from conformance.probe.server import NotApplicable, Server, add_recipient, begin_transaction
@@ -15,7 +21,7 @@ _ABOVE = 1.125
 """By how much a message is larger than the announced size: some servers count a line's CRLF as one octet."""
 
 
-def _header(server: Server, subject: str) -> bytes:
+def _make_header(server: Server, subject: str) -> bytes:
     """Return the header of a message, with the empty line after it."""
     return (
         f"From: <probe@probe.test>\r\nTo: <{server.require_recipient()}>\r\nSubject: {subject}\r\n"
@@ -23,16 +29,16 @@ def _header(server: Server, subject: str) -> bytes:
     ).encode()
 
 
-async def _begin(session: ProbeSession, server: Server) -> None:
+async def _begin_message(session: ProbeSession, server: Server) -> None:
     """Send MAIL and RCPT for the permitted recipient. Raises NotApplicable."""
     server.require_recipient()
     await begin_transaction(session)
     await add_recipient(session, server)
 
 
-async def _data(session: ProbeSession, server: Server, content: bytes) -> Reply:
+async def _send_message(session: ProbeSession, server: Server, content: bytes) -> Reply:
     """Send a message by DATA and return the reply to its end. Raises NotApplicable if DATA is refused."""
-    await _begin(session, server)
+    await _begin_message(session, server)
     reply = await session.command("DATA")
     if reply.code != 354:
         raise NotApplicable(f"DATA is refused: {reply}")
@@ -46,7 +52,7 @@ async def message_accepted(server: Server) -> Judgement:
     server.require_recipient()
     async with server.session() as session:
         for subject in ("plain-one", "plain-two"):
-            reply = await _data(session, server, _header(server, subject) + b"text\r\n")
+            reply = await _send_message(session, server, _make_header(server, subject) + b"text\r\n")
             if reply.code // 100 == 4:
                 raise NotApplicable(f"a plain message is refused for now: {reply}")
             if reply.code != 250:
@@ -60,12 +66,12 @@ async def end_in_pieces(server: Server) -> Judgement:
     """CRLF . CRLF ends the content also if each of its octets comes alone."""
     server.require_recipient()
     async with server.session() as session:
-        await _begin(session, server)
+        await _begin_message(session, server)
         if (reply := await session.command("DATA")).code != 354:
             raise NotApplicable(f"DATA is refused: {reply}")
-        await session.send(_header(server, "end-in-pieces") + b"text", 0)
+        await session.send(_make_header(server, "end-in-pieces") + b"text", replies=0)
         for octet in (b"\r", b"\n", b".", b"\r"):
-            await session.send(octet, 0)
+            await session.send(octet, replies=0)
             await session.pause()
         await session.send(b"\n")
         try:
@@ -82,10 +88,12 @@ async def transaction_behind_the_end(server: Server) -> Judgement:
     server.require_recipient()
     server.require_extension("PIPELINING")
     async with server.session() as session:
-        await _begin(session, server)
+        await _begin_message(session, server)
         if (reply := await session.command("DATA")).code != 354:
             raise NotApplicable(f"DATA is refused: {reply}")
-        await session.send(_header(server, "pipelined") + b"text\r\n.\r\nRSET\r\nMAIL FROM:<>\r\nNOOP\r\n", 4)
+        await session.send(
+            _make_header(server, "pipelined") + b"text\r\n.\r\nRSET\r\nMAIL FROM:<>\r\nNOOP\r\n", replies=4
+        )
         try:
             replies = [await session.reply() for _ in range(4)]
         except ServerSilent as silent:
@@ -100,21 +108,21 @@ async def text_line_of_1000_octets(server: Server) -> Judgement:
     """A line of content of 1000 octets, its CRLF included, is accepted."""
     server.require_recipient()
     async with server.session() as session:
-        reply = await _data(session, server, _header(server, "long-line") + b"x" * _TEXT_LINE + b"\r\n")
-    return _accepted_size(reply, "a message with a line of 1000 octets")
+        reply = await _send_message(session, server, _make_header(server, "long-line") + b"x" * _TEXT_LINE + b"\r\n")
+    return _judge_accepted_size(reply, "a message with a line of 1000 octets")
 
 
 @check("content-of-64-k", "RFC 5321 4.5.3.1.7")
 async def content_of_64_k(server: Server) -> Judgement:
     """A message of 64 KiB is accepted."""
-    head = _header(server, "64k")
+    head = _make_header(server, "64k")
     lines = b"x" * 70 + b"\r\n"
     async with server.session() as session:
-        reply = await _data(session, server, head + lines * ((_MIN_CONTENT - len(head)) // len(lines)))
-    return _accepted_size(reply, "a message of 64 KiB")
+        reply = await _send_message(session, server, head + lines * ((_MIN_CONTENT - len(head)) // len(lines)))
+    return _judge_accepted_size(reply, "a message of 64 KiB")
 
 
-def _accepted_size(reply: Reply, what: str) -> Judgement:
+def _judge_accepted_size(reply: Reply, what: str) -> Judgement:
     """Return the judgement about the reply to a message of a size that every server takes."""
     if reply.code // 100 == 4:
         raise NotApplicable(f"{what} is refused for now: {reply}")
@@ -131,7 +139,7 @@ async def size_enforced(server: Server) -> Judgement:
         raise NotApplicable(f"SIZE {limit} is announced, and the probe sends at most {_MAX_SENT} octets")
     line = b"x" * 70 + b"\r\n"
     async with server.session() as session:
-        reply = await _data(session, server, _header(server, "too-large") + line * (size // len(line) + 1))
+        reply = await _send_message(session, server, _make_header(server, "too-large") + line * (size // len(line) + 1))
     if reply.refused:
         return passed(f"SIZE {limit} is announced, and a message of {size} octets answered {reply}")
     return failed(f"SIZE {limit} is announced, and a message of {size} octets answered {reply}")
@@ -142,9 +150,9 @@ async def bdat_last(server: Server) -> Judgement:
     """BDAT LAST without octets ends a message, and a chunk after it is answered 503."""
     server.require_recipient()
     server.require_extension("CHUNKING")
-    content = _header(server, "chunks") + b"text\r\n"
+    content = _make_header(server, "chunks") + b"text\r\n"
     async with server.session() as session:
-        await _begin(session, server)
+        await _begin_message(session, server)
         await session.send(b"BDAT %d\r\n%s" % (len(content), content))
         chunk = await session.reply()
         end = await session.command("BDAT 0 LAST")
@@ -168,16 +176,16 @@ BODY = b"..\r\n.\r\n.a\r\na.\r\n\r\n \r\nFrom here\r\n" + b"x" * _TEXT_LINE + b"
 async def content_accepted(server: Server) -> Judgement:
     """A message with dots at the beginning of lines is accepted as one: by DATA, stuffed, and by BDAT, not stuffed."""
     server.require_recipient()
-    content = _header(server, "dots") + BODY
+    content = _make_header(server, "dots") + BODY
     replies: dict[str, Reply] = {}
     async with server.session() as session:
-        replies["dots"] = await _data(session, server, content.replace(b"\r\n.", b"\r\n.."))
+        replies["dots"] = await _send_message(session, server, content.replace(b"\r\n.", b"\r\n.."))
         if "CHUNKING" in server.keywords:
-            await _begin(session, server)
-            chunk = _header(server, "dots-in-a-chunk") + BODY
+            await _begin_message(session, server)
+            chunk = _make_header(server, "dots-in-a-chunk") + BODY
             await session.send(b"BDAT %d LAST\r\n%s" % (len(chunk), chunk))
             replies["dots-in-a-chunk"] = await session.reply()
-        behind = await session.drain()
+        behind = await session.quit_and_read_replies()
         session.ended = True
     server.accepted |= {name for name, reply in replies.items() if reply.positive}
     if len(behind) > 1:
@@ -186,5 +194,5 @@ async def content_accepted(server: Server) -> Judgement:
         )
     for reply in replies.values():
         if not reply.positive:
-            return _accepted_size(reply, "a message with dots at the beginning of lines")
+            return _judge_accepted_size(reply, "a message with dots at the beginning of lines")
     return passed(f"{len(replies)} messages with dots at the beginning of lines are accepted")

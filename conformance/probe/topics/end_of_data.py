@@ -1,4 +1,12 @@
-"""The end of content: nothing but CRLF . CRLF, at the server's door and behind it, and the content that reaches the sink."""
+"""The end of content: nothing but CRLF . CRLF, at the server's door and behind it, and the content that reaches the sink.
+
+A *variant* is a piece of content, such as LF . LF, that a server could take for the end (`conformance.probe.end_of_data`). The
+sink takes what the server passes on. `server.accepted` has the names of the messages that were acknowledged, and
+`server.mark(name)` the left part of such a message's Message-ID.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed
 from conformance.probe.end_of_data import SMUGGLED_SENDER, VARIANTS, send_variants
@@ -31,16 +39,16 @@ async def message_ends_at_crlf_dot_crlf_only(server: Server) -> Judgement:
 @check("relays-one-message", "RFC 5321 4.1.1.4", "RL-SMG-01", last=True)
 async def relays_one_message(server: Server) -> Judgement:
     """What is passed on of each variant is one message for a receiver that ends content at CRLF . CRLF only."""
-    sink = _sink(server)
+    sink = _require_sink(server)
     variants = {name for name in server.accepted if name in VARIANTS}
-    await sink.wait_until(lambda: {*variants} <= _arrived(server), _ARRIVAL)
+    await sink.wait_until(lambda: {*variants} <= _arrived_names(server), _ARRIVAL)
     smuggled = [message for message in sink.messages if message.sender == SMUGGLED_SENDER]
     if smuggled:
         names = sorted(
             name for name in VARIANTS if any(f"smuggled-{server.mark(name)}@".encode() in m.content for m in smuggled)
         )
         return failed(f"a second message reaches the sink, smuggled by {', '.join(names)}")
-    if not (arrived := variants & _arrived(server)):
+    if not (arrived := variants & _arrived_names(server)):
         raise NotApplicable("none of the accepted messages with a variant has reached the sink")
     return passed(
         f"{len(arrived)} of {len(variants)} accepted messages with a variant have reached the sink as one message each"
@@ -50,13 +58,13 @@ async def relays_one_message(server: Server) -> Judgement:
 @check("arrives-once", "RFC 5321 4.2.5", "RL-ACK-04", last=True)
 async def arrives_once(server: Server) -> Judgement:
     """A message that was acknowledged reaches the sink, and once."""
-    sink = _sink(server)
+    sink = _require_sink(server)
     plain = {"plain-one", "plain-two"} & server.accepted
     if not plain:
         raise NotApplicable("no plain message was accepted")
-    if not await sink.wait_until(lambda: plain <= _arrived(server), _ARRIVAL):
+    if not await sink.wait_until(lambda: plain <= _arrived_names(server), _ARRIVAL):
         raise ServerSilent(
-            f"of {len(plain)} plain messages {len(plain & _arrived(server))} have reached the sink in {_ARRIVAL:g} s"
+            f"of {len(plain)} plain messages {len(plain & _arrived_names(server))} have reached the sink in {_ARRIVAL:g} s"
         )
     counts = {name: sum(_has_mark(m.content, server, name) for m in sink.messages) for name in plain}
     if several := {name: count for name, count in counts.items() if count > 1}:
@@ -67,9 +75,9 @@ async def arrives_once(server: Server) -> Judgement:
 @check("content-unchanged", "RFC 5321 4.5.2", "RL-CNT-01", last=True)
 async def content_unchanged(server: Server) -> Judgement:
     """The body that reaches the sink is the one that was sent, dots and long lines included."""
-    sink = _sink(server)
+    sink = _require_sink(server)
     names = {"dots", "dots-in-a-chunk"} & server.accepted
-    await sink.wait_until(lambda: names <= _arrived(server), _ARRIVAL)
+    await sink.wait_until(lambda: names <= _arrived_names(server), _ARRIVAL)
     bodies = {
         name: message.content.partition(b"\r\n\r\n")[2]
         for name in sorted(names)
@@ -89,7 +97,7 @@ async def content_unchanged(server: Server) -> Judgement:
     return passed(f"the body of {len(bodies)} messages with dots at the beginning of lines has arrived as it was sent")
 
 
-def _sink(server: Server) -> ProbeSink:
+def _require_sink(server: Server) -> ProbeSink:
     """Return the sink. Raises NotApplicable without one."""
     server.require_recipient()
     if server.sink is None:
@@ -102,7 +110,7 @@ def _has_mark(content: bytes, server: Server, name: str) -> bool:
     return f"Message-ID: <{server.mark(name)}@probe.test>".encode() in content.partition(b"\r\n\r\n")[0]
 
 
-def _arrived(server: Server) -> set[str]:
+def _arrived_names(server: Server) -> set[str]:
     """Return the names of the messages that have reached the sink."""
     assert server.sink is not None
     return {name for name in server.accepted if any(_has_mark(m.content, server, name) for m in server.sink.messages)}

@@ -1,4 +1,9 @@
-"""Extensions that the reply to EHLO announces: their parameters are accepted, wrong values of them are not; AUTH."""
+"""Extensions that the reply to EHLO announces: their parameters are accepted, wrong values of them are not; AUTH.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
 from conformance.probe.server import NotApplicable, Server, begin_transaction
@@ -6,7 +11,7 @@ from conformance.probe.server import NotApplicable, Server, begin_transaction
 _SYNTAX = (500, 501, 502, 504, 555)
 
 
-async def _parameter(server: Server, keyword: str, good: str, bad: str | None = None) -> Judgement:
+async def _judge_parameter(server: Server, keyword: str, good: str, bad: str | None = None) -> Judgement:
     """Judge MAIL with a parameter of an extension, and with a value of it that is not defined."""
     server.require_extension(keyword)
     async with server.session() as session:
@@ -25,13 +30,13 @@ async def _parameter(server: Server, keyword: str, good: str, bad: str | None = 
 @check("8bitmime", "RFC 6152 3")
 async def eight_bit_mime(server: Server) -> Judgement:
     """A server that offers 8BITMIME accepts BODY=8BITMIME, and no other value than 7BIT beside it."""
-    return await _parameter(server, "8BITMIME", "MAIL FROM:<> BODY=8BITMIME", "MAIL FROM:<> BODY=9BITPROBE")
+    return await _judge_parameter(server, "8BITMIME", "MAIL FROM:<> BODY=8BITMIME", "MAIL FROM:<> BODY=9BITPROBE")
 
 
 @check("smtputf8", "RFC 6531 3.4")
 async def smtputf8(server: Server) -> Judgement:
     """A server that offers SMTPUTF8 accepts it, and then an address that is not US-ASCII."""
-    return await _parameter(server, "SMTPUTF8", "MAIL FROM:<pröbe@probe.test> SMTPUTF8")
+    return await _judge_parameter(server, "SMTPUTF8", "MAIL FROM:<pröbe@probe.test> SMTPUTF8")
 
 
 @check("smtputf8-needs-8bitmime", "RFC 6531 3.1")

@@ -1,4 +1,9 @@
-"""The greeting, and the replies to EHLO and HELO."""
+"""The greeting, and the replies to EHLO and HELO.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block.
+"""
 
 import re
 

@@ -1,4 +1,9 @@
-"""Sizes that every server must take, and those that it announces: lines, paths, recipients, messages."""
+"""Sizes that every server must take, and those that it announces: lines, paths, recipients, messages.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
 from conformance.probe.server import NotApplicable, Server, add_recipient, begin_transaction
@@ -23,7 +28,7 @@ async def line_of_512_octets(server: Server) -> Judgement:
 @check("local-part-of-64-octets", "RFC 5321 4.5.3.1.1")
 async def local_part_of_64_octets(server: Server) -> Judgement:
     """A local part of 64 octets is not too long."""
-    return await _long_sender(server, "p" * MAX_LOCAL_PART + "@probe.test", "a local part of 64 octets")
+    return await _judge_long_sender(server, "p" * MAX_LOCAL_PART + "@probe.test", "a local part of 64 octets")
 
 
 @check("path-of-256-octets", "RFC 5321 4.5.3.1.3")
@@ -31,10 +36,10 @@ async def path_of_256_octets(server: Server) -> Judgement:
     """A path of 256 octets is not too long."""
     room = MAX_PATH - len("<@>") - MAX_LOCAL_PART - len(".test")
     domain = ".".join(["d" * 60] * 3 + ["d" * (room - 3 * 61)]) + ".test"
-    return await _long_sender(server, "p" * MAX_LOCAL_PART + "@" + domain, "a path of 256 octets")
+    return await _judge_long_sender(server, "p" * MAX_LOCAL_PART + "@" + domain, "a path of 256 octets")
 
 
-async def _long_sender(server: Server, address: str, what: str) -> Judgement:
+async def _judge_long_sender(server: Server, address: str, what: str) -> Judgement:
     """Compare MAIL with a long reverse-path to MAIL with a short one."""
     async with server.session() as session:
         await begin_transaction(session, "probe@probe.test")

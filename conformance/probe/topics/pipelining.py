@@ -1,4 +1,9 @@
-"""Commands sent in groups (RFC 2920): all replies, in order, and none kept back."""
+"""Commands sent in groups (RFC 2920): all replies, in order, and none kept back.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block.
+"""
 
 from itertools import pairwise
 
@@ -10,13 +15,13 @@ _GROUP = ("RSET", "MAIL FROM:<>", "RCPT TO:<>", "RSET", "RCPT TO:<postmaster>", 
 """Commands that may be sent at once, with different replies; NOOP may only be the last (RFC 2920 3.1)."""
 
 
-async def _one_by_one(server: Server) -> list[int]:
+async def _codes_one_by_one(server: Server) -> list[int]:
     """Return the codes that the group's commands have without pipelining."""
     async with server.session() as session:
         return [(await session.command(line)).code for line in _GROUP]
 
 
-async def _read(session: ProbeSession, number: int) -> list[Reply]:
+async def _read_replies(session: ProbeSession, number: int) -> list[Reply]:
     """Return up to this number of replies: fewer if the server falls silent or closes the connection."""
     replies: list[Reply] = []
     try:
@@ -27,16 +32,19 @@ async def _read(session: ProbeSession, number: int) -> list[Reply]:
     return replies
 
 
-async def _pipelined(server: Server, pieces: list[bytes], how: str) -> Judgement:
-    """Send the group in these pieces, and compare its replies with those to single commands."""
+async def _judge_pipelined(server: Server, pieces: list[bytes], how: str) -> Judgement:
+    """Send the group in these pieces, and compare its replies with those to single commands.
+
+    `how` says in the sentence how it was sent. Raises NotApplicable without PIPELINING.
+    """
     server.require_extension("PIPELINING")
-    expected = await _one_by_one(server)
+    expected = await _codes_one_by_one(server)
     async with server.session() as session:
         for number, piece in enumerate(pieces):
             if number:
                 await session.pause()
             await session.send(piece, 0 if number else len(_GROUP))
-        replies = await _read(session, len(expected))
+        replies = await _read_replies(session, len(expected))
         if len(replies) < len(expected):
             session.ended = True
     seen = [reply.code for reply in replies]
@@ -47,7 +55,7 @@ async def _pipelined(server: Server, pieces: list[bytes], how: str) -> Judgement
 @check("pipelined-group", "RFC 2920 3.2")
 async def pipelined_group(server: Server) -> Judgement:
     """A group of commands in one segment has the same replies as the commands one by one."""
-    return await _pipelined(server, [_group_octets()], "at once")
+    return await _judge_pipelined(server, [_group_octets()], "at once")
 
 
 @check("commands-in-pieces", "RFC 2920 3.2")
@@ -55,7 +63,7 @@ async def commands_in_pieces(server: Server) -> Judgement:
     """A group that arrives in pieces, cut within lines and between CR and LF, has the same replies."""
     octets = _group_octets()
     cuts = [0, 3, octets.index(b"\r\n") + 1, octets.index(b"MAIL") + 7, octets.rindex(b"\r\n") + 1, len(octets)]
-    return await _pipelined(server, [octets[a:b] for a, b in pairwise(cuts)], "in five pieces")
+    return await _judge_pipelined(server, [octets[a:b] for a, b in pairwise(cuts)], "in five pieces")
 
 
 def _group_octets() -> bytes:
@@ -70,11 +78,11 @@ async def replies_not_kept_back(server: Server) -> Judgement:
     async with server.session() as session:
         await begin_transaction(session)
         await session.command("RSET")
-        await session.send(b"MAIL FROM:<>\r\nRCPT TO:<postmaster>\r\nRSET\r\n", 3)
-        replies = await _read(session, 3)
+        await session.send(b"MAIL FROM:<>\r\nRCPT TO:<postmaster>\r\nRSET\r\n", replies=3)
+        replies = await _read_replies(session, 3)
         if len(replies) < 3:
             await session.send(b"NOOP\r\n")
-            late = await _read(session, 4 - len(replies))  # the missing ones, and that to NOOP
+            late = await _read_replies(session, 4 - len(replies))  # the missing ones, and that to NOOP
             session.ended = True
             if late:
                 return failed(
@@ -89,7 +97,7 @@ async def refused_group_sends_nothing(server: Server) -> Judgement:
     """DATA in a group in which all recipients are refused does not lead to a message."""
     server.require_extension("PIPELINING")
     async with server.session() as session:
-        await session.send(b"MAIL FROM:<>\r\nRCPT TO:<>\r\nDATA\r\n", 3)
+        await session.send(b"MAIL FROM:<>\r\nRCPT TO:<>\r\nDATA\r\n", replies=3)
         mail, recipient, data = [await session.reply() for _ in range(3)]
         end = await session.command(".") if data.code == 354 else None
     if not mail.positive or recipient.positive:

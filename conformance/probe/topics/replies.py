@@ -1,4 +1,8 @@
-"""All replies of all sessions: their form, their number, their codes, enhanced status codes, and how the server leaves."""
+"""All replies of all sessions: their form, their number, their codes, enhanced status codes, and how the server leaves.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed
 from conformance.probe.server import NotApplicable, Server
@@ -8,10 +12,10 @@ from conformance.probe.session import Reply
 @check("replies-well-formed", "RFC 5321 4.2", "RL-RPL-02", last=True)
 async def replies_well_formed(server: Server) -> Judgement:
     """Each line has three digits, then a space or a hyphen, the code of the others, CRLF, and at most 512 octets."""
-    replies = _all(server)
+    replies = _all_replies(server)
     if wrong := [reply for reply in replies if reply.malformed]:
         return failed(
-            f"the reply {wrong[0]} {_to(wrong[0])}: {wrong[0].malformed}; {len(wrong)} of {len(replies)} replies"
+            f"the reply {wrong[0]} {_describe_occasion(wrong[0])}: {wrong[0].malformed}; {len(wrong)} of {len(replies)} replies"
         )
     return passed(f"all {len(replies)} replies have the form of RFC 5321")
 
@@ -19,16 +23,16 @@ async def replies_well_formed(server: Server) -> Judgement:
 @check("reply-codes-in-range", "RFC 5321 4.2", last=True)
 async def reply_codes_in_range(server: Server) -> Judgement:
     """The first digit of a code is 2, 3, 4 or 5."""
-    replies = [reply for reply in _all(server) if reply.code]
+    replies = [reply for reply in _all_replies(server) if reply.code]
     if wrong := [reply for reply in replies if reply.code // 100 not in (2, 3, 4, 5)]:
-        return failed(f"the first digit of {wrong[0]} {_to(wrong[0])} is not 2, 3, 4 or 5")
+        return failed(f"the first digit of {wrong[0]} {_describe_occasion(wrong[0])} is not 2, 3, 4 or 5")
     return passed(f"the codes of all {len(replies)} replies begin with 2, 3, 4 or 5")
 
 
 @check("one-reply-for-each-command", "RFC 5321 4.2", "RL-RPL-01", last=True)
 async def one_reply_for_each_command(server: Server) -> Judgement:
     """No reply comes that no command has asked for."""
-    replies = _all(server)
+    replies = _all_replies(server)
     if server.log.surplus:
         before, reply = server.log.surplus[0]
         return failed(f"behind the reply to {before!r} another one came: {reply}")
@@ -38,7 +42,7 @@ async def one_reply_for_each_command(server: Server) -> Judgement:
 @check("closes-after-221-or-421-only", "RFC 5321 4.1.1.10", last=True)
 async def closes_after_221_or_421_only(server: Server) -> Judgement:
     """The server does not close the connection before QUIT, unless it says 421."""
-    replies = _all(server)
+    replies = _all_replies(server)
     if closes := server.log.unasked_closes:
         return failed(f"the server closes the connection {closes[0]} without 421; in {len(closes)} sessions")
     return passed(f"no session of {len(replies)} replies was closed by the server before QUIT or 421")
@@ -60,7 +64,7 @@ async def enhanced_codes_everywhere(server: Server) -> Judgement:
     replies = _with_enhanced_codes(server)
     if wrong := [reply for reply in replies if None in reply.enhanced_classes]:
         return failed(
-            f"ENHANCEDSTATUSCODES is offered, and {wrong[0]} {_to(wrong[0])} has none; {len(wrong)} of {len(replies)} replies"
+            f"ENHANCEDSTATUSCODES is offered, and {wrong[0]} {_describe_occasion(wrong[0])} has none; {len(wrong)} of {len(replies)} replies"
         )
     return passed(f"all {len(replies)} replies have an enhanced status code in each line")
 
@@ -72,11 +76,13 @@ async def enhanced_codes_agree(server: Server) -> Judgement:
     if not replies:
         raise NotApplicable("no reply had an enhanced status code")
     if wrong := [r for r in replies if {*r.enhanced_classes} - {None} != {str(r.code)[0]}]:
-        return failed(f"the enhanced status code of {wrong[0]} {_to(wrong[0])} has another class than the reply")
+        return failed(
+            f"the enhanced status code of {wrong[0]} {_describe_occasion(wrong[0])} has another class than the reply"
+        )
     return passed(f"the enhanced status codes of all {len(replies)} replies agree with their codes")
 
 
-def _all(server: Server) -> list[Reply]:
+def _all_replies(server: Server) -> list[Reply]:
     """Return the replies of all sessions. Raises NotApplicable if there were none."""
     if not server.log.replies:
         raise NotApplicable("the server has not replied")
@@ -98,6 +104,6 @@ def _with_enhanced_codes(server: Server) -> list[Reply]:
     return replies
 
 
-def _to(reply: Reply) -> str:
+def _describe_occasion(reply: Reply) -> str:
     """Return what a reply answers, in words."""
     return f"to {reply.answers!r}" if reply.answers else "in greeting"

@@ -1,4 +1,10 @@
-"""STARTTLS (RFC 3207): what the server knew before TLS is forgotten, and nothing is injected into the secured session."""
+"""STARTTLS (RFC 3207): what the server knew before TLS is forgotten, and nothing is injected into the secured session.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
+QUIT included: more than one means that the server took octets for another command.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +15,7 @@ from conformance.probe.session import ProbeSession, ServerClosed
 
 
 @asynccontextmanager
-async def _secured(server: Server, before: tuple[str, ...] = ()) -> AsyncIterator[ProbeSession]:
+async def _secured_session(server: Server, before: tuple[str, ...] = ()) -> AsyncIterator[ProbeSession]:
     """Open a session, send these commands, then STARTTLS, and begin TLS; EHLO is not sent again. Raises NotApplicable."""
     server.require_extension("STARTTLS")
     async with server.session() as session:
@@ -32,7 +38,7 @@ class _Refused(NotApplicable):
 async def starttls(server: Server) -> Judgement:
     """STARTTLS that is offered is answered 220, TLS begins, and EHLO is answered again."""
     try:
-        async with _secured(server) as session:
+        async with _secured_session(server) as session:
             reply = await session.ehlo()
     except _Refused as refused:
         return failed(str(refused))
@@ -48,7 +54,7 @@ async def starttls(server: Server) -> Judgement:
 @check("starttls-not-offered-twice", "RFC 3207 4.2")
 async def starttls_not_offered_twice(server: Server) -> Judgement:
     """STARTTLS is not offered within TLS."""
-    async with _secured(server) as session:
+    async with _secured_session(server) as session:
         await session.ehlo()
         offered = "STARTTLS" in session.keywords
     return (
@@ -63,7 +69,7 @@ async def starttls_forgets(server: Server) -> Judgement:
     """A transaction that began before TLS is gone afterwards."""
     async with server.session() as session:
         await begin_transaction(session)
-    async with _secured(server, ("MAIL FROM:<>",)) as session:
+    async with _secured_session(server, ("MAIL FROM:<>",)) as session:
         reply = await session.command("RCPT TO:<postmaster>")
     if reply.positive:
         return failed(f"MAIL is sent before STARTTLS, and RCPT in the secured session is accepted: {reply}")
@@ -82,7 +88,7 @@ async def starttls_injection(server: Server) -> Judgement:
         try:
             await session.start_tls(unverified_context())
             first = await session.ehlo()
-            behind = await session.drain()
+            behind = await session.quit_and_read_replies()
         except ServerClosed as closed:
             session.ended = True
             return passed(f"STARTTLS with a command behind it in the same segment: {closed}")

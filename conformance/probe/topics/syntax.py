@@ -1,4 +1,10 @@
-"""Lines and words: what ends a line, letter case, spaces, octets that are no text, commands that are unknown or malformed."""
+"""Lines and words: what ends a line, letter case, spaces, octets that are no text, commands that are unknown or malformed.
+
+A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
+NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
+`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
+QUIT included: more than one means that the server took octets for another command.
+"""
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
 from conformance.probe.server import NotApplicable, Server, begin_transaction
@@ -21,22 +27,22 @@ async def verbs_in_any_case(server: Server) -> Judgement:
 @check("lf-ends-no-line", "RFC 5321 2.3.8")
 async def lf_ends_no_line(server: Server) -> Judgement:
     """A bare LF does not end a command line."""
-    return await _bare_line_end(server, b"\n", "LF")
+    return await _judge_bare_line_end(server, b"\n", "LF")
 
 
 @check("cr-ends-no-line", "RFC 5321 2.3.8")
 async def cr_ends_no_line(server: Server) -> Judgement:
     """A bare CR does not end a command line."""
-    return await _bare_line_end(server, b"\r", "CR")
+    return await _judge_bare_line_end(server, b"\r", "CR")
 
 
-async def _bare_line_end(server: Server, octets: bytes, name: str) -> Judgement:
+async def _judge_bare_line_end(server: Server, octets: bytes, name: str) -> Judgement:
     """Send two RSET with these octets between them and CRLF at the end: one line, so one reply."""
     async with server.session() as session:
         await session.send(b"RSET" + octets + b"RSET\r\n")
         first = await session.reply()
         try:
-            behind = await session.drain()
+            behind = await session.quit_and_read_replies()
         finally:
             session.ended = True
     if len(behind) > 1:
@@ -152,7 +158,7 @@ async def nul_in_a_command(server: Server) -> Judgement:
     """A line with a NUL has one reply: what is after the NUL does not become another command."""
     async with server.session() as session:
         reply = await session.command(b"MAIL FROM:<probe@probe.test>\0RSET")
-        behind = await session.drain()
+        behind = await session.quit_and_read_replies()
         session.ended = True
     if len(behind) > 1:
         return failed(f"a line with a NUL has two replies: {reply}, then {behind[0]}")
@@ -167,7 +173,7 @@ async def over_long_line(server: Server) -> Judgement:
         try:
             await session.send(b"NOOP " + b"x" * 20000 + b"\r\n")
             replies.append(await session.reply())
-            replies += await session.drain()
+            replies += await session.quit_and_read_replies()
         except ServerClosed as closed:
             raise NotApplicable(f"the server ends the session at a line of 20007 octets: {closed}") from None
         finally:
