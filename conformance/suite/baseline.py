@@ -285,7 +285,8 @@ def draft_entries(
         known = baselines[candidate].known if baselines and candidate in baselines else ()
         for (check, requirement), failing in _failing_cells(group).items():
             reason = {"check": check, "requirement": requirement}
-            explained = [(cell, *_explanation(cell, verdict, known)) for cell, verdict in failing]
+            # of each failing cell: the cell, whether an earlier entry matches it, and the fields of its entry
+            explained = [(cell, *_find_explanation(cell, verdict, known)) for cell, verdict in failing]
             states = {was_known for _, was_known, _ in explained}
             comments = {fields["comment"] for _, was_known, fields in explained if was_known}
             if len(failing) == len(group) and len(states) == 1 and len(comments) <= 1:
@@ -302,12 +303,14 @@ def _failing_cells(group: Iterable[DraftCell]) -> dict[tuple[str, str], list[tup
     """Return the failing cells of a scenario with the verdict, by check and first requirement, the blamed one."""
     reasons: dict[tuple[str, str], list[tuple[DraftCell, Verdict]]] = defaultdict(list)
     for cell in group:
-        for reason, verdict in _failures(cell).items():
+        for reason, verdict in _failures_by_reason(cell).items():
             reasons[reason].append((cell, verdict))
     return reasons
 
 
-def _explanation(cell: DraftCell, verdict: Verdict, known: Iterable[KnownFailure]) -> tuple[bool, dict[str, object]]:
+def _find_explanation(
+    cell: DraftCell, verdict: Verdict, known: Iterable[KnownFailure]
+) -> tuple[bool, dict[str, object]]:
     """Return whether an earlier entry matches a failure, and the draft's fields: that entry's, or a comment to be written."""
     before = next((entry for entry in known if entry.covers(cell) and entry.matches(verdict)), None)
     if before is None:
@@ -329,7 +332,7 @@ def _carried_over(
             yield known.model_dump(exclude_defaults=True)
 
 
-def _failures(cell: DraftCell) -> dict[tuple[str, str], Verdict]:
+def _failures_by_reason(cell: DraftCell) -> dict[tuple[str, str], Verdict]:
     """Return the first failed verdict by check and first requirement; {} for a cell that did not fail."""
     if cell.outcome is not Outcome.FAIL:
         return {}

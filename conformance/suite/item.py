@@ -49,7 +49,8 @@ def raise_for(outcome: Outcome, text: str) -> None:
 class CellItem(pytest.Item):
     """One cell of a scenario's matrix with one assignment of candidates; `report` is set between run and report.
 
-    `_compared` and `_text` are the cell's outcome and text after it was run; `_compared` is None before.
+    An assignment says which candidate plays each server of the cell. `_compared` and `_text` are the cell's outcome,
+    compared with the known failures of its candidate, and its text after it was run; `_compared` is None before.
     """
 
     def __init__(self, *, cell: Cell, assignment: Assignment, **rest: Any) -> None:

@@ -31,7 +31,8 @@ class JobPool(Generic[T]):
     """Runs named jobs, at most `limit` of them at a time; with `chunks` only those of the chunk that is asked for.
 
     Of a job that is run twice the second result counts. `running` are the names of the jobs that have begun and not
-    ended.
+    ended. `_tasks` has the tasks of the jobs that were begun and not asked for yet, `_begun` the names of all that were
+    begun; `_slots` admits `limit` jobs. A task returns a list with the result.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class JobPool(Generic[T]):
         """Block until a job has ended, and return its result. Raises what the job raised, and KeyboardInterrupt."""
         if not self._thread.ident:
             self._thread.start()
-        return self._run_in_thread(self._wait(name)).pop()
+        return self._run_in_thread(self._wait_for_result(name)).pop()
 
     def close(self) -> None:
         """Cancel the jobs that have not ended, and block until they have cleaned up and the thread has ended."""
@@ -79,7 +80,7 @@ class JobPool(Generic[T]):
             future.cancel()
             raise
 
-    async def _wait(self, name: str) -> list[T]:
+    async def _wait_for_result(self, name: str) -> list[T]:
         """Begin the jobs that are due now, and return the result of the named one, in a list.
 
         The task is forgotten then: a job that is asked for again is run again.
@@ -87,7 +88,7 @@ class JobPool(Generic[T]):
         if name not in self._tasks:
             for due in self._take_due(name):
                 self._unfinished += 1
-                self._tasks[due] = create_cell_task(self._run(due))
+                self._tasks[due] = create_cell_task(self._run_job(due))
         try:
             return await self._tasks[name]
         finally:
@@ -101,7 +102,7 @@ class JobPool(Generic[T]):
         self._begun = begun | set(due)
         return [job for job in due if job not in begun] or [name]
 
-    async def _run(self, name: str) -> list[T]:
+    async def _run_job(self, name: str) -> list[T]:
         """Run a job, and once more if needed; return its result in a list.
 
         `_unfinished` counts the begun jobs whose first run has not ended. `result` empties the list: asyncio formats

@@ -68,7 +68,7 @@ class JUnitCompletion:
 def _attributes(properties: dict[str, str]) -> dict[str, str]:
     """Return the attributes `name`, `classname`, `file` and `line` from a test case's properties; {} for another test.
 
-    The properties are those of `cell_properties`.
+    The properties are those of `cell_properties`; the one of the file is `FILE:LINE`.
     """
     if _SCENARIO not in properties:
         return {}

@@ -177,8 +177,8 @@ class Options:
 def read_options(config: pytest.Config) -> Options:
     """Check the options and return them. Raises pytest.UsageError.
 
-    Without `--clock` the candidates' features decide. `with_feature` changes a candidate to a kind that has the feature
-    that the clock needs.
+    Without `--clock` the candidates' features decide. A clock that jumps needs a feature, such as a node in this process:
+    `with_feature` changes a candidate to a kind that has it.
     """
     words = config.getoption("--candidate") or ["reference"]
     hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))

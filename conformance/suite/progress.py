@@ -68,7 +68,7 @@ class Progress:
 
     `running_cells` returns the node ids of cells that run concurrently, which pytest need not have come to yet.
     `_since` has the real time at which each running cell began, `_reached` the cells that pytest has come to, `_ended`
-    the outcomes so far.
+    the outcomes so far. `_drawn`: the line is on the terminal. `_over` is set at the session's end.
     """
 
     interval = _TICK

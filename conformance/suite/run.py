@@ -93,7 +93,8 @@ class _ExecutedCell:
 class PytestRun:
     """One invocation in one process: the only one, or a worker of xdist.
 
-    `_pool` is None if cells run one by one; `_header` is that of the run, `_baselines` are by candidate.
+    `_pool` is None if cells run one by one; `_header` is that of the run, `_baselines` are by candidate. An *assignment*
+    says which candidate (implementation under test) plays each server of a cell.
     """
 
     def __init__(self, directory: Path, options: Options, header: RunHeader, *, worker: bool) -> None:

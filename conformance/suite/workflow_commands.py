@@ -15,7 +15,10 @@ STOPPED = pytest.StashKey["StoppedCommands"]()
 
 
 class StoppedCommands:
-    """A pytest plugin that stops workflow commands from the session's start to its end."""
+    """A pytest plugin that stops workflow commands from the session's start to its end.
+
+    `_token` is what ends the stop, '' before the first.
+    """
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
