@@ -8,6 +8,10 @@
 Points that do not differ in the axes of a step share its parsed form, and cells that name the same topology share that. Where
 the axes are wrong or the work would exceed a limit, only the first point is checked. A problem that occurs in several cells is
 reported once.
+
+A *node* is a value of the YAML file with its place, `mark` (line and column): a scalar, a list (`items`) or a mapping
+(`entries`; of an entry, `key` is the place of its key). `report` collects problems. A *point* of a scenario's matrix has a
+node for each axis: its value. The loader calls this for each document (`loader.py`).
 """
 
 import hashlib
@@ -50,7 +54,9 @@ class CellExpander:
     """Checks one scenario document, and expands it into cells.
 
     `node` is the document as YAML. `document` is None where its values are wrong: then its steps are checked, and there
-    are no cells. `line` is that of its id. Every method that finds a problem adds it to `report`.
+    are no cells. `line` is that of its id. Every method that finds a problem adds it to `report`. `check` sets `_points`,
+    the points to expand without the axis of a fault grid, and `_parameters_axis`, the axis that `parameters` adds. `_parsed`,
+    `_topologies` and `_cells_by_size` keep what was made, and `_placeholders` has the values of `${own-...}`.
     """
 
     def __init__(

@@ -4,6 +4,8 @@ A fault has a place in the session (MAIL, dot ...), a position there (before, af
 has one of three sizes. *smoke*: the faults that lose mail most easily, each at the first point of the matrix. *pairwise*:
 every pair of values that can occur together (of place, position, kind, and the scenario's axes) occurs in some cell. *full*:
 every fault at every point. In each size the cells without a fault (`fault=none`) are included.
+
+A *point* of a scenario's matrix has a node for each axis: its value.
 """
 
 import itertools

@@ -1,4 +1,8 @@
-"""Read the files of fixtures/ that scenarios name: topologies, and templates of messages."""
+"""Read the files of fixtures/ that scenarios name: topologies, and templates of messages.
+
+A *node* is a value of the YAML file with its place, `mark` (line and column): a scalar, a list (`items`) or a mapping
+(`entries`; of an entry, `key` is the place of its key). `report` collects problems.
+"""
 
 from functools import lru_cache
 from pathlib import Path

@@ -1,6 +1,10 @@
 """The matrix of a scenario: read its axes, enumerate its points, and substitute `${axis}` by the value at a point.
 
 A condition (of `when` and `exclude`) is a mapping of axes to a value or a list of values.
+
+A *node* is a value of the YAML file with its place, `mark` (line and column): a scalar, a list (`items`) or a mapping
+(`entries`; of an entry, `key` is the place of its key). `report` collects problems. A *point* of a scenario's matrix has a
+node for each axis: its value.
 """
 
 import itertools

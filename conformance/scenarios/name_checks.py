@@ -1,6 +1,10 @@
 """Check the names in a cell's steps, servers and the like against its topology, others against those of earlier steps.
 
 Which field of a step refers to a name, and of which kind, is declared by the field's type (`name_types.RefersTo`).
+
+A *node* is a value of the YAML file with its place, `mark` (line and column): a scalar, a list (`items`) or a mapping
+(`entries`; of an entry, `key` is the place of its key). `report` collects problems. A parsed step has its verb, the node of
+its value, and the steps inside it (`step_parser.ParsedStep`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -104,7 +108,7 @@ def check_fault_grid(faults: Node | None, names: KnownNames, report: ProblemRepo
         return
     for key, kind in referenced_names(FaultGrid).items():
         for node in _values_at(faults, [key]):
-            if isinstance(node.value, str) and (problem := _problem(node.value, kind, names)):
+            if isinstance(node.value, str) and (problem := _name_problem(node.value, kind, names)):
                 report.add(node.mark, problem)
     names.define("fault", "grid")
 
@@ -118,17 +122,17 @@ def _check_step(parsed: ParsedStep, names: KnownNames, report: ProblemReport) ->
         for node in _field_nodes(parsed, key):
             if not isinstance(node.value, str):
                 continue
-            if problem := _problem(node.value, kind, names):
+            if problem := _name_problem(node.value, kind, names):
                 report.add(node.mark, problem)
 
 
-def _problem(name: str, kind: str, names: KnownNames) -> str | None:
+def _name_problem(name: str, kind: str, names: KnownNames) -> str | None:
     """Return why a name of a kind is unknown; None where it is known. Kinds not named here are those of a topology."""
     match kind:
         case "message":
             return _message_problem(name, names.defined.get("message", {}))
         case "message or conversation":
-            return None if name in names.defined.get("conversation", {}) else _problem(name, "message", names)
+            return None if name in names.defined.get("conversation", {}) else _name_problem(name, "message", names)
         case "fault":
             armed = {**names.defined.get("fault", {}), "all": 1}
             return None if name in armed else unknown_name("fault or partition armed before:", name, armed)

@@ -2,6 +2,8 @@
 
 A candidate's description states them from the documentation of the server. A scenario with `timers: own` does not set
 any timer, and judges the server by what its description states.
+
+A node is a value of a YAML file with its place.
 """
 
 from collections.abc import Mapping

@@ -115,13 +115,13 @@ def _definitions(models: list[type[BaseModel]], *, with_axes: bool) -> dict[str,
         if name == "Document":
             continue
         for key, schema in definition.get("properties", {}).items():
-            definition["properties"][key] = _field(schema, with_axes=with_axes)
+            definition["properties"][key] = _field_schema(schema, with_axes=with_axes)
     if "Copies" in definitions:  # a range of numbers, which may be written as one number
         definitions["Copies"] = {"anyOf": [{"type": "integer", "minimum": 0}, definitions["Copies"]]}
     return definitions
 
 
-def _field(schema: Schema, *, with_axes: bool) -> Schema:
+def _field_schema(schema: Schema, *, with_axes: bool) -> Schema:
     """Return a field's schema that also allows `yes` and `no` for booleans, and with `with_axes` `${axis}` for any value."""
     annotations: Schema = {key: schema[key] for key in schema if key in ("description", "default")}
     value = _allow_yes_no({key: value for key, value in schema.items() if key not in (*annotations, "title")})

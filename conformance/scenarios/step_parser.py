@@ -62,7 +62,7 @@ def parse_step(node: Node, path: str, point: Point, report: ProblemReport) -> Pa
         return _parse_block(verb, entry, path, text, label, point, report)
     action = validate(ACTIONS[verb], entry.node, report)
     step = Step(path=path, line=entry.key.line, verb=verb, label=text, action=action) if action else None
-    return ParsedStep(step, verb, entry.node, label)
+    return ParsedStep(step, verb, node=entry.node, label=label)
 
 
 def _parse_label(node: Node, report: ProblemReport) -> str | None:
@@ -102,12 +102,12 @@ def _parse_expect(expect: Entry, path: str, report: ProblemReport) -> ParsedStep
         return None
     expectation = validate(EXPECTATIONS[verb], entry.node, report)
     if expectation is None:
-        return ParsedStep(None, "expect", entry.node, expectation=verb)
+        return ParsedStep(None, "expect", node=entry.node, expectation=verb)
     if expectation.within is not None and expectation.after is not None and expectation.after > expectation.within:
         report.add(entry.node.mark, "`after` is later than `within`: this can never hold")
     action = Expect(verb=verb, expectation=expectation)
     step = Step(path=path, line=entry.key.line, verb="expect", action=action)
-    return ParsedStep(step, "expect", entry.node, expectation=verb)
+    return ParsedStep(step, "expect", node=entry.node, expectation=verb)
 
 
 def _parse_block(
@@ -131,7 +131,7 @@ def _parse_block(
     if action is not None and len(valid) == len(inner):
         action = action.model_copy(update={"steps": tuple(valid)})
         step = Step(path=path, line=entry.key.line, verb=verb, label=label, action=action)
-    return ParsedStep(step, verb, entry.node, label_node, inner)
+    return ParsedStep(step, verb, node=entry.node, label=label_node, inner=inner)
 
 
 def parse_steps(node: Node, prefix: str, point: Point, report: ProblemReport) -> tuple[ParsedStep, ...]:

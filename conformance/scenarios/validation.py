@@ -1,4 +1,8 @@
-"""Validate a node against a pydantic model, and translate pydantic's errors into messages with their place in the file."""
+"""Validate a node against a pydantic model, and translate pydantic's errors into messages with their place in the file.
+
+A *node* is a value of the YAML file with its place, `mark` (line and column): a scalar, a list (`items`) or a mapping
+(`entries`; of an entry, `key` is the place of its key). `report` collects problems.
+"""
 
 import re
 from collections.abc import Iterator

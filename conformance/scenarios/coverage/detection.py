@@ -1,5 +1,8 @@
 """Finds the dimensions that a cell varies, from its steps, its topology and its axes; nothing is run.
 
+A *dimension* is something in which scenarios can differ, such as a second message or a restart. An *action* is what a step of a
+scenario does; its class is the model of the step's verb.
+
 A detector is a function of a cell whose name is the dimension's id in `dimensions.yaml`, with `_` for `-`. It may be generous: it
 says that a cell gives an occasion, not that every requirement of the cell is judged by it.
 """

@@ -1,4 +1,7 @@
-"""Combines what cells vary with the reasons why others do not, and formats docs/coverage.md."""
+"""Combines what cells vary with the reasons why others do not, and formats docs/coverage.md.
+
+A *dimension* is something in which scenarios can differ, such as a second message; a *group* is one of the catalogue of requirements.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -57,7 +60,7 @@ def pairs(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -
             reason = dimensions.not_varied.get(dimension, {}).get(group, "")
             if reason and (dimension, group) in covered:
                 raise ValueError(f"{group} has a reason for {dimension}, and a cell that varies it")
-            found.append(Pair(dimension, group, (dimension, group) in covered, reason))
+            found.append(Pair(dimension, group, is_covered=(dimension, group) in covered, reason=reason))
     return found
 
 
