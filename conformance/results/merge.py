@@ -1,4 +1,7 @@
-"""Merging of several run directories into one: the shards of a run that several machines ran."""
+"""Merging of several run directories into one: the shards of a run that several machines ran.
+
+The *slug* of a cell is the name of its file without suffixes.
+"""
 
 import shutil
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ How rows are made:
   column; `PLAIN_LINES` matches consecutive lines of such events, written exactly as this harness writes them. The reader
   leaves those lines unparsed (`StoredCell.unparsed`), and Arrow parses them by the thousand (`parse_plain_lines`).
 - All other records (headers, footers, verdicts, and events with a field of the column type `json`, such as `line`) are
-  parsed and validated, and become rows through their dictionaries (`_fit`).
+  parsed and validated, and become rows through their dictionaries (`_row_values`).
 - Cells are gathered until they have 20,000 lines. Each batch is made into tables in one of two threads while the next one
   is read: Arrow works without holding Python's global lock. Batches are yielded in the order of the cells.
 - Where Arrow rejects a batch's unparsed lines, one of them is damaged. The batch's cells are then read again with every
@@ -181,7 +181,11 @@ def _batches(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
 
 
 class _RowMaker:
-    """Makes Arrow rows of cells that were read with `unparsed=PLAIN_LINES`; threads may share one."""
+    """Makes Arrow rows of cells that were read with `unparsed=PLAIN_LINES`; threads may share one.
+
+    A cell's `slug` is the name of its file without suffixes; its `unparsed` are the lines that Arrow parses. `_schemas` has
+    the columns of each table, `_run` is the run's name.
+    """
 
     def __init__(self, run: str) -> None:
         self.damage: list[Damage] = []
@@ -209,20 +213,20 @@ class _RowMaker:
         """Return a table of records, each with its cell; records that fit no row are skipped and added to `damage`."""
         schema = self._schemas[name]
         try:
-            rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=schema)
+            rows = pa.Table.from_pylist([_row_values(name, values) for _, values in records], schema=schema)
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError):
             # A number in a damaged line may be too large for its column.
-            records = [(cell, values) for cell, values in records if self._fits(name, cell, values)]
-            rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=schema)
+            records = [(cell, values) for cell, values in records if self._can_be_row(name, cell, values)]
+            rows = pa.Table.from_pylist([_row_values(name, values) for _, values in records], schema=schema)
         return self._add_key(name, rows, pa.array([cell.slug for cell, _ in records], pa.string()))
 
-    def _fits(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
+    def _can_be_row(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
         """Whether a record can be a row of a table; append it to `damage` otherwise.
 
         The damage names line 1, since the record's own line is not known here.
         """
         try:
-            pa.Table.from_pylist([_fit(name, values)], schema=self._schemas[name])
+            pa.Table.from_pylist([_row_values(name, values)], schema=self._schemas[name])
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             self.damage.append(Damage(cell.path, 1, f"a record that fits no row of {name}: {str(error)[:200]}"))
             return False
@@ -269,7 +273,7 @@ def _event_values(event: AnyEvent) -> dict[str, Any]:
     return values
 
 
-def _fit(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def _row_values(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a record that have a column in a table, JSON columns as text.
 
     Columns without a field are not filled in, since an event has few of the columns.

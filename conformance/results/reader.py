@@ -169,7 +169,15 @@ def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> Store
     if header is None:
         why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
         raise CellUnreadable(path, why)
-    return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage), b"".join(unparsed_lines))
+    return StoredCell(
+        path=path,
+        header=header,
+        events=tuple(events),
+        verdicts=tuple(verdicts),
+        footer=footer,
+        damage=tuple(damage),
+        unparsed=b"".join(unparsed_lines),
+    )
 
 
 def read_cell_ends(run_dir: Path) -> CellEnds:
@@ -182,7 +190,7 @@ def read_cell_ends(run_dir: Path) -> CellEnds:
             ends.append(read_cell_end(path))
         except CellUnreadable as error:
             damage.append(Damage(path, 1, error.why))
-    return CellEnds(len(files), tuple(ends), tuple(damage))
+    return CellEnds(files=len(files), ends=tuple(ends), damage=tuple(damage))
 
 
 def read_cell_end(path: Path) -> tuple[CellHeader, CellFooter | None]:

@@ -106,7 +106,7 @@ class CellWriter:
         self._events += 1
 
     def write_verdict(self, verdict: Verdict) -> None:
-        """Write the collected events and a verdict, so that verdicts come after the events that they rest on."""
+        """Write the collected events, then a verdict: verdicts come after the events that they rest on."""
         self._write(json_line(verdict, "verdict"))
         self._verdicts += 1
 
