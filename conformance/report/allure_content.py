@@ -1,7 +1,8 @@
 """Allure's results of cells, made through the API of allure-pytest.
 
 `describe_cell` describes the current test, so it must be called while pytest runs (or has just run) the cell's item.
-Without `--alluredir` it does nothing and takes no time.
+Without `--alluredir` it does nothing and takes no time. `_current_test` is allure-pytest's interface to that test. `visible`
+makes a server's text printable on one line, cut at a number of characters.
 
 A *row* is a row of the requirement catalogue. A *finding* is a verdict that is neither a pass nor not applicable; a
 *remark* is a pass whose sentence says that a `should` row is violated.

@@ -58,7 +58,7 @@ def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn")
     old, new = ({cell.header.nodeid: cell for cell in run.cells} for run in (before, after))
     missing = [nodeid for nodeid in old if nodeid not in new]
     compared = [*new, *([] if after.header.filtered else missing)]
-    changes = [c for nodeid in compared if (c := _change(old.get(nodeid), new.get(nodeid), should)) is not None]
+    changes = [c for nodeid in compared if (c := _compare_cell(old.get(nodeid), new.get(nodeid), should)) is not None]
     return RunComparison(
         before=before.header.run,
         after=after.header.run,
@@ -68,7 +68,7 @@ def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn")
     )
 
 
-def _change(before: CellSummary | None, after: CellSummary | None, should: Should) -> CellChange | None:
+def _compare_cell(before: CellSummary | None, after: CellSummary | None, should: Should) -> CellChange | None:
     """Return the change of a cell between two runs, or None where its state is the same.
 
     `before` or `after` is None where that run lacks the cell. The state is the outcome, or that the run lacks the cell;
@@ -84,7 +84,7 @@ def _change(before: CellSummary | None, after: CellSummary | None, should: Shoul
     if kind is None:
         return None
     causes = change_causes(before.header, after.header) if before is not None and after is not None else ()
-    return CellChange(before, after, (was, now), kind, causes)
+    return CellChange(before, after, states=(was, now), kind=kind, causes=causes)
 
 
 def comparison_text(comparison: RunComparison) -> str:

@@ -69,7 +69,8 @@ def read_earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: Cell
         except CellUnreadable:
             continue
         if footer is not None:
-            outcomes.append(EarlierOutcome(run.header.run, footer.outcome, change_causes(earlier_header, header)))
+            causes = change_causes(earlier_header, header)
+            outcomes.append(EarlierOutcome(run=run.header.run, outcome=footer.outcome, causes=causes))
     return tuple(outcomes)
 
 

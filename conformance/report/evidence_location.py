@@ -28,7 +28,7 @@ from conformance.verdicts import Verdict
 Sessions = Mapping[str, Connected]
 
 
-def event_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
+def event_line(event: AnyEvent, sessions: Sessions, *, marked: bool = False) -> str:
     """Return one printable line: mark, number, time, session, parties, what happened, and its meaning in brackets.
 
     `marked`: a verdict rests on the event. `sessions` has the event that opened each session, by the session's name.
@@ -135,7 +135,9 @@ def locate_evidence(verdict: Verdict, cell: CellView) -> EvidenceLocation | None
         + event_text(event)
     )
     return EvidenceLocation(
-        event.n, exchange + (f"  [{operation}]" if operation else ""), _message_text(verdict, event, cell)
+        event_number=event.n,
+        exchange=exchange + (f"  [{operation}]" if operation else ""),
+        message=_message_text(verdict, event, cell),
     )
 
 

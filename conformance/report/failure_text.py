@@ -1,7 +1,8 @@
 """The text of a failure in a terminal: what was expected and seen, the step, the exchange, and how to repeat the cell.
 
 The deciding finding is the first of `CellView.findings`: a verdict with the cell's outcome. A requirement is the id of
-a row of the catalogue; its clause is the row's text as reports quote it.
+a row of the catalogue; its clause is the row's text as reports quote it. `visible` makes a server's text printable on one
+line, cut at a number of characters. The *evidence* of a verdict are the numbers of the events that it rests on.
 """
 
 import textwrap
@@ -29,12 +30,12 @@ def failure_text(cell: CellView, *, width: int = WIDTH) -> str:
     In this order: the deciding finding with its sentence, expected and seen values and clause; its step in the scenario's
     file; the offending exchange; other findings; remarks; the command that repeats the cell; the history and logs.
     """
-    parts = [_head(cell)]
+    parts = [_heading(cell)]
     if cell.known:
         parts.append(_labelled("known", cell.known, width))
     if cell.findings:
         first, *others = cell.findings
-        parts += [*_finding(cell, first, width), _step(cell, first), _exchange(cell, first, width)]
+        parts += [*_finding_parts(cell, first, width), _step_location(cell, first), _exchange_text(cell, first, width)]
         by_root: dict[str, list[Verdict]] = {"": []}
         for verdict in others:
             by_root.setdefault(cell.may_follow_from(verdict), []).append(verdict)
@@ -55,7 +56,7 @@ def failure_message(cell: CellView) -> str:
     if cell.outcome is Outcome.PASS:
         return ""
     verdict = next(iter(cell.findings or cell.verdicts), None)
-    parts = [_head(cell)]
+    parts = [_heading(cell)]
     if verdict is not None:
         clause = clause_of(verdict.requirements[0]) if verdict.requirements and cell.findings else ""
         word = "violates" if verdict.outcome is Outcome.FAIL else "about"
@@ -76,7 +77,7 @@ def exchange_lines(cell: CellView, max_lines: int) -> list[str]:
         (),
     )
     marked = frozenset(evidence)
-    return ["..." if event is None else event_line(event, cell.sessions, event.n in marked) for event in chosen]
+    return ["..." if event is None else event_line(event, cell.sessions, marked=event.n in marked) for event in chosen]
 
 
 def deciding_sentence(cell: CellView) -> str:
@@ -90,7 +91,7 @@ def clause_of(requirement: str) -> str:
     return row.clause if row is not None else f"{visible(requirement, 40)}: not in the catalogue of this version"
 
 
-def _head(cell: CellView) -> str:
+def _heading(cell: CellView) -> str:
     """Return the outcome with the cell's and candidate's names, and lines about a crashed node or a cut history."""
     outcome = cell.outcome
     known = " (known)" if cell.known else ""
@@ -105,7 +106,7 @@ def _head(cell: CellView) -> str:
     return "\n".join(lines)
 
 
-def _finding(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
+def _finding_parts(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
     """Yield the sentence of a verdict, then a table: expected, seen, check, requirements, message, offending event."""
     yield _wrapped(verdict.sentence or f"{verdict.check}: {verdict.outcome}", width)
     table = [
@@ -123,7 +124,7 @@ def _finding(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
     yield "\n".join(table)
 
 
-def _step(cell: CellView, verdict: Verdict) -> str:
+def _step_location(cell: CellView, verdict: Verdict) -> str:
     """Return the place of the step that a verdict is about, and its line of YAML.
 
     The line is left out where the scenario's file is not available. '' for a verdict without a step, as those of
@@ -138,7 +139,7 @@ def _step(cell: CellView, verdict: Verdict) -> str:
     )
 
 
-def _exchange(cell: CellView, verdict: Verdict, width: int) -> str:
+def _exchange_text(cell: CellView, verdict: Verdict, width: int) -> str:
     """Return the events around a verdict's evidence, one on each line; '' for a verdict without evidence."""
     evidence = cell.evidence_of(verdict)
     chosen = events_around(cell.events, evidence)
@@ -148,7 +149,7 @@ def _exchange(cell: CellView, verdict: Verdict, width: int) -> str:
     lines = [
         f"{_INDENT}{_INDENT}..."
         if event is None
-        else _cut(_INDENT + event_line(event, cell.sessions, event.n in marked), width)
+        else _cut(_INDENT + event_line(event, cell.sessions, marked=event.n in marked), width)
         for event in chosen
     ]
     return "\n".join([f"{_INDENT}the exchange (> marks what the verdict rests on)", *lines])

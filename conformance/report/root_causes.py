@@ -73,7 +73,7 @@ def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
         judged = Counter(row for cell in candidate_cells for row in _judged_rows(cell))
         for row, number in sorted(cells_of_root.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
             following = [other for other, _ in violations.most_common() if root[other] == row and other != row]
-            root_causes.append(RootCause(candidate, row, number, tuple(following)))
+            root_causes.append(RootCause(candidate, requirement=row, cells=number, following=tuple(following)))
     return tuple(root_causes)
 
 

@@ -61,7 +61,7 @@ def group_failures(cells: Sequence[CellSummary]) -> tuple[FailureGroup, ...]:
     for cell in cells:
         if cell.outcome in NOT_OK_OUTCOMES:
             by_key.setdefault((cell.outcome, _group_key(cell)), []).append(cell)
-    groups = [_group(outcome, key, members) for (outcome, key), members in by_key.items()]
+    groups = [_make_group(outcome, key, members) for (outcome, key), members in by_key.items()]
     return tuple(sorted(groups, key=lambda group: (OVER_CELLS.index(group.outcome), _size_rank(group))))
 
 
@@ -72,7 +72,7 @@ def _size_rank(group: FailureGroup) -> int:
 
 def candidate_summaries(run: RunSummary, catalogue: Catalogue) -> tuple[CandidateSummary, ...]:
     """Return a summary of each candidate, in the run's order."""
-    return tuple(_summary(name, cells_of_candidate(run.cells, name), catalogue) for name in run.candidates)
+    return tuple(_summarize_candidate(name, cells_of_candidate(run.cells, name), catalogue) for name in run.candidates)
 
 
 def _group_key(cell: CellSummary) -> str:
@@ -82,15 +82,16 @@ def _group_key(cell: CellSummary) -> str:
     return f"{cell.header.candidate}: {_VARIABLE_PART.sub('*', cell.sentence)}"
 
 
-def _group(outcome: Outcome, key: str, cells: list[CellSummary]) -> FailureGroup:
+def _make_group(outcome: Outcome, key: str, cells: list[CellSummary]) -> FailureGroup:
     """Return the group of cells with this key (`_group_key`), with the title made from the first cell."""
     if (row := blamed_requirement(cells[0])) == key:
-        return FailureGroup(outcome, clause_of(row), tuple(cells))
+        return FailureGroup(outcome, title=clause_of(row), cells=tuple(cells))
     sentence = cells[0].sentence or ("cut short: the run ended in this cell" if cells[0].cut_short else str(outcome))
-    return FailureGroup(outcome, f"{cells[0].header.candidate}: {sentence}", tuple(cells), outcome is Outcome.ERROR)
+    title = f"{cells[0].header.candidate}: {sentence}"
+    return FailureGroup(outcome, title, cells=tuple(cells), identical=outcome is Outcome.ERROR)
 
 
-def _summary(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue) -> CandidateSummary:
+def _summarize_candidate(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue) -> CandidateSummary:
     """Return the summary of a candidate from its cells; a cell counts for the group of its blamed or first requirement."""
     counts = Counter(cell.outcome for cell in cells)
     failed, judged = Counter[str](), Counter[str]()
@@ -100,7 +101,7 @@ def _summary(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue)
             judged[row.group] += 1
             failed[row.group] += cell.outcome is Outcome.FAIL
     worst = tuple((group, count, judged[group]) for group, count in failed.most_common(_MAX_WORST_GROUPS) if count)
-    return CandidateSummary(candidate, {outcome: counts[outcome] for outcome in OVER_CELLS}, worst)
+    return CandidateSummary(candidate, counts={outcome: counts[outcome] for outcome in OVER_CELLS}, worst=worst)
 
 
 CARDS = 5

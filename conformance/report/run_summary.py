@@ -136,7 +136,9 @@ def read_run_summary(
         damage += map(str, stored.damage)
         seconds = stored.footer.wall_seconds if stored.footer is not None else None
         cells.append(summarize_cell(cell, stored.slug, seconds))
-    return RunSummary(run.header, run.footer, tuple(cells), (*map(str, unreadable_cells), *damage))
+    return RunSummary(
+        header=run.header, footer=run.footer, cells=tuple(cells), damage=(*map(str, unreadable_cells), *damage)
+    )
 
 
 def _needs_events(verdict: Verdict) -> bool:
@@ -214,11 +216,11 @@ def outcome_matrix(run: RunSummary) -> tuple[MatrixLine, ...]:
     by_scenario: dict[str, list[CellSummary]] = {}
     for cell in run.cells:
         by_scenario.setdefault(cell.header.scenario, []).append(cell)
-    return tuple(_line(by_scenario[scenario], run.candidates) for scenario in run.scenarios)
+    return tuple(_matrix_line(by_scenario[scenario], run.candidates) for scenario in run.scenarios)
 
 
-def _line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
+def _matrix_line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
     """Return the line of a scenario, from its cells of all candidates."""
     header = cells[0].header
     squares = tuple(MatrixSquare(cells_of_candidate(cells, candidate)) for candidate in candidates)
-    return MatrixLine(header.scenario, header.title, header.path, squares)
+    return MatrixLine(scenario=header.scenario, title=header.title, path=header.path, squares=squares)

@@ -38,7 +38,7 @@ SHARED = "assets"
 
 @dataclass(slots=True)
 class BuiltSite:
-    """A built site: its first page, the run, the badges, and notes on what could not be built."""
+    """A built site: its first page, the run, the badges, and notes on what could not be built, a sentence each."""
 
     page: Path
     run: RunSummary

@@ -160,7 +160,16 @@ def _trend_line(candidate: str, measure: str, values: list[float]) -> TrendLine:
         f"{index * WIDTH / (len(values) - 1):.1f},{HEIGHT - (value - least) / span * HEIGHT:.1f}"
         for index, value in enumerate(values)
     )
-    return TrendLine(candidate, measure, points, len(values), values[0], values[-1], least, most)
+    return TrendLine(
+        candidate=candidate,
+        measure=measure,
+        points=points,
+        runs=len(values),
+        first=values[0],
+        last=values[-1],
+        least=least,
+        most=most,
+    )
 
 
 MAX_ROWS = 200

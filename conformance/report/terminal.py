@@ -1,4 +1,8 @@
-"""The summary at the end of a run: for a terminal, and for GitHub Actions as annotations and a step summary."""
+"""The summary at the end of a run: for a terminal, and for GitHub Actions as annotations and a step summary.
+
+`visible` and the functions `escape_...` make texts of a server harmless (`escaping`). A *root cause* is a violated row of the
+catalogue from which other violations may follow; a *known* failure is in the candidate's baseline.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO

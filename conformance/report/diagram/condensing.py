@@ -103,4 +103,4 @@ def _band(stretch: Sequence[DiagramRow], template: str) -> DiagramRow:
     count = sum(row.kind != "gap" for row in stretch)
     duration = rounded_duration(stretch[-1].t - stretch[0].t)
     text = f"… {template.format(count=f'{count:,}', span=duration)} …"
-    return DiagramRow("band", "wire", tuple(numbers), stretch[0].t, text)
+    return DiagramRow(kind="band", style="wire", numbers=tuple(numbers), t=stretch[0].t, text=text)

@@ -63,4 +63,6 @@ def _gap_row(rows: Sequence[DiagramRow], begin: int, end: int) -> tuple[DiagramR
     count = end - begin
     if count <= 0:
         return ()
-    return (rows[begin],) if count == 1 else (DiagramRow("gap", "wire", (), rows[begin].t, f"… {count} rows …"),)
+    if count == 1:
+        return (rows[begin],)
+    return (DiagramRow(kind="gap", style="wire", numbers=(), t=rows[begin].t, text=f"… {count} rows …"),)

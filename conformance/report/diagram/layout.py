@@ -105,7 +105,16 @@ def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[A
     for number, start in enumerate(range(0, len(rows), _SECTION_ROWS), start=1):
         placed, heads, height = _place_rows(rows[start : start + _SECTION_ROWS], columns, width)
         lifelines, down = _lifeline_pieces(placed, height, columns, changes, down)
-        sections.append(Section(number, height, heads, placed, _session_bars(placed, columns), lifelines))
+        sections.append(
+            Section(
+                number=number,
+                height=height,
+                heads=heads,
+                placed=placed,
+                bars=_session_bars(placed, columns),
+                lifelines=lifelines,
+            )
+        )
     return Diagram(columns, width, tuple(sections))
 
 
@@ -123,7 +132,7 @@ def _place_rows(
         x1, x2 = _line_ends(row, columns, width)
         # Between the heads of an arrow; across the diagram; at one party.
         room = abs(x2 - x1) - 24 if row.kind in ("arrow", "fold") else width - GUTTER - 60 if row.left is None else 210
-        placed.append(PlacedRow(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
+        placed.append(PlacedRow(row, y=y + height / 2, x1=x1, x2=x2, room=max(int(room / CHARACTER), 8)))
         y += height
     return tuple(placed), tuple(heads), y + 16
 
@@ -157,7 +166,8 @@ def _session_bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> 
         lanes = lane_ends.setdefault(party, [])
         lane = next((number for number, end in enumerate(lanes) if end < top), len(lanes))
         lanes[lane : lane + 1] = [bottom]
-        bars.append(SessionBar(session, columns[party] + min(lane, 3) * 4, top - 6, bottom + 6))
+        x = columns[party] + min(lane, 3) * 4
+        bars.append(SessionBar(session, x=x, top=top - 6, bottom=bottom + 6))
     return tuple(bars)
 
 
@@ -179,6 +189,6 @@ def _lifeline_pieces(
         points = [(HEAD - 12.0, name in down)]  # below the box with the name
         points += [(y_of[number], goes_down) for number, node, goes_down in changes if node == name and number in y_of]
         for (top, is_down), (bottom, _) in pairwise([*points, (height, False)]):
-            pieces.append(LifelinePiece(x, top, bottom, is_down))
+            pieces.append(LifelinePiece(x, top, bottom, down=is_down))
         (down_after.add if points[-1][1] else down_after.discard)(name)
     return tuple(pieces), down_after

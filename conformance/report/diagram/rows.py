@@ -79,14 +79,15 @@ def diagram_rows(cell: CellView) -> tuple[DiagramRow, ...]:
     for event in cell.events:
         if event.t - last >= GAP:
             rows += _flush_folded(pending, cell)
-            rows.append(DiagramRow("gap", "wire", (), event.t, f"… {rounded_duration(event.t - last)} …"))
+            text = f"… {rounded_duration(event.t - last)} …"
+            rows.append(DiagramRow(kind="gap", style="wire", numbers=(), t=event.t, text=text))
         last = event.t
         if event.n not in cell.violation_by_event and _is_routine(event):
             if session := getattr(event, "session", None):
                 pending.setdefault(session, []).append(event)
             continue
         rows += _flush_folded(pending, cell)
-        rows.append(_row(event, cell))
+        rows.append(_make_row(event, cell))
     rows += _flush_folded(pending, cell)
     return tuple(rows)
 
@@ -148,7 +149,7 @@ def _flush_folded(pending: dict[str, list[AnyEvent]], cell: CellView) -> Iterato
         if not drawn or connected is None:
             continue
         if len(drawn) == 1:
-            yield _row(drawn[0], cell)
+            yield _make_row(drawn[0], cell)
             continue
         yield DiagramRow(
             kind="fold",
@@ -180,9 +181,9 @@ def _folded_text(events: Sequence[AnyEvent]) -> str:
     return ", ".join(f"{count} {verb}" if count > 1 else verb for verb, count in counts.items())
 
 
-def _row(event: AnyEvent, cell: CellView) -> DiagramRow:
+def _make_row(event: AnyEvent, cell: CellView) -> DiagramRow:
     """Return the row of a single event; it is marked if the event is evidence of a violation or error."""
-    kind, style, left, right = _shape(event, cell)
+    kind, style, left, right = _kind_style_and_parties(event, cell)
     return DiagramRow(
         kind=kind,
         style=style,
@@ -205,7 +206,7 @@ def _step_text(event: StepEvent, cell: CellView) -> str:
     return visible(f"step {event.path}  {line.strip().removeprefix('- ')}", MAX_WIRE_TEXT)
 
 
-def _shape(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, str | None]:
+def _kind_style_and_parties(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, str | None]:
     """Return kind, style, left and right of the row of an event; an event of an unknown session is a band."""
     match event:
         case Reply() | Command() | Content() | Connected() | Closed():

@@ -1,4 +1,4 @@
-"""SVG of one section of a diagram: colours by CSS class, all text escaped.
+"""SVG of one section of a diagram: colours by CSS class, all text escaped. Positions are in CSS pixels (`layout`).
 
 Every row is a group with its text as tooltip and for screen readers.
 """
@@ -36,17 +36,17 @@ def draw_section(diagram: Diagram, section: Section, *, hover_text: bool = True)
             f"<title>session {escape(visible(bar.session, 20))}</title></rect>"
             for bar in section.bars
         ),
-        *(part for y in section.heads for part in _heads(diagram, y)),
-        *(_row(placed, diagram.width, hover_text) for placed in section.placed),
+        *(part for y in section.heads for part in _draw_heads(diagram, y)),
+        *(_draw_row(placed, diagram.width, hover_text) for placed in section.placed),
         "</svg>",
     ]
     return Markup("".join(parts))  # noqa: S704  # every text in it went through escape()
 
 
-def _heads(diagram: Diagram, y: float) -> Iterator[str]:
+def _draw_heads(diagram: Diagram, y: float) -> Iterator[str]:
     """Yield a box with each party's name, at the top `y`."""
     for name, x in diagram.columns.items():
-        label = _fit(visible(name), 18)
+        label = _cut(visible(name), 18)
         half_width = max(len(label) * 4.2 + 12, 34)
         yield (
             f'<g class="party"><rect x="{x - half_width:g}" y="{y + 6:g}" width="{2 * half_width:g}" height="{HEAD - 18}" rx="6"/>'
@@ -54,14 +54,14 @@ def _heads(diagram: Diagram, y: float) -> Iterator[str]:
         )
 
 
-def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
+def _draw_row(placed: PlacedRow, width: float, hover_text: bool) -> str:
     """Return the SVG group of a row; without `hover_text` it has no tooltip, link target or text for screen readers."""
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
-    parts = [_background(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
+    parts = [_draw_background(placed, width), _draw_gutter(placed), _draw_shape(placed, width), "</g>"]
     if not hover_text:
         return "".join([f'<g class="{classes}">', *(parts if row.marked else parts[1:])])
-    title = escape(_fit(("marked: " if row.marked else "") + row_text(row), _MAX_TITLE))
+    title = escape(_cut(("marked: " if row.marked else "") + row_text(row), _MAX_TITLE))
     anchor = f' id="e{row.numbers[0]}"' if row.numbers else ""
     return "".join(
         [
@@ -72,12 +72,12 @@ def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
     )
 
 
-def _background(placed: PlacedRow, width: float) -> str:
+def _draw_background(placed: PlacedRow, width: float) -> str:
     """Return the rectangle behind a row that takes the pointer; it is visible for a marked row."""
     return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
 
 
-def _gutter(placed: PlacedRow) -> str:
+def _draw_gutter(placed: PlacedRow) -> str:
     """Return the number and time of the row's first event, left of the row; '' for a row without events."""
     row = placed.row
     if not row.numbers:
@@ -85,24 +85,24 @@ def _gutter(placed: PlacedRow) -> str:
     sign = "✗ " if row.marked else ""
     return (
         f'<text class="number" x="64" y="{placed.y + 4:g}">{sign}#{row.numbers[0]}</text>'
-        f'<text class="time" x="{GUTTER - 8}" y="{placed.y + 4:g}">{escape(_clock(row.t))}</text>'
+        f'<text class="time" x="{GUTTER - 8}" y="{placed.y + 4:g}">{escape(_short_time(row.t))}</text>'
     )
 
 
-def _clock(t: float) -> str:
+def _short_time(t: float) -> str:
     """Return a time short enough for the gutter: from one hour on in whole seconds, from one day on in whole minutes."""
     return (
         format_moment(t) if t < 3600 else format_duration(int(t)) if t < 86400 else format_duration(int(t) // 60 * 60)
     )
 
 
-def _shape(placed: PlacedRow, width: float) -> str:
+def _draw_shape(placed: PlacedRow, width: float) -> str:
     """Return the line, note, band or gap of a row, with its text."""
     match placed.row.kind:
         case "arrow" | "fold":
-            return _arrow(placed)
+            return _draw_arrow(placed)
         case "note":
-            return _note(placed, width)
+            return _draw_note(placed, width)
         case "gap":
             middle = (placed.x1 + placed.x2) / 2
             return (
@@ -114,21 +114,21 @@ def _shape(placed: PlacedRow, width: float) -> str:
             return (
                 f'<rect class="strip" x="{placed.x1:g}" y="{placed.y - 11:g}" '
                 f'width="{placed.x2 - placed.x1:g}" height="22" rx="4"/>'
-                f'<text x="{placed.x1 + 10:g}" y="{placed.y + 4:g}">{escape(_fit(placed.row.text, placed.room))}</text>'
+                f'<text x="{placed.x1 + 10:g}" y="{placed.y + 4:g}">{escape(_cut(placed.row.text, placed.room))}</text>'
             )
 
 
-def _arrow(placed: PlacedRow) -> str:
+def _draw_arrow(placed: PlacedRow) -> str:
     """Return the arrow of a row with its text above; the arrow of folded exchanges has two heads."""
     row, y = placed.row, placed.y + 7
     direction = 1 if placed.x2 >= placed.x1 else -1
     start, end = placed.x1 + 5 * direction, placed.x2 - 5 * direction
-    heads = _arrowhead(end, y, direction) + (_arrowhead(start, y, -direction) if row.kind == "fold" else "")
+    heads = _draw_arrowhead(end, y, direction) + (_draw_arrowhead(start, y, -direction) if row.kind == "fold" else "")
     text = f"{_SIGNS.get(row.style, '')}{row.text}"
     return (
         f'<line class="shaft" x1="{start:g}" x2="{end:g}" y1="{y:g}" y2="{y:g}"/>{heads}'
         f'<text class="middle" x="{(placed.x1 + placed.x2) / 2:g}" y="{y - 6:g}">'
-        f"{escape(_fit(text, placed.room))}</text>"
+        f"{escape(_cut(text, placed.room))}</text>"
     )
 
 
@@ -136,15 +136,15 @@ _SIGNS = {"fault": "⚡ ", "shadow": "◆ ", "discard": "◇ ", "content": "✉ 
 """The sign before the text of a row, so that colours are not needed to tell rows apart."""
 
 
-def _arrowhead(x: float, y: float, direction: int) -> str:
+def _draw_arrowhead(x: float, y: float, direction: int) -> str:
     """Return an arrowhead with its tip at (x, y); `direction` is 1 for pointing right and -1 for left."""
     return f'<path class="head" d="M{x:g} {y:g}l{-8 * direction} -4v8z"/>'
 
 
-def _note(placed: PlacedRow, width: float) -> str:
+def _draw_note(placed: PlacedRow, width: float) -> str:
     """Return a box with text at the line of one party, moved where it would leave the diagram."""
     text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
-    label = _fit(text, placed.room)
+    label = _cut(text, placed.room)
     half_width = len(label) * 3.5 + 10
     x = min(max(placed.x1, GUTTER + half_width), width - half_width - 8)
     return (
@@ -153,6 +153,6 @@ def _note(placed: PlacedRow, width: float) -> str:
     )
 
 
-def _fit(text: str, room: int) -> str:
+def _cut(text: str, room: int) -> str:
     """Return a text of at most `room` characters, with an ellipsis where it is cut."""
     return text if len(text) <= room else text[: room - 1] + "…"

@@ -117,7 +117,13 @@ class Results:
             Outcome.PASS in outcomes and outcomes <= {Outcome.PASS, Outcome.NOT_APPLICABLE}
             for outcomes in ({self.outcome(server, row.id) for server in servers} for row in rows)
         )
-        return Score(profile, PROFILES[profile], passed, len(rows), tuple(server.name for server in servers))
+        return Score(
+            profile=profile,
+            about=PROFILES[profile],
+            passed=passed,
+            total=len(rows),
+            servers=tuple(server.name for server in servers),
+        )
 
     @cached_property
     def scores(self) -> tuple[Score, ...]:
@@ -128,7 +134,8 @@ class Results:
         """Return how the newest version of one server stands on the rows of a profile."""
         outcomes = [self.outcome(server, row.id) for row in rows_of_profile(profile, self.catalogue)]
         passed, violated = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
-        return ServerScore(passed, violated, len(outcomes) - passed - violated - outcomes.count(Outcome.NOT_APPLICABLE))
+        undecided = len(outcomes) - passed - violated - outcomes.count(Outcome.NOT_APPLICABLE)
+        return ServerScore(passed=passed, violated=violated, undecided=undecided)
 
 
 def read_results(tables: Mapping[str, list[Row]], catalogue: Catalogue) -> Results:
