@@ -1,4 +1,8 @@
-"""Which candidate plays which server of a topology, as one `--candidate` says it; and which hosts candidates may be on."""
+"""Which candidate plays which server of a topology, as one `--candidate` says it; and which hosts candidates may be on.
+
+A candidate is a server under test, as its description (a YAML file) says how it is run. Its *dialect* are names that it uses for
+the verbs of shadow redundancy; its *own timers* are those that it has when none are configured.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -51,7 +51,7 @@ def unclaimed_needs(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
         f"{assignment.candidate_for(server.name).identity}: {_WORDS.get(need, need)}"
         for need in needs
         for server in servers_needing(need, cell)
-        if not _meets(assignment.candidate_for(server.name), need)
+        if not _meets_need(assignment.candidate_for(server.name), need)
     )
     return tuple(dict.fromkeys(missing))
 
@@ -65,7 +65,7 @@ _WORDS = {
 """How needs that are not names of capabilities appear in reasons."""
 
 
-def _meets(candidate: Candidate, need: str) -> bool:
+def _meets_need(candidate: Candidate, need: str) -> bool:
     """Whether a candidate claims a need of a cell, or does not state that it lacks it."""
     if need in LACKS:
         return need not in candidate.lacks
