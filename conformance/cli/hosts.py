@@ -1,6 +1,7 @@
 """Commands that judge a client or a server that runs already, without a scenario.
 
-What a command needs is imported when it is called.
+Each function parses the arguments of a command, and exits with the code that its function of `conformance.commands` returns. What a
+command needs is imported when it is called.
 """
 
 from pathlib import Path
@@ -44,7 +45,16 @@ def listen(
     if list_behaviours:
         raise typer.Exit(print_behaviours())
     hosts = [name for word in allow_hosts or () for name in word.split(",")]
-    raise typer.Exit(print_judgement(ListenRequest(host, port, hosts, lasting, as_json, junit, everything)))
+    request = ListenRequest(
+        host=host,
+        port=port,
+        hosts=hosts,
+        lasting=lasting,
+        as_json=as_json,
+        junit=junit,
+        everything=everything,
+    )
+    raise typer.Exit(print_judgement(request))
 
 
 @app.command()
@@ -81,7 +91,15 @@ def probe(
     """Judge a mail server that already runs, by its replies. It needs no scenario, and no configuration of the server."""
     from conformance.commands.probe import ProbeRequest, print_probe
 
-    request = ProbeRequest(where, tuple(allow_hosts or ()), tls, rcpt, seconds, tuple(check or ()), sink)
+    request = ProbeRequest(
+        where,
+        hosts=tuple(allow_hosts or ()),
+        tls=tls,
+        recipient=rcpt,
+        seconds=seconds,
+        checks=tuple(check or ()),
+        sink=sink,
+    )
     raise typer.Exit(print_probe(request, as_json=as_json, junit=junit, everything=everything))
 
 

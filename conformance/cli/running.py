@@ -1,6 +1,7 @@
 """Commands that run scenarios, and that read the corpus and its requirements.
 
-What a command needs is imported when it is called.
+Each function parses the arguments of a command, and exits with the code that its function of `conformance.commands` returns. What a
+command needs is imported when it is called.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Commands about servers under test, the reference among them, and about their files.
 
-What a command needs is imported when it is called.
+Each function parses the arguments of a command, and exits with the code that its function of `conformance.commands` returns. What a
+command needs is imported when it is called.
 """
 
 from importlib import import_module

@@ -80,7 +80,10 @@ def write_page(
 
     shown = [
         TableOnPage(
-            table.name, table.title, tuple((column.name, column.meaning) for column in table.columns), rows[table.name]
+            name=table.name,
+            title=table.title,
+            columns=tuple((column.name, column.meaning) for column in table.columns),
+            rows=rows[table.name],
         )
         for table in tables
     ]

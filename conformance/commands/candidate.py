@@ -110,12 +110,14 @@ def check(candidate: Candidate) -> Iterator[CheckLine]:
     Ends after the first line when programs are missing, and after the claim `relay` when that does not work.
     """
     if missing := candidate.check_availability().missing:
-        yield CheckLine("installed", "missing", missing)
+        yield CheckLine("installed", state="missing", detail=missing)
         return
     try:
-        yield CheckLine("version", "information", asyncio.run(node_class(candidate.kind).version(candidate)))
+        yield CheckLine(
+            "version", state="information", detail=asyncio.run(node_class(candidate.kind).version(candidate))
+        )
     except NodeError as error:
-        yield CheckLine("version", "missing", f"the command 'version' failed: {error.reason}")
+        yield CheckLine("version", state="missing", detail=f"the command 'version' failed: {error.reason}")
     probes = read_probes()
     trials = [_ClaimTrial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
     if trials and trials[0].claim == "relay":  # `relay` is the first probe, and no other claim can be tried without it
@@ -127,7 +129,9 @@ def check(candidate: Candidate) -> Iterator[CheckLine]:
     yield from _run_all(trials, candidate.kind_definition.parallel_claims)
     for claim in probes:
         if claim not in candidate.claims:
-            yield CheckLine(f"claim {claim}", "information", "not claimed: scenarios that need it are not applicable")
+            yield CheckLine(
+                f"claim {claim}", state="information", detail="not claimed: scenarios that need it are not applicable"
+            )
 
 
 def read_probes() -> dict[str, Cell]:
@@ -153,7 +157,7 @@ class _ClaimTrial:
         A cell that does not apply to the candidate gives "not judged".
         """
         if reason := inapplicable_reason(self._cell, self._assignment, self._settings):
-            return CheckLine(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
+            return CheckLine(f"claim {self.claim}", state="not judged", detail=f"it cannot be tried: {reason}")
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
             runner = CellRunner(self._cell, self._assignment, self._settings, Path(directory), IncrementalJudge())
             recorded = await runner.run(cell_loop)
@@ -169,7 +173,9 @@ class _ClaimTrial:
         outcome = Outcome.ERROR if recorded.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, CheckState] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
         return CheckLine(
-            f"claim {self.claim}", states.get(outcome, "missing"), recorded.problem or worst_sentence(verdicts)
+            f"claim {self.claim}",
+            state=states.get(outcome, "missing"),
+            detail=recorded.problem or worst_sentence(verdicts),
         )
 
 

@@ -95,7 +95,7 @@ def print_defects(
         finish_run(stored.directory, wall_seconds=time.monotonic() - began)
     printed = build_table(defects, scenarios, without_expectations(results)) if blind else table
     if as_json:
-        typer.echo(json.dumps(_json(printed), indent=2))
+        typer.echo(json.dumps(_json_entries(printed), indent=2))
     else:
         _print_table(printed)
     text = page(table, catalogue(), retired_defects())
@@ -103,7 +103,7 @@ def print_defects(
         write.write_text(text, "utf-8")
     found_gaps = [*gaps(table, catalogue(), _declared_checks()), *blind_gaps(table)] if gate else []
     if check is not None and (published := check.read_text("utf-8")) != text:
-        for line in _differences(published, text):
+        for line in _differing_lines(published, text):
             typer.echo(line, err=True)
         found_gaps.append(f"{check} differs from the table: conformance defects --write {check}")
     for line in found_gaps:
@@ -120,7 +120,7 @@ def _declared_checks() -> list[str]:
     return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *rules])
 
 
-def _differences(published: str, computed: str) -> list[str]:
+def _differing_lines(published: str, computed: str) -> list[str]:
     """Return the first lines in which two pages differ: `-` stands before published lines, `+` before computed ones."""
     lines = difflib.unified_diff(published.splitlines(), computed.splitlines(), lineterm="", n=0)
     changed = [line for line in lines if line.startswith(("-", "+")) and not line.startswith(("---", "+++"))]
@@ -143,7 +143,7 @@ def _run_with_progress(
         return list(bar.track(run_trials(trials, seed, jobs, stored), task_id=task))
 
 
-def _json(table: DefectTable) -> list[dict[str, object]]:
+def _json_entries(table: DefectTable) -> list[dict[str, object]]:
     """Return the rows of a table as `--json` prints them."""
     return [
         {

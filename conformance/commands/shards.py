@@ -91,7 +91,13 @@ def parse_options(words: Sequence[str], start: Path) -> ClusterOptions:
     if known.clock not in CLOCKS or CLOCKS[known.clock].needs != IN_PROCESS:
         raise ValueError(f"--spark: cells at --clock {known.clock} need programs of this machine; use --clock virtual")
     run_dir = (start / known.run_dir if known.run_dir else timestamped_run_directory(start)).absolute()
-    return ClusterOptions(known.spark, tuple(known.conf), run_dir, known.fresh, (*rest, "--clock", known.clock))
+    return ClusterOptions(
+        master=known.spark,
+        conf=tuple(known.conf),
+        run_dir=run_dir,
+        fresh=known.fresh,
+        words=(*rest, "--clock", known.clock),
+    )
 
 
 def run_on_cluster(words: Sequence[str]) -> int:
@@ -162,7 +168,9 @@ def _run_shards(options: ClusterOptions, folder: Path) -> list[Shard]:
         rows = session.range(0, count, 1, count).mapInPandas(task, "index INT, code INT, folder STRING, output STRING")
         with progress.stage(f"running {count} shards", session.sparkContext):
             ended = rows.collect()
-    shards = (Shard(row["index"], row["code"], Path(row["folder"]), row["output"]) for row in ended)
+    shards = (
+        Shard(index=row["index"], code=row["code"], folder=Path(row["folder"]), output=row["output"]) for row in ended
+    )
     return sorted(shards, key=lambda shard: shard.index)
 
 
