@@ -64,12 +64,17 @@ def as_perfetto(cell: StoredCell) -> bytes:
 
 
 class _TraceBuilder:
-    """Makes the trace of one cell in one pass over its events; `trace_events` may be called once."""
+    """Makes the trace of one cell in one pass over its events; `trace_events` may be called once.
+
+    The fields are what the pass has met and not yet ended: open sessions by their ids, merged sessions, copies and the
+    states of nodes. All times are documented seconds.
+    """
 
     def __init__(self, cell: StoredCell) -> None:
         self._cell = cell
         self._process_ids: dict[str, int] = {}
         self._open_sessions: dict[str, _Session] = {}
+        """Id -> the session; `_closed_session` decides whether it becomes a slice of its own."""
         self._uneventful: dict[tuple[str, str, str], _Session] = {}
         """(client, server, listener) -> the uneventful sessions that are merged so far."""
         self._copies: dict[tuple[str, str], float] = {}

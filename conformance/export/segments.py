@@ -105,9 +105,18 @@ class _Stream:
         destination = self.server if source == self.client else self.client
         source_port, destination_port = (self.port, 25) if source == self.client else (25, self.port)
         segment = Segment(
-            event.n, event.t, source, source_port, destination, destination_port, flags, self.sent[source],
-            self.sent[destination] if flags & ACK else 0, data, comment,
-        )  # fmt: skip
+            n=event.n,
+            t=event.t,
+            source=source,
+            source_port=source_port,
+            destination=destination,
+            destination_port=destination_port,
+            flags=flags,
+            sequence=self.sent[source],
+            acknowledged=self.sent[destination] if flags & ACK else 0,
+            data=data,
+            comment=comment,
+        )
         self.sent[source] += len(data) + bool(flags & (SYN | FIN))
         return segment
 

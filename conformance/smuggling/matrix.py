@@ -108,9 +108,12 @@ def _rounds(names: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
 
 
 async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiver: MailNode) -> list[Passed]:
-    """Send all variants through a relay to a receiver, and return what became of each."""
+    """Send all variants through a relay to a receiver, wait for them at the receiver's sink, and return what became of each.
+
+    The relay's link to its next hop is connected to the receiver before; `server` is the relay, as the probe sees it.
+    """
     await asyncio.to_thread(relay.next_hop.connect_to, receiver.host, receiver.port)
-    server = Server((relay.host, relay.port), _REPLY_LIMIT, recipient=RECIPIENT)
+    server = Server(address=(relay.host, relay.port), limit=_REPLY_LIMIT, recipient=RECIPIENT)
     async with server.session() as session:
         server.keywords = session.keywords
     semaphore = asyncio.Semaphore(_SESSIONS)
@@ -132,7 +135,13 @@ async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiv
     await asyncio.to_thread(sink.wait_until, lambda messages: firsts <= arrivals.read(messages).settled, ARRIVAL)
     await asyncio.to_thread(sink.wait_until, lambda messages: firsts <= arrivals.read(messages).second, _SETTLE)
     return [
-        Passed(relay_name, receiver_name, name, _passage(name, accepted, replies, arrivals), replies)
+        Passed(
+            relay=relay_name,
+            receiver=receiver_name,
+            variant=name,
+            passage=_decide_passage(name, accepted, replies, arrivals),
+            replies=replies,
+        )
         for name, (accepted, replies) in sent.items()
     ]
 
@@ -171,7 +180,7 @@ class Arrivals:
         return {mark.removesuffix(self._suffix) for mark in marks if mark.endswith(self._suffix)}
 
 
-def _passage(name: str, accepted: bool, replies: Sequence[str], arrivals: Arrivals) -> Passage:
+def _decide_passage(name: str, accepted: bool, replies: Sequence[str], arrivals: Arrivals) -> Passage:
     """Return what became of a variant."""
     if len(replies) > 1:
         return Passage.SPLIT

@@ -27,31 +27,33 @@ def smuggling_page(results: Sequence[Passed]) -> str:
         servers=servers,
         variants=variants,
         squares={
-            (a, b): _square([p for p in results if (p.relay, p.receiver) == (a, b)]) for a in servers for b in servers
+            (a, b): _make_square([p for p in results if (p.relay, p.receiver) == (a, b)])
+            for a in servers
+            for b in servers
         },
         by_relay={
-            (v, r): _at_the_relay([p for p in results if (p.variant, p.relay) == (v, r)])
+            (v, r): _relay_badge([p for p in results if (p.variant, p.relay) == (v, r)])
             for v in variants
             for r in servers
         },
     )
 
 
-def _square(passed: Sequence[Passed]) -> PairOnPage:
-    """Return the square of a pair."""
+def _make_square(passed: Sequence[Passed]) -> PairOnPage:
+    """Return the square of a pair, from the results of all variants that were sent through it."""
     counts = Counter(p.passage for p in passed)
     smuggled = tuple(p.variant for p in passed if p.passage == Passage.SMUGGLED)
     words = ", ".join(f"{counts[passage]} {passage}" for passage in Passage if counts[passage])
     if smuggled:
-        return PairOnPage("fail", f"{len(smuggled)} smuggled", smuggled, words)
+        return PairOnPage(outcome="fail", text=f"{len(smuggled)} smuggled", smuggled=smuggled, counts=words)
     if counts[Passage.SPLIT]:
-        return PairOnPage("fail", f"{counts[Passage.SPLIT]} split", (), words)
+        return PairOnPage(outcome="fail", text=f"{counts[Passage.SPLIT]} split", smuggled=(), counts=words)
     if not counts[Passage.ONE]:
-        return PairOnPage("inconclusive", "none arrived", (), words)
-    return PairOnPage("pass", "none", (), words)
+        return PairOnPage(outcome="inconclusive", text="none arrived", smuggled=(), counts=words)
+    return PairOnPage(outcome="pass", text="none", smuggled=(), counts=words)
 
 
-def _at_the_relay(passed: Sequence[Passed]) -> tuple[str, str]:
+def _relay_badge(passed: Sequence[Passed]) -> tuple[str, str]:
     """Return the badge's outcome and text for what a relay does with a variant, whatever its next hop."""
     passages = {p.passage for p in passed}
     if not passages:
