@@ -93,7 +93,8 @@ async def execute(
 class _Execution:
     """Writes one cell's file of the run directory, from its header to its footer; a context manager.
 
-    Where the block ends without `finish` or `not_applicable`, the file has no footer: the cell was cut short.
+    Where the block ends without `finish` or `not_applicable`, the file has no footer: the cell was cut short. `_writer`
+    writes the file; `_find_known_failure` returns the reason if the outcome is a listed known failure, else ''.
     """
 
     def __init__(
@@ -144,7 +145,9 @@ class _Execution:
         self._writer.finish(
             Outcome.NOT_APPLICABLE, reason, wall_seconds=0, cpu_seconds=0, simulated_seconds=0, known=known
         )
-        return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), self._writer.path, {})
+        return CellResult(
+            outcome=Outcome.NOT_APPLICABLE, verdicts=(verdict,), events=(), file=self._writer.path, logs={}
+        )
 
     def finish(self, ran: RecordedRun, verdicts: tuple[Verdict, ...]) -> CellResult:
         """Write the verdicts, also those about the run itself, and the footer; return the result.
@@ -180,7 +183,14 @@ class _Execution:
             simulated_seconds=ran.simulated,
             known=self._find_known_failure(outcome, verdicts),
         )
-        return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
+        return CellResult(
+            outcome=outcome,
+            verdicts=verdicts,
+            events=ran.events,
+            file=self._writer.path,
+            logs=ran.logs,
+            problem=ran.problem,
+        )
 
     def _excuse_lateness(self, verdict: Verdict, ran: RecordedRun) -> Iterator[Verdict]:
         """Yield the verdict, or the one that says the harness's lateness may have caused it."""
@@ -229,7 +239,11 @@ def judge(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts on a cell's history; `complete`: the run was neither broken off nor timed out."""
     setting = JudgeSettings(
-        settings.clock, settings.tolerance, claimed_capabilities(cell, assignment), complete, settings.should
+        clock=settings.clock,
+        tolerance=settings.tolerance,
+        claims=claimed_capabilities(cell, assignment),
+        complete=complete,
+        should=settings.should,
     )
     return judge_cell(cell, events, setting)
 

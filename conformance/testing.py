@@ -115,7 +115,10 @@ class _Stopwatch:
 
 
 class MailLink:
-    """A connection to a server by way of `host` and `port`, which can be broken (`fault`) and is recorded (`history`)."""
+    """A connection to a server by way of `host` and `port`, which can be broken (`fault`) and is recorded (`history`).
+
+    `_pair` is the link's client, server and listener in `_links`; what touches `_links` is called on the background loop.
+    """
 
     def __init__(
         self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str]
@@ -274,7 +277,10 @@ class MailNode(MailLink):
 
 
 class MailNodes:
-    """Starts mail servers by their descriptions, each in a world of its own, and ends them."""
+    """Starts mail servers by their descriptions, each in a world of its own, and ends them.
+
+    `_running` is, for each world, the event that ends it and the task that holds it open.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
