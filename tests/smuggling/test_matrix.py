@@ -9,7 +9,7 @@ from conformance import paths
 from conformance.cli import main
 from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, VARIANTS
 from conformance.probe.server import Server
-from conformance.smuggling.matrix import Arrivals, Passage, Passed, _passage, _rounds
+from conformance.smuggling.matrix import Arrivals, Passage, Passed, _decide_passage, _rounds
 from conformance.smuggling.page import smuggling_page
 from conformance.testing import ReceivedMessage
 
@@ -100,7 +100,7 @@ def test_what_became_of_a_variant(accepted: bool, replies: list[str], came: list
         return ReceivedMessage(SENDER if sender == "other" else sender, (), content.encode())
 
     arrivals.read([message(sender) for sender in came])
-    assert _passage("lf-dot-lf", accepted, replies, arrivals) == passage
+    assert _decide_passage("lf-dot-lf", accepted, replies, arrivals) == passage
 
 
 def test_the_page_has_every_pair_and_escapes_what_it_shows():
