@@ -104,7 +104,10 @@ def parse_options(argv: list[str]) -> Options:
 
 
 class LogCopier:
-    """Copies what the tree prints to stdout, up to a limit; reads and drops the rest, so that no writer blocks."""
+    """Copies what the tree prints to stdout, up to a limit; reads and drops the rest, so that no writer blocks.
+
+    `_left` is how many octets may still be copied; `_noted`: the line that says that the limit is reached was written.
+    """
 
     def __init__(self, source: int, limit: int) -> None:
         os.set_blocking(source, False)

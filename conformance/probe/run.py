@@ -47,17 +47,17 @@ async def probe(server: Server, within: float, names: Collection[str] = ()) -> l
     async def run(check: Check) -> LiveFinding:
         try:
             async with asyncio.timeout_at(deadline), semaphore:
-                return _finding(check, await _judge(check, server))
+                return _make_finding(check, await _judge(check, server))
         except TimeoutError:
             sentence = f"it was not finished after {within * LAST_SHARE:g} s"
-            return _finding(check, Judgement(LiveOutcome.INCONCLUSIVE, sentence))
+            return _make_finding(check, Judgement(LiveOutcome.INCONCLUSIVE, sentence))
 
     checks = [check for check in CHECKS.values() if not names or check.name in names]
     # What all sessions have shown can only be judged after them: the checks `last` alone would see one session.
     sessions = checks if any(not check.last for check in checks) else list(CHECKS.values())
     judged = await asyncio.gather(*(run(check) for check in sessions if not check.last))
     kept = [finding for finding in judged if not names or finding.check in names]
-    return kept + [_finding(check, await _judge(check, server)) for check in checks if check.last]
+    return kept + [_make_finding(check, await _judge(check, server)) for check in checks if check.last]
 
 
 async def _judge(check: Check, server: Server) -> Judgement:
@@ -76,6 +76,12 @@ async def _judge(check: Check, server: Server) -> Judgement:
         return Judgement(LiveOutcome.INCONCLUSIVE, f"no connection: {describe_error(error)}")
 
 
-def _finding(check: Check, judgement: Judgement) -> LiveFinding:
+def _make_finding(check: Check, judgement: Judgement) -> LiveFinding:
     """Return the finding for a judgement."""
-    return LiveFinding(check.name, check.clause, judgement.outcome, judgement.sentence, check.requirement)
+    return LiveFinding(
+        check=check.name,
+        clause=check.clause,
+        outcome=judgement.outcome,
+        sentence=judgement.sentence,
+        requirement=check.requirement,
+    )

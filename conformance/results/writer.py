@@ -202,7 +202,10 @@ def delete_run(run_dir: Path) -> None:
 
 
 def delete_run_content(run_dir: Path) -> None:
-    """Delete the files that `delete_run` deletes, but not the directory itself, which a process may hold locked."""
+    """Delete the files that `delete_run` deletes, but not the directory itself, which a process may hold locked.
+
+    Raises RunDirectoryError for a file that cannot be deleted. Nothing is done to a directory that is not a run's.
+    """
     if not holds_run(run_dir) and not is_unstarted_run(run_dir):
         return
     for path in sorted(run_dir.iterdir(), key=lambda path: path.name == RUN_FILE):

@@ -140,7 +140,15 @@ def parse_single_reply(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
 def make_reply(raw: bytes, code: int, lines: tuple[str, ...], pending: PendingReply | None) -> WholeReply:
     """Return the unit for a reply to `pending`; None means that no reply was pending."""
     enhanced = _enhanced_code(lines[0]) if lines else None
-    return WholeReply(raw, pending.verb if pending else "", code, enhanced, lines, pending, describe_malformed(raw))
+    return WholeReply(
+        raw=raw,
+        to=pending.verb if pending else "",
+        code=code,
+        enhanced=enhanced,
+        lines=lines,
+        pending=pending,
+        malformed=describe_malformed(raw),
+    )
 
 
 @lru_cache(maxsize=_CACHED)

@@ -76,7 +76,7 @@ async def talk(
     lateness and not the server's. So is the time by which the `wait` of a line took too long, whatever the tolerance.
 
     A line with `where`, unless it is EHLO or LHLO itself, is left out if the last reply to these did not offer that
-    keyword; after a line without a `code` no reply is read.
+    keyword; after a line without a `code` no reply is read; after one with `secure`, TLS begins.
 
     Raises what `make_content` raises, and OSError if this machine has run out of something.
     """

@@ -124,15 +124,26 @@ def find_attempts(record: ListenRecord, trace: Trace) -> list[Attempt]:
     for noted in record.attempts:
         session = trace.sessions.get(noted.session)
         if session is not None and noted.behaviour != "unknown":
-            attempts.append(_attempt(noted, session, record.ended, misbehaved=noted.session in misbehaved))
+            attempts.append(_judge_attempt(noted, session, record.ended, misbehaved=noted.session in misbehaved))
     return attempts
 
 
-def _attempt(noted: Attempted, session: Session, ended: float, *, misbehaved: bool) -> Attempt:
-    """Return the result of one attempt in its session."""
+def _judge_attempt(noted: Attempted, session: Session, ended: float, *, misbehaved: bool) -> Attempt:
+    """Return one attempt with its result; `ended` is when the listener stopped.
+
+    Its transaction is the last that began before the RCPT. `misbehaved`: the listener itself disturbed the session.
+    """
     transaction = next((t for t in reversed(session.transactions) if t.t <= noted.t), None)
-    result, at, cause = _result(noted, session, transaction, ended, misbehaved=misbehaved)
-    return Attempt(noted.address.lower(), session.name, noted.t, at, result, _identity(transaction), cause)
+    result, at, cause = _find_result(noted, session, transaction, ended, misbehaved=misbehaved)
+    return Attempt(
+        address=noted.address.lower(),
+        session=session.name,
+        began=noted.t,
+        ended=at,
+        result=result,
+        content=_identity(transaction),
+        cause=cause,
+    )
 
 
 def _identity(transaction: Transaction | None) -> str | None:
@@ -143,10 +154,14 @@ def _identity(transaction: Transaction | None) -> str | None:
     return f"{digest.message_id} {digest.body_sha256}" if digest.message_id else digest.sha256
 
 
-def _result(
+def _find_result(
     noted: Attempted, session: Session, transaction: Transaction | None, ended: float, *, misbehaved: bool
 ) -> tuple[Result, float, str]:
-    """Return how an attempt ended, when, and why, in words."""
+    """Return how an attempt ended, when, and why, in words.
+
+    A reply 4yz or 5yz to its MAIL, RCPT or DATA ends it, else the reply to the content, else the end of the session or of
+    the listening (`ended`).
+    """
     closed = session.closed
     end = closed.t if closed is not None else ended
     of_transaction = [x for x in session.exchanges if transaction is None or x.command.n >= transaction.n]

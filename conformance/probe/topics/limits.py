@@ -59,7 +59,9 @@ async def a_hundred_recipients(server: Server) -> Judgement:
     async with server.session() as session:
         reply = await session.command("MAIL FROM:<probe@probe.test>")
         if not reply.positive:
-            await begin_transaction(session)
+            await begin_transaction(
+                session
+            )  # tries the null reverse-path, and raises NotApplicable if that is refused too
         await add_recipient(session, server)
         for number in range(2, MIN_RECIPIENTS + 1):
             reply = await session.command(f"RCPT TO:<{recipient}>")

@@ -62,7 +62,7 @@ def apply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
 
 
 def apply_after(context: FaultContext, unit: Unit) -> None:
-    """Record the event, write what throttling keeps back of a forwarded unit, and apply the fault after it."""
+    """Record that the fault fired, write what throttling keeps back of the forwarded unit, and call the kind's handler."""
     context.record_fired(f"{_describe_point(context.fault)}: {describe_unit(unit)}")
     context.lane.flush_throttled()
     AFTER_UNIT[context.fault.does](context)
