@@ -74,7 +74,7 @@ class _TraceBuilder:
         self._cell = cell
         self._process_ids: dict[str, int] = {}
         self._open_sessions: dict[str, _Session] = {}
-        """Id -> the session; `_closed_session` decides whether it becomes a slice of its own."""
+        """Id -> the session; `_close_session` decides whether it becomes a slice of its own."""
         self._uneventful: dict[tuple[str, str, str], _Session] = {}
         """(client, server, listener) -> the uneventful sessions that are merged so far."""
         self._copies: dict[tuple[str, str], float] = {}
@@ -93,10 +93,10 @@ class _TraceBuilder:
                     yield self._moment(event.client, event.t, f"no session with {event.server}: {event.reason}")
                 case Command() | Reply() | Content() if session := self._open_sessions.get(event.session):
                     session.ended = event.t
-                    yield from self._exchange(event, session)
+                    yield from self._note_exchange(event, session)
                 case Closed() if session := self._open_sessions.pop(event.session, None):
                     session.ended = event.t
-                    yield from self._closed_session(session)
+                    yield from self._close_session(session)
                 case Delivered():
                     yield self._moment(event.sink, event.t, f"delivered to {event.recipient}")
                 case FaultFired():
@@ -112,7 +112,7 @@ class _TraceBuilder:
         yield from self._failed_checks()
         yield from self._names()
 
-    def _exchange(self, event: Command | Reply | Content, session: _Session) -> Iterator[TraceEvent]:
+    def _note_exchange(self, event: Command | Reply | Content, session: _Session) -> Iterator[TraceEvent]:
         """Note what an event means for its session and for copies; yield slices of what it ends.
 
         `operation` is what a reply means for shadow redundancy, None for nothing. The client of a session that fetches
@@ -137,7 +137,7 @@ class _TraceBuilder:
             yield self._slice(session.connected.server, _RECEIVED, session.mail_began, event.t, name)
             session.mail_began = None
 
-    def _closed_session(self, session: _Session) -> Iterator[TraceEvent]:
+    def _close_session(self, session: _Session) -> Iterator[TraceEvent]:
         """Merge an uneventful session with earlier ones; before an eventful session, yield the slice of the merged ones."""
         connected = session.connected
         route = connected.client, connected.server, connected.listener

@@ -28,7 +28,11 @@ This page is written by `python -m conformance.requirements.threads docs/reprodu
 
 
 class Thread(BaseModel):
-    """One report. `cell` is the id of a cell of the corpus; `defect` is a defect of the reference that makes the same mistake."""
+    """One report: `thread` is its place, `OWNER/REPOSITORY#NUMBER`, and `tells` what it says.
+
+    `row` is the row of the catalogue that it violates, `cell` the id of a cell of the corpus that finds it. The evidence is a
+    `miniature`, a small server with the same mistake, or a `defect`: the reference's that makes the same mistake.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -89,7 +89,10 @@ def try_all_pairs(candidates: Mapping[str, str], directory: Path, report: Callab
 
 
 async def _run_rounds(running: dict[str, tuple[MailNode, MailNode]], report: Callable[[str], None]) -> list[Passed]:
-    """Try every pair, each relay with another receiver in each round."""
+    """Try every pair, each relay with another receiver in each round, and return all results.
+
+    `running` has each server's two nodes by its name: the one that relays, and the one that receives.
+    """
     names = list(running)
     results: list[Passed] = []
     for number, pairs in enumerate(_rounds(names), 1):
@@ -147,7 +150,12 @@ async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiv
 
 
 class Arrivals:
-    """The names of the variants of one pair whose first and second message, or a report about it, have reached a sink."""
+    """What has reached the sink behind a receiver of the variants that were sent through one pair.
+
+    A variant has a first message; a second one, with `SMUGGLED_SENDER`, comes of what is behind the variant where a server
+    takes it for the end. `first`, `second` and `returned` (a report that the first cannot be delivered) have the names of
+    variants. `_suffix` ends the Message-IDs of this pair; `_read` is how many of the sink's messages were looked at.
+    """
 
     def __init__(self, server: Server) -> None:
         self.first: set[str] = set()
@@ -162,7 +170,7 @@ class Arrivals:
         return self.first | self.returned
 
     def read(self, messages: Sequence[ReceivedMessage]) -> "Arrivals":
-        """Take note of the messages that have come since the last call."""
+        """Take note of the sink's messages that have come since the last call, and return this object."""
         for message in messages[self._read :]:
             header, _, body = message.content.partition(b"\r\n\r\n")
             if message.sender == SENDER:
@@ -181,7 +189,7 @@ class Arrivals:
 
 
 def _decide_passage(name: str, accepted: bool, replies: Sequence[str], arrivals: Arrivals) -> Passage:
-    """Return what became of a variant."""
+    """Return what became of a variant; `accepted` says whether the relay has accepted it, with these replies."""
     if len(replies) > 1:
         return Passage.SPLIT
     if name in arrivals.second:

@@ -1,4 +1,8 @@
-"""The page of the smuggling matrix: relays by receivers, and what each relay does with each variant."""
+"""The page of the smuggling matrix: relays by receivers, and what each relay does with each variant.
+
+A variant is *smuggled* where the receiver makes two messages of the relay's one, and *split* where the relay itself does
+(see `matrix.Passage`).
+"""
 
 from collections import Counter
 from collections.abc import Sequence
