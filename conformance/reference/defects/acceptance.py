@@ -1,6 +1,8 @@
 """Defects of acceptance: a message is acknowledged with 250 and then lost, changed or delivered twice, or is wrongly refused.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ class ForgetsItsQueue(Acceptance):
     """Clears its delivery queues when it starts: what it acknowledged before is gone."""
 
     def start(self) -> None:
-        """Delete every message of which this server is the primary, although it has acknowledged them."""
+        """Delete, at the start of the node, every message that it has still to deliver (place `primary`), although it acknowledged them."""
         for message in list(self.host.messages.held_as("primary")):
             self.host.messages.drop(message.id)
 
@@ -33,7 +35,7 @@ class BeginsAnew(Database):
     fail together, no server has them any more."""
 
     def open(self) -> bool:
-        """Delete the database file of the last start, then open a new one; return True: its tables are new."""
+        """Delete the database file of the last start, then open a new one; return True: its tables are new. Called as the node starts."""
         # SQLite has files beside it, whose names begin with its name
         for old in self._path.parent.glob(f"{self._path.name}*"):
             old.unlink()
@@ -79,7 +81,7 @@ class DeliversEverythingTwice(Acceptance):
     """Puts every message into its queue twice."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Queue a copy of the message under a new id, then acknowledge and deliver the message itself."""
+        """Queue a copy of the stored message under a new id, then return the acknowledgement of the message itself, which delivers it too."""
         host = self.host
         name = host.identity.new_id()
         copy = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
@@ -92,7 +94,7 @@ class OneShadowQueueForAll(ShadowQueues):
     """Holds a shadow message in one queue, however many next hops its primary needs."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Yield only the queue of the first next hop, as if it were that of all recipients."""
+        """Yield only the queue for the first next hop of the primary, as if all recipients were reached there; correct is one for each."""
         first = next(super().queues_of(message))
         yield replace(first, recipients=message.envelope.recipients)
 
@@ -102,7 +104,7 @@ class RedirectsNothing(Redirection):
     """Says that it has redirected its queues, and leaves them where they are."""
 
     async def redirect(self, target: str) -> dict[str, int]:
-        """Redirect nothing, and return that no message was redirected to `target` and none kept."""
+        """Redirect nothing, and return the counts of an empty queue: no message redirected to the server `target`, and none kept."""
         return {"redirected": 0, "kept": 0}
 
 
@@ -111,7 +113,10 @@ class DeliversOneOfMany(MailboxStore):
     """Gives the store one copy for the first recipient, and calls the others delivered, though none was refused."""
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to the first recipient of the envelope; for any other return 250 without delivering."""
+        """Deliver into the mailbox of the envelope's first recipient; for any other return 250 without delivering.
+
+        Called once for each recipient; `sink` is the address of the mailbox store.
+        """
         if recipient != envelope.recipients[0]:
             return Reply(250, "2.1.5", "delivered with the first")
         return await super().deliver(sink, envelope, recipient, content)
@@ -122,7 +127,7 @@ class AcknowledgesWhatASyncFailedFor(Acceptance):
     """Acknowledges a message although the commit that should have brought it to the disk has failed."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Return the acknowledgement even if the commit that writes the message to disk fails."""
+        """Return the acknowledgement (250) even if the commit that writes the message to disk fails with DatabaseError."""
         try:
             return await super().acknowledge(message)
         except DatabaseError:

@@ -1,6 +1,8 @@
 """Defects that show only after a reload: settings as they were at the start, and what a change destroys.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from typing import Any, cast
@@ -19,7 +21,10 @@ from conformance.reference.shadow.manager import ShadowRedundancyManager
 
 
 class _HostOfTheStart:
-    """A host in which some transport parameters keep the values that they had when it was made."""
+    """Stands for a `Host` in which some transport parameters keep the values that they had when this object was made.
+
+    All other attributes are those of the real host, which a reload changes.
+    """
 
     def __init__(self, host: Host, parameters: tuple[str, ...]) -> None:
         self._host = host
@@ -35,12 +40,12 @@ class _HostOfTheStart:
 
     @property
     def config(self) -> NodeConfiguration:
-        """The configuration in force, with these parameters."""
+        """The configuration in force, but for the kept parameters."""
         return self._host.config.model_copy(update={"transport": self.transport})
 
 
 def _as_at_the_start(host: Host, *parameters: str) -> Host:
-    """Return a host for a component that does not notice changes of these parameters."""
+    """Return a host for a component that does not notice changes of these transport parameters (by documented name) in a reload."""
     return cast(Host, _HostOfTheStart(host, parameters))
 
 
@@ -123,7 +128,7 @@ class ReloadDropsShadowsWhenOff(ShadowRedundancyManager):
     """Deletes the shadows that it holds when shadow redundancy is switched off."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Delete all shadows if redundancy is disabled, and apply the change."""
+        """Delete the shadows that are held for all primaries if redundancy is disabled now, and apply the change."""
         if not self.is_enabled:
             self.host.db.write("DELETE FROM message WHERE place = 'shadow'")
         super().reconfigured(before)
@@ -134,7 +139,10 @@ class ReloadCountsAsContact(ShadowRedundancyManager):
     """Counts ShadowResubmitTimeSpan from the last reload, though no session has succeeded since."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Record a contact with each primary, and apply the change."""
+        """Record a successful session now with each primary for which shadows are held, though there was none, and apply the change.
+
+        That puts the promotion of its shadows off: it is due ShadowResubmitTimeSpan after the last such session.
+        """
         for primary in self.host.shadows.primaries():
             self.host.shadows.set_contact(primary, self.host.now())
         super().reconfigured(before)
@@ -145,7 +153,10 @@ class ReloadPutsHeartbeatsOff(ShadowRedundancyManager):
     """Counts ShadowHeartbeatFrequency from the last reload."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Take all primaries for queried now, and apply the change."""
+        """Note for all watched primaries that they were queried now, though they were not, and apply the change.
+
+        That puts the next heartbeat off: it is due ShadowHeartbeatFrequency after the last query.
+        """
         for watch in self.watched.values():
             watch.last_query = self.host.now()
         super().reconfigured(before)

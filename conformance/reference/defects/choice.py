@@ -1,6 +1,8 @@
 """Defects in the choice of shadow servers: which servers are tried, in which order, and how often.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.config import Peer
@@ -10,7 +12,7 @@ from conformance.reference.shadow.choice import ShadowServerChoice
 
 
 class OffersToAnybody(Rights):
-    """Offers the shadow verbs to every server of the configuration."""
+    """Offers the shadow verbs to every server of the configuration: so a server of another boundary can be a shadow server."""
 
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Whether the client is any known server, of this boundary or not; `peer` is None for any other client."""
@@ -18,7 +20,12 @@ class OffersToAnybody(Rights):
 
 
 class ChoosesByDistance(ShadowServerChoice):
-    """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn."""
+    """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn.
+
+    `servers_to_try` is the list of servers at which a copy of a message is tried, in order; a server is in it once for each attempt at it.
+    It overrides a correct method that follows ShadowMessagePreferenceSetting and two limits (MaxRetriesForRemoteSiteShadow and
+    MaxRetriesForLocalSiteShadow), if the boundary spans several sites.
+    """
 
     def same_site_peers(self) -> list[Peer]:
         """Return the possible shadow servers in this server's site."""
@@ -48,7 +55,7 @@ class ShadowsInAnotherDag(ShadowServerChoice):
     """Takes the servers of other DAGs for its own, and asks them first."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers of other DAGs, then the correct ones."""
+        """Return the servers to try for a copy: mailbox servers of other DAGs or of none, then the correct ones."""
         config = self.host.config
         foreign_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
         return foreign_servers + super().servers_to_try()
@@ -59,7 +66,7 @@ class ShadowsInAnotherSite(ShadowServerChoice):
     """Without a DAG, asks servers of any site."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers of other sites where there is no DAG, then the correct ones."""
+        """Return the servers to try for a copy: those of other sites where this server is in no DAG, then the correct ones."""
         config = self.host.config
         remote_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
         return (remote_servers if config.dag is None else []) + super().servers_to_try()

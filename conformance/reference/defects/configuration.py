@@ -1,6 +1,8 @@
 """Defects in checking the configuration: what is wrong is accepted or half reported, what is right is refused.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from typing import Annotated, Any
@@ -16,7 +18,7 @@ class ListenerWithAnyLimits(Listener):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "ListenerWithAnyLimits":
-        """Accept any timeouts."""
+        """Accept any timeouts; correct is ValueError if the session may not be older than it may be idle (SR-CFG-01)."""
         return self
 
 
@@ -40,7 +42,7 @@ class ListenerThatNamesOneLimit(Listener):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "ListenerThatNamesOneLimit":
-        """Raise ValueError for contradicting timeouts, and name only the first of them."""
+        """Raise ValueError for contradicting timeouts, and name only the first of them; correct is a text that names both."""
         if self.connection_timeout <= self.connection_inactivity_timeout:
             raise ValueError("connection_timeout is too small")
         return self
@@ -66,7 +68,7 @@ class TransportWithAnyPreference(Transport):
 
     @model_validator(mode="after")
     def _local_only_tries_no_remote_site(self) -> "TransportWithAnyPreference":
-        """Accept LocalOnly with any number of remote attempts."""
+        """Accept LocalOnly with any number of remote attempts; correct is ValueError for more than 0 (SR-CFG-02)."""
         return self
 
 
@@ -133,7 +135,10 @@ class DropsWhatIsWrong(NodeConfiguration):
     def _drop_invalid_fields(
         cls, document: Any, handler: ModelWrapValidatorHandler["DropsWhatIsWrong"]
     ) -> "DropsWhatIsWrong":
-        """Validate a configuration; if that fails, validate it again without the invalid keys."""
+        """Validate a JSON document with pydantic's `handler`; if that fails, validate it again without the invalid keys.
+
+        Correct is to refuse the whole document (SR-CFG-03).
+        """
         try:
             return handler(document)
         except ValidationError as error:

@@ -1,6 +1,8 @@
 """Defects in making the shadow copy: none, too early, too late, too many, or not equal to the message.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -18,7 +20,7 @@ class NeverShadows(ShadowCreation):
     """Makes no shadow of any message, whatever is configured."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make no shadow, and report success (True) unless a message without one must be rejected."""
+        """Make no shadow, and return True, as if one were stored, unless RejectMessageOnShadowFailure is set; then return False."""
         return not self.host.transport.RejectMessageOnShadowFailure
 
 
@@ -29,9 +31,9 @@ class OffUntilSwitchedOn(ShadowCreation):
     switched = False
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow only after ShadowRedundancyEnabled was false at an earlier message.
+        """Make a shadow only after ShadowRedundancyEnabled was false at an earlier message; return whether one was stored.
 
-        Before that report success (True) unless a message without a shadow must be rejected.
+        Before that return True, as if one were stored, unless RejectMessageOnShadowFailure is set.
         """
         self.switched = self.switched or not self.host.transport.ShadowRedundancyEnabled
         if self.switched:
@@ -44,7 +46,10 @@ class ShadowsThoughDisabled(ShadowCreation):
     """Opens shadow sessions with ShadowRedundancyEnabled false."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow on the first server of the choice although ShadowRedundancyEnabled is false."""
+        """Make a shadow on the first server to try although ShadowRedundancyEnabled is false; return whether one was stored.
+
+        Correct is to make none and to open no session (SR-ENA-02).
+        """
         if self.host.transport.ShadowRedundancyEnabled:
             return await super().make_shadow(message, content, deadline)
         return any([await self.try_server(peer, message, content) for peer in self.host.choice.servers_to_try()[:1]])
@@ -64,7 +69,7 @@ class OpensEarly(ShadowCreation):
     """Keeps a session with each possible shadow server open from the start, and uses that for the first message."""
 
     def start(self) -> None:
-        """Open a session with each possible shadow server in the background."""
+        """Open a session with each possible shadow server in the background, at the start of the node."""
         self.kept: dict[str, Dialogue] = {}  # by the name of the server
         for peer in {peer.name: peer for peer in self.host.choice.servers_to_try()}.values():
             self.host.tasks.start(self._open(peer), f"{self.host.name}: session with {peer.name}")
@@ -81,7 +86,7 @@ class OpensEarly(ShadowCreation):
                 self.kept[peer.name] = dialogue
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return the session that was opened at the start, or a new one after it was used."""
+        """Return the session with a server that was opened at the start, or a new one, not connected yet, after it was used."""
         kept = self.kept.pop(peer.name, None)
         if kept is None:
             return super().new_dialogue(peer)
@@ -94,7 +99,10 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
     """Opens the shadow session while the sender waits, and sends the copy only after the sender has its reply."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Return True as soon as a shadow session is open, and leave the copy to a background task."""
+        """Return True, as if a shadow were stored, as soon as a session for it is open, and leave the copy to a background task.
+
+        Return False if no server opens one. `deadline` is ignored.
+        """
         for peer in self.host.choice.servers_to_try():
             dialogue = self.new_dialogue(peer)
             try:
@@ -126,7 +134,7 @@ class ShadowsTwice(ShadowCreation):
     """Makes a shadow on every server that it may ask."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow on every server of the choice, and return whether any succeeded."""
+        """Make a shadow on every server that may be tried, not on the first that succeeds only; return whether any was stored."""
         # `servers_to_try` lists a server once for each attempt at it
         peers = {peer.name: peer for peer in self.host.choice.servers_to_try()}.values()
         return any([await self.try_server(peer, message, content) for peer in peers])
@@ -147,7 +155,10 @@ class TimeoutCountsAsShadow(ShadowCreation):
     """When a shadow session takes too long, takes the copy for made."""
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Return whether a server has stored the copy, or took nearly as long as a session may be idle."""
+        """Send the copy to one server; return whether it has stored it, or True if that took nearly as long as a session may be idle.
+
+        The attempt ends after 90 % of SendConnectionInactivityTimeout, before the correct class would give it up.
+        """
         patience = self.host.transport.SendConnectionInactivityTimeout * 0.9
         try:
             async with asyncio.timeout(patience):
@@ -161,7 +172,7 @@ class WaitsForeverForShadowServer(ShadowCreation):
     """Waits for a silent shadow server for a week."""
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return a session with an idle timeout of a week."""
+        """Return a session with the server in which a reply may take a week instead of SendConnectionInactivityTimeout."""
         dialogue = super().new_dialogue(peer)
         dialogue.idle_timeout = 7 * 86400.0
         return dialogue
@@ -171,11 +182,11 @@ class AltersShadow(ShadowCreation):
     """Base class of defects whose shadow copy is not equal to the message."""
 
     def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message and the content that are sent in place of the correct ones."""
+        """Return the message, whose envelope is used, and the content that are sent as the shadow in place of the correct ones."""
         raise NotImplementedError
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the altered copy."""
+        """Send the altered copy to a server. Raises SessionLost if it is not stored."""
         await super().transmit_shadow(peer, *self.altered_shadow(message, content), dialogue)
 
 
@@ -203,6 +214,6 @@ class ShadowAltersAnOctet(AltersShadow):
     """Changes one octet of the shadow's body."""
 
     def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the content with another letter near its end."""
+        """Return the message as it is, and the content with its last octet before trailing line ends and dots replaced by x or y."""
         place = max(len(content.rstrip(b"\r\n.")) - 1, 0)
         return message, content[:place] + (b"x" if content[place : place + 1] != b"x" else b"y") + content[place + 1 :]

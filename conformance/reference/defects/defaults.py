@@ -1,6 +1,7 @@
-"""Defects in what a parameter is when the file does not set it.
+"""Defects in what a parameter is when a node's configuration file does not set it.
 
-Each class has another default than the documents state; what the file sets counts.
+Each class takes the place of the configuration model of a node that runs as `reference+NAME`, and violates the requirement `breaks`, to
+test the checks of the harness. It has another default than the documents state; what the file sets counts.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,11 @@ class OtherDefaults(NodeConfiguration):
     @model_validator(mode="before")
     @classmethod
     def _set_other_defaults(cls, document: Any) -> Any:
-        """Set what the file leaves out; validators of a subclass run before those of its base."""
+        """Return the JSON document with other defaults for what it leaves out.
+
+        Times in the document are divided by its `scale` already, so defaults are too. This runs before the validator of the base class,
+        which sets the correct defaults for what is left out still.
+        """
         scale = document.get("scale", 1)
         transport = {name: _scaled(name, value, scale) for name, value in cls.other_transport.items()}
         limits = cls.other_edge_limits if document.get("role") == "edge" else cls.other_limits
@@ -37,7 +42,7 @@ class OtherDefaults(NodeConfiguration):
 
 
 def _scaled(name: str, value: Any, scale: float) -> Any:
-    """Return a default divided by the scale, if its parameter is a time."""
+    """Return the default `value` of a transport parameter, divided by the scale if the parameter is a time."""
     return value / scale if name in DEFAULT_TIMES else value
 
 

@@ -1,4 +1,7 @@
-"""What a defect is, and the decorator that declares a class as one."""
+"""What a defect is, and the decorator that declares a class as one.
+
+A defect is a deliberate mistake of the reference server: `reference+NAME` runs with it, and some check of the harness must notice.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +29,7 @@ class Defect:
     """Why no rule that judges any history can find it, so that only a scenario's expectation does; None if a rule finds it."""
 
     def apply(self, classes: ComponentSets) -> ComponentSets:
-        """Return component classes with this defect."""
+        """Return component classes in which the classes of this defect take their slots."""
         return classes.with_replaced(self.classes)
 
 

@@ -1,6 +1,8 @@
 """Defects where a next hop does not take a message for now (421, greylisting, codes that no document lists), and at a stop.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from dataclasses import replace
@@ -19,6 +21,7 @@ from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.send.lmtp import LmtpDialogue
 
 _LISTED = (421, 450, 451, 452, 454, 455)
+"""The 4yz reply codes that RFC 5321 and its extensions list."""
 
 
 @defect("takes-421-for-a-refusal", breaks="RL-421-01", slot="outbound")
@@ -26,7 +29,7 @@ class Takes421ForARefusal(AltersReplies):
     """Gives a message up when the next hop says 421."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies, 521 in place of each 421."""
+        """Return the next hop's replies by recipient, with 521 (permanent) in place of each 421 (temporary)."""
         return {to: replace(reply, code=521) if reply.code == 421 else reply for to, reply in replies.items()}
 
 
@@ -35,7 +38,10 @@ class GoesOnAfter421(Outbound):
     """Sends its next message in the session in which the next hop has said 421."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Transmit a message, and forget that the next hop ends the session."""
+        """Transmit a message, and forget that the next hop has said 421; return its replies by recipient.
+
+        With `server_ends_session` true the correct class sends no further message in the session (RFC 5321 3.8).
+        """
         replies = await super().transmit(attempt, server, dialogue)
         dialogue.server_ends_session = False
         return replies
@@ -46,7 +52,7 @@ class RefusesForGoodAsItStops(Receiver):
     """Ends open sessions with 550 when it is stopped."""
 
     def shut_down(self) -> None:
-        """End the session with 550 in place of 421."""
+        """End the session with 550 in place of 421: at once, or when the message in hand has its reply."""
         self._shutting_down = True
         if self.acceptance_task is None:
             self._send_and_close(b"550 5.3.2 the server is going down\r\n")
@@ -57,7 +63,7 @@ class ForgetsTheDeferred(AltersReplies):
     """Takes a message for delivered to all its recipients when the next hop has accepted it for one of them."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the positive reply, if there is one, for the recipients that were deferred too."""
+        """Return the next hop's replies by recipient, with a positive reply, if there is one, in place of each temporary one (4yz)."""
         accepted = next((reply for reply in replies.values() if reply.positive), None)
         return {
             to: accepted if accepted is not None and 400 <= reply.code < 500 else reply for to, reply in replies.items()
@@ -69,7 +75,7 @@ class GivesUpOnUnlistedCodes(AltersReplies):
     """Takes a 4yz code that it does not know for a permanent refusal."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies, 554 in place of each 4yz code that no document lists."""
+        """Return the next hop's replies by recipient, with 554 in place of each 4yz code that is not in `_LISTED`."""
         return {
             to: Reply(554, "5.0.0", reply.text) if reply.code // 100 == 4 and reply.code not in _LISTED else reply
             for to, reply in replies.items()
@@ -81,7 +87,7 @@ class TakesOneReplyForAll(Outbound):
     """Takes the first reply of an LMTP server to the final dot for that of all recipients."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session that reads one reply to a content."""
+        """Return a session that, if it is an LMTP one, reads one reply to a content instead of one for each recipient."""
         dialogue = super().new_dialogue(hop, server, dial)
         if not isinstance(dialogue, LmtpDialogue):
             return dialogue
@@ -92,7 +98,10 @@ class _OneReply(LmtpDialogue):
     """A session that leaves all replies to a content but the first unread."""
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content, and return the first reply for each recipient."""
+        """Send the content, and return its first reply once for each of the accepted recipients.
+
+        The session is marked as ended by the server, so that no further message is sent among the unread replies.
+        """
         replies = await super().send_content(content, 1)
         self.server_ends_session = True
         return replies * recipients
@@ -103,7 +112,10 @@ class OneMailboxAnswersForAll(MailboxStore):
     """Takes the positive reply of the mailbox store for one recipient of a message for that of the others."""
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox; return a positive reply too if another mailbox has the content."""
+        """Deliver into one mailbox; return the reply, or the positive one that the store gave for the same content and another mailbox.
+
+        `sink` is the address of the mailbox store.
+        """
         accepted: dict[bytes, Reply] = self.__dict__.setdefault("_accepted", {})
         reply = await super().deliver(sink, envelope, recipient, content)
         if reply.positive:

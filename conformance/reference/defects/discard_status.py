@@ -1,6 +1,11 @@
 """Defects of a primary's discard notifications: when one is queued, which server gets it, when it expires; and of releasing messages.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+A discard notification says that a message has been processed here, so that the server which holds its shadow may give that up. The shadow
+server asks for its notifications with XQDISCARD. To release a message is to queue its notifications and to move it to Safety Net.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -15,7 +20,7 @@ class NeverTells(DiscardStatus):
     """Never offers a discard notification."""
 
     def queue_notifications(self, message: Message) -> None:
-        """Queue no discard notification."""
+        """Queue no discard notification for a message that has been processed."""
 
 
 @defect("tells-discards-to-anybody", breaks="SR-MNT-04", slot="discard_status")
@@ -41,7 +46,7 @@ class ForgetsDiscardsOnRestart(DiscardStatus):
     """Clears its discard notifications when it starts."""
 
     def start(self) -> None:
-        """Delete all queued notifications."""
+        """Delete all queued notifications at the start of the node."""
         for event in self.host.discards.notifications_queued_until(
             self.host.now() + 1
         ):  # all: none was queued later than now
@@ -54,7 +59,7 @@ class KeepsForEver(DiscardStatus):
     """Never deletes notifications that no server asks for."""
 
     def drop_expired(self) -> None:
-        """Delete no notification."""
+        """Delete no notification, however old it is."""
 
 
 @defect("expires-discards-at-half", breaks="SR-MNT-12", slot="discard_status")
@@ -72,7 +77,7 @@ class TellsMoreThanAsked(DiscardStatus):
     """Tells all notifications at once, however many were asked for."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Answer with up to a million notifications, whatever number the query allows."""
+        """Return the lines of the reply to XQDISCARD and the notifications in them: up to a million, whatever number the query allows."""
         return await super().answer_query(server, 1_000_000)
 
 
@@ -81,7 +86,7 @@ class SaysThatNothingIsLeft(DiscardStatus):
     """Says that no notification is left when there are more."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Answer correctly, except for the last line: it says that 0 notifications are left."""
+        """Return the correct lines of the reply to XQDISCARD, but for the last: it says that 0 notifications are left; and those in them."""
         lines, events = await super().answer_query(server, limit)
         return [*lines[:-1], "250 2.0.0 end 0"], events
 
@@ -91,12 +96,12 @@ class TellsTwice(DiscardStatus):
     """Tells each notification twice."""
 
     def start(self) -> None:
-        """Begin with no notification confirmed once; `confirmed_once` has the ids of those that are."""
+        """Begin with no notification confirmed once; `confirmed_once` has the row ids of those that are."""
         self.confirmed_once: set[int] = set()
         super().start()
 
     def confirm_read(self, events: list[DiscardNotification]) -> None:
-        """Delete notifications at their second confirmation, so that each is sent twice."""
+        """Delete notifications that the asking server has read for the second time, and keep the others queued, so that each is sent twice."""
         confirmed_twice = [event for event in events if event.id in self.confirmed_once]
         self.confirmed_once.update(event.id for event in events)
         self.release_unread(events)  # the next query returns them again
@@ -108,7 +113,7 @@ class ForgetsWhenTold(DiscardStatus):
     """Forgets a notification with the reply that tells it, whether that arrives or not."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Delete the notifications of an answer at once, without waiting for a sign that it arrived."""
+        """Return the reply to XQDISCARD, and delete the notifications in it at once; correct is to wait for another command (SR-WIR-05)."""
         lines, events = await super().answer_query(server, limit)
         self.confirm_read(events)
         return lines, []  # the caller has nothing left to confirm
@@ -121,7 +126,7 @@ class ReleasesAfterTheFirstFork(Completion):
     def release_if_processed(self, row_id: int) -> None:
         """Queue the discard notifications at every call, also while other next hops do not have the message yet.
 
-        It is called after each attempt; `row_id` is the row id of the message.
+        It is called after each attempt at one next hop; `row_id` is `Message.id`. Correct is to queue them when no recipient is pending.
         """
         message = self.host.messages.get(row_id)
         if message is not None and message.place == "primary":
@@ -134,7 +139,7 @@ class ReleasesBeforeTheReport(Completion):
     """Releases a message before the reports that it caused are processed."""
 
     def is_processed(self, message: Message) -> bool:
-        """Whether no recipient is pending; reports that the message caused are not waited for."""
+        """Return whether no recipient is pending; reports about the message are not waited for, as they should be (SR-MNT-08)."""
         return not self.host.messages.pending_recipients(message.id)
 
 
@@ -143,8 +148,7 @@ class KeepsShadowsOfOutsideMail(Completion):
     """Queues no notification for a message that a server outside the boundary acknowledged."""
 
     def release(self, message: Message) -> None:
-        """Move a message that was handed to a server outside the boundary to Safety Net, without a discard
-        notification."""
+        """Release a processed message; one that was handed to a server outside the boundary without discard notifications."""
         if self.host.messages.recipients_with_fate(message.id, ("relayed", "passed-on"), crossed=True):
             self.host.safety_net.hold(message.id, "safety-net")
         else:
@@ -156,7 +160,7 @@ class ShadowsAgainAfterDelivery(Completion):
     """Makes another redundant copy of a message that has left the boundary."""
 
     def release(self, message: Message) -> None:
-        """Release a message, and then make one more shadow of it in the background."""
+        """Release a processed message, and then have one more shadow of it made on another server, in the background."""
         content = self.host.messages.content(message.id)
         super().release(message)
         self.host.tasks.start(
@@ -169,6 +173,6 @@ class DeletesProcessedMessages(Completion):
     """Deletes a message that was processed, in place of keeping it in Safety Net."""
 
     def release(self, message: Message) -> None:
-        """Queue the discard notifications and delete the message instead of moving it to Safety Net."""
+        """Queue the discard notifications of a processed message, and delete it instead of moving it to Safety Net."""
         self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)

@@ -1,6 +1,11 @@
 """Defects in duplicate detection: which messages count as the same, for how long, and what a restart or a move does.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Messages are duplicates if they have the same key: mailbox, Message-ID, and client submit time (the Date field). Within the tracking window
+only the first is delivered; the delivered-to table has the keys of what was delivered.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.config import NodeConfiguration
@@ -24,7 +29,7 @@ class ByMessageIdOnly(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though their client submit times differ."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return the key with the same submit time for all messages."""
+        """Return the key of a message for a mailbox with the submit time 0 for all messages; None if it can never be a duplicate."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(submitted=0.0)
 
@@ -34,7 +39,7 @@ class BySubmitTimeOnly(DuplicateDetection):
     """Takes messages with one client submit time for duplicates though their Message-IDs differ."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return the key with the same Message-ID for all messages."""
+        """Return the key of a message for a mailbox with the same Message-ID for all messages; None if it can never be a duplicate."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(internet_id="any")
 
@@ -49,7 +54,7 @@ class NeedsNoSubmitTime(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though they have no client submit time."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return a key also for a message without a client submit time, with the time 0."""
+        """Return a key also for a message without a client submit time, with the time 0; None if it has no Message-ID."""
         internet_id = internet_message_id(content)
         key = super().key_of(mailbox, content)
         return DuplicateKey(mailbox.casefold(), internet_id, 0.0) if key is None and internet_id is not None else key
@@ -60,7 +65,7 @@ class AcrossMailboxes(DuplicateDetection):
     """Delivers a message to one mailbox of a server and drops it for the others."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return the key with the same mailbox for all mailboxes."""
+        """Return the key of a message with the same mailbox for all mailboxes; None if it can never be a duplicate."""
         return super().key_of("any", content)
 
 
@@ -103,7 +108,7 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
         self.moved: set[str] = set()  # mailboxes, in lower case
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Remember the mailboxes whose server is another one than before."""
+        """Remember the mailboxes whose server is another one than before the reload, as after a failover."""
         super().reconfigured(before)
         self.moved |= {
             address
@@ -112,7 +117,7 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
         }
 
     def was_delivered(self, key: DuplicateKey) -> bool:
-        """Whether the mailbox was moved, or the message was delivered to it before."""
+        """Return whether the mailbox was moved, or the message was delivered to it before; True drops the message."""
         return key.mailbox in self.moved or super().was_delivered(key)
 
 
@@ -121,7 +126,7 @@ class NeverCleansUp(DuplicateDetection):
     """Keeps expired entries in the delivered-to table for ever."""
 
     def clean_up(self) -> None:
-        """Keep all entries, expired ones too."""
+        """Keep all entries of the delivered-to table, expired ones too."""
 
 
 @defect("forgets-deliveries-on-restart", breaks="SR-OUT-03", slot="duplicates")
@@ -129,6 +134,6 @@ class ForgetsDeliveriesOnRestart(DuplicateDetection):
     """Clears its delivered-to table when it starts."""
 
     def start(self) -> None:
-        """Delete all entries of the delivered-to table."""
+        """Delete all entries of the delivered-to table at the start of the node."""
         self.host.delivered.remove_before(self.host.now() + 1)  # all: none is later than now
         super().start()

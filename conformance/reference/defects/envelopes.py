@@ -1,6 +1,8 @@
 """Defects in the parameters of MAIL and RCPT: what a server forgets of an envelope, or makes up.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does. A replacement recipient still
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py). A replacement recipient still
 stands for the one that it replaces: replies are returned under that one.
 """
 
@@ -27,7 +29,7 @@ class ShadowsWithoutNotify(ShadowCreation):
     """Sends shadow copies without the NOTIFY of their recipients."""
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy without NOTIFY."""
+        """Send the shadow copy to a server without the NOTIFY of its recipients. Raises SessionLost if it is not stored."""
         recipients = tuple(replace(one, notify="") for one in message.envelope.recipients)
         stripped = replace(message, envelope=message.envelope.for_recipients(recipients))
         await super().transmit_shadow(peer, stripped, content, dialogue)
@@ -38,7 +40,7 @@ class ShadowsWithoutRet(ShadowCreation):
     """Sends shadow copies without RET."""
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy without RET."""
+        """Send the shadow copy to a server without RET. Raises SessionLost if it is not stored."""
         stripped = replace(message, envelope=replace(message.envelope, ret=""))
         await super().transmit_shadow(peer, stripped, content, dialogue)
 
@@ -48,7 +50,7 @@ class KeepsShadowsWithoutEnvelopeId(ShadowKeeping):
     """Stores shadow copies without ENVID, so that a promoted one has none."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Store the copy without ENVID."""
+        """Store a shadow copy without ENVID; `database` is the queue database of its `primary`, `shadow_id` its id there."""
         super().store(replace(envelope, envid=""), content, primary, database, shadow_id)
 
 
@@ -57,7 +59,7 @@ class KeepsShadowsForOtherOriginalRecipients(ShadowKeeping):
     """Stores the present address of each recipient of a copy as its ORCPT."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Store the copy with ORCPT made up."""
+        """Store a shadow copy with ORCPT made up; `database` is the queue database of its `primary`, `shadow_id` its id there."""
         recipients = tuple(replace(one, orcpt=f"rfc822;{one.address}") for one in envelope.recipients)
         super().store(envelope.for_recipients(recipients), content, primary, database, shadow_id)
 
@@ -70,7 +72,10 @@ class AltersEnvelopes(Outbound):
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Send a message under an altered envelope, and return the replies for the right recipients."""
+        """Send a message to a next hop under an altered envelope; return its replies by the recipients of the attempt.
+
+        `altered_envelope` returns as many recipients in the same order.
+        """
         envelope = self.altered_envelope(attempt.message.envelope.for_recipients(attempt.recipients))
         content = self.host.messages.content(attempt.message.id)
         replies = await dialogue.transmit(envelope, content, self.extra_mail_parameters(attempt, server, dialogue))
@@ -101,7 +106,7 @@ class HubAsksForWholeReports(HubOutbound):
     """Passes mail on with RET=FULL, whatever the sender asked for."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Send the message with RET=FULL."""
+        """Send the message to a next hop with RET=FULL, which asks for the whole message in reports; return the replies by recipient."""
         envelope = replace(attempt.message.envelope, ret="FULL")
         return await super().transmit(
             replace(attempt, message=replace(attempt.message, envelope=envelope)), server, dialogue
@@ -113,5 +118,5 @@ class ResubmitsWithoutNotify(SafetyNet):
     """Sends messages from Safety Net again without the NOTIFY of their recipients."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the correct recipients without NOTIFY."""
+        """Return the correct recipients of a held message, among `addresses` and in the boundary, but without NOTIFY."""
         return tuple(replace(one, notify="") for one in super().recipients_to_resubmit(message, addresses))

@@ -1,6 +1,8 @@
 """Defects of extensions: the parameters and reports of DSN (RFC 3461), chunks (RFC 3030), 8-bit content (RFC 6152).
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -36,7 +38,7 @@ class FoldsTheCaseOfOrcpt(Acceptance):
     """Takes the original recipient for an address whose letter case is of no account."""
 
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
-        """Store a message with each ORCPT in lower case."""
+        """Store an accepted message with each ORCPT in lower case, and return it; RFC 3461 4.2 has it passed on unchanged."""
         folded = tuple(replace(one, orcpt=one.orcpt.lower()) for one in envelope.recipients)
         return super().store(envelope.for_recipients(folded), content, message_id, origin)
 
@@ -46,7 +48,7 @@ class ReportsFailuresInSpiteOfNotify(Reports):
     """Reports each failure, whatever NOTIFY says."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report recipients as if none of them had come with NOTIFY."""
+        """Report the failure of recipients as if none of them had come with NOTIFY; `failures` has the final reply for each."""
         super().report_failed(message, [(replace(one, notify=""), reply) for one, reply in failures], hop)
 
 
@@ -55,7 +57,7 @@ class ReportsNoRelay(Reports):
     """Reports deliveries into mailboxes, and leaves those to the next hop that has no DSN."""
 
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
-        """Report what was delivered here only."""
+        """Report recipients that were delivered into mailboxes, and none that were relayed; those are correctly reported too."""
         if fate == "delivered":
             super().report_succeeded(message, recipients, fate, hop)
 
@@ -67,7 +69,7 @@ class ReportsWhatTheNextHopReports(Delivery):
     async def record_outcome(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Record an outcome as if the next hop did not offer DSN."""
+        """Record the replies to an attempt as if the next hop did not take over status notifications, so that both report."""
         await super().record_outcome(attempt, replies, takes_over_reports=False)
 
 
@@ -76,7 +78,7 @@ class ReportsWithoutTheSendersNames(Reports):
     """Leaves the envelope id and the original recipient out of its reports."""
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Send a report as if the message had come without ENVID and ORCPT."""
+        """Send a report of this kind about these recipients as if the message had come without ENVID and ORCPT."""
         bare = [replace(one, recipient=replace(one.recipient, orcpt="")) for one in statuses]
         super().send_report(action, replace(message, envelope=replace(message.envelope, envid="")), bare)
 
@@ -86,7 +88,7 @@ class TakesDotsOutOfChunks(Receiver):
     """Removes the first dot of a line from chunks too, as after DATA."""
 
     async def end_chunks(self) -> None:
-        """Remove dots from the content, and decide about it."""
+        """After the last chunk, remove a dot at the beginning of each line of the content, and then accept or refuse the message."""
         self._chunks = (b"\r\n" + (self._chunks or b"")).replace(b"\r\n.", b"\r\n")[2:]
         await super().end_chunks()
 
@@ -96,7 +98,7 @@ class AnswersTheLastChunkTwice(Receiver):
     """Answers the last chunk once it has come, and once more when the message is decided."""
 
     async def end_chunks(self) -> None:
-        """Send a first reply before the message is decided."""
+        """After the last chunk, send a 250, and then accept or refuse the message, which sends the correct reply too."""
         await self.push("250 2.0.0 the last chunk has come")
         await super().end_chunks()
 
@@ -106,7 +108,7 @@ class RefusesAnEmptyLastChunk(Receiver):
     """Takes `BDAT 0 LAST` for a mistake."""
 
     async def smtp_BDAT(self, arg: str | None) -> None:
-        """Refuse an empty last chunk; handle any other."""
+        """Refuse the command for an empty last chunk, which RFC 3030 permits; handle any other."""
         if (arg or "").upper() == "0 LAST":
             await self.push("501 5.5.4 an empty chunk")
         else:
@@ -118,7 +120,7 @@ class RunsWhatIsInARefusedChunk(Receiver):
     """Leaves the octets of a refused chunk where they are, so that they are taken for commands."""
 
     async def skip_chunk(self, size: int) -> None:
-        """Read nothing."""
+        """Leave the `size` octets of a refused chunk unread; the session then reads them as command lines."""
 
 
 @defect("keeps-chunks-over-rset", breaks="RL-BDA-04", slot="receiver")
@@ -126,13 +128,16 @@ class KeepsChunksOverRset(Receiver):
     """Puts chunks from before RSET in front of the next message in chunks."""
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, and keep the chunks."""
+        """Handle RSET, and keep the chunks that were received before it for `take_chunk`."""
         chunks = self._chunks
         await super().smtp_RSET(arg)
         self._kept = chunks
 
     async def take_chunk(self, size: int) -> str | None:
-        """Read a chunk after those that were kept."""
+        """Read a chunk of `size` octets; the first one after RSET is joined to the chunks that were kept.
+
+        Return None, or the reply that refuses the chunk.
+        """
         kept, self._kept = self._kept, None
         self._chunks = kept if self._chunks is None else self._chunks
         return await super().take_chunk(size)
@@ -145,7 +150,7 @@ class TakesDataAmidChunks(Receiver):
     """Forgets chunks when DATA comes, and takes the content after it."""
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Handle DATA as if no chunk had come."""
+        """Drop the chunks of the transaction and handle DATA; correct is to refuse DATA after a chunk (RFC 3030 2)."""
         self.forget_chunks()
         await super().smtp_DATA(arg)
 

@@ -1,6 +1,8 @@
 """Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and when shadows are taken over or deleted.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,7 @@ class HubHeartbeatTooSlow(HubManager):
     """Lets twice ShadowHeartbeatTimeoutInterval pass before it asks."""
 
     def next_session_at(self, primary: str) -> float:
-        """Return the correct time plus one more ShadowHeartbeatTimeoutInterval."""
+        """Return when to query a primary next (POSIX seconds): the correct time plus one more ShadowHeartbeatTimeoutInterval."""
         return super().next_session_at(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
 
 
@@ -26,7 +28,7 @@ class HubKeepsWhatIsDiscarded(HubManager):
     """Leaves a message in its shadow queue when the primary has passed it on."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Ignore a discard notification."""
+        """Ignore a discard notification: the shadow stays in its queue. Correct is to delete it."""
 
 
 @defect("hub-gives-up-after-one-interval", breaks="SR-E10-08", slot="ex2010.manager")
@@ -34,7 +36,7 @@ class HubGivesUpAfterOne(HubManager):
     """Declares a primary failed after one interval without a session."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Set the count of failed intervals to the limit at the first one."""
+        """Set the count of failed intervals to ShadowHeartbeatRetryCount at the first one; the correct class then declares it failed."""
         self.missed_intervals[primary] = self.host.transport.ShadowHeartbeatRetryCount
         super().heartbeat_failed(primary)
 
@@ -44,7 +46,7 @@ class HubNeverGivesUp(HubManager):
     """Never declares a primary failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Take nothing over when a primary has reached the limit of failed intervals."""
+        """Do nothing when a primary has reached the limit of failed intervals; correct is to promote its shadows."""
 
 
 @defect("hub-count-never-starts-again", breaks="SR-E10-09", slot="ex2010.manager")
@@ -52,7 +54,7 @@ class HubCountNeverStartsAgain(HubManager):
     """Does not forget failed intervals when a session succeeds."""
 
     def record_contact(self, primary: str) -> None:
-        """Record a session, and keep the count of failed intervals instead of resetting it."""
+        """Record a successful session, and keep the count of failed intervals instead of resetting it."""
         failures = self.missed_intervals.get(primary)
         super().record_contact(primary)
         if failures is not None:
@@ -73,7 +75,7 @@ class HubIgnoresANewDatabase(HubManager):
     """Does not notice that a next hop came back with a new queue database."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Ignore the id of the primary's queue database."""
+        """Ignore the id of the primary's queue database; correct is to promote the shadows that came from another one."""
 
 
 @defect("hub-takes-over-nothing", breaks="SR-E10-22", slot="ex2010.promotion")
@@ -81,7 +83,7 @@ class HubTakesOverNothing(HubPromotion):
     """Leaves the messages of a failed primary where they are."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take no message over."""
+        """Promote none of the shadows with these row ids."""
 
 
 @defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", slot="ex2010.manager")
@@ -95,7 +97,7 @@ class HubResubmitsWhenItIsBack(HubManager):
         super().promote_if_new_database(primary, database)
 
     def record_contact_and_database(self, primary: str, database: str) -> None:
-        """Compare the database before recording the contact, which resets the count of failed intervals."""
+        """Compare the database, by which the class makes its mistake, before the contact is recorded, which resets the count it needs."""
         self.promote_if_new_database(primary, database)
         self.record_contact(primary)
 
@@ -105,7 +107,7 @@ class HubAsksNoMoreWhenAsked(HubManager):
     """Takes a primary's own query for a session in which it could have asked."""
 
     def record_query_from(self, server: str) -> None:
-        """Record a primary's own query as contact, which puts the next heartbeat off."""
+        """Record a primary's own query (XQDISCARD) as contact, which puts the next heartbeat off; only own sessions should (SR-E10-06)."""
         self.record_contact(server)
 
 
@@ -114,7 +116,7 @@ class HubFailsAPrimaryTooSoon(HubManager):
     """Declares a primary failed one interval too soon."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Declare a primary failed one interval before ShadowHeartbeatRetryCount."""
+        """Count a failed interval, and declare the primary failed, which promotes its shadows, one before ShadowHeartbeatRetryCount."""
         self.missed_intervals[primary] = self.missed_intervals.get(primary, 0) + 1
         if self.missed_intervals[primary] >= self.host.transport.ShadowHeartbeatRetryCount - 1:
             self.declare_failed(primary)
@@ -125,7 +127,7 @@ class HubCountsItsOwnAbsence(HubManager):
     """Counts the time in which it was down itself as intervals that its primaries have failed."""
 
     def start(self) -> None:
-        """Count failed intervals from the last contact before the restart, not from the start."""
+        """Count the intervals for heartbeats from the last contact before the restart, not from the start (`started_at`)."""
         super().start()
         for primary, watch in self.watched.items():
             watch.started_at = self.host.shadows.last_contact(primary) or watch.started_at
@@ -136,7 +138,7 @@ class HubDropsWhatHasNoRoute(HubManager):
     """Drops shadows for which there is no alternative route when their primary has failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Take over what has another route, and delete the other shadows of the primary."""
+        """Promote the shadows of the failed primary that have another route, and delete its others; correct is to keep those."""
         super().declare_failed(primary)
         for message in shadow_queues_of(self.host).messages_held_for(primary):
             self.host.messages.drop(message.id)
@@ -147,7 +149,7 @@ class HubFailsThemAll(HubManager):
     """Takes the shadows of every primary over when one of them has failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Take over the shadows of all primaries, not only those of the failed one."""
+        """Promote the shadows of all primaries, not only those of the failed one."""
         for each in self.host.shadows.primaries():
             self.host.promotion.take_over(
                 [message.id for message in shadow_queues_of(self.host).messages_held_for(each)]
@@ -159,7 +161,7 @@ class HubDiscardsByCount(HubManager):
     """Removes the oldest shadow for each discard notification, whichever it is for."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Delete the oldest shadow of the primary, whichever the notification names."""
+        """Delete the oldest shadow of the primary, if there is any, whichever the discard notification names."""
         for message in shadow_queues_of(self.host).messages_held_for(primary)[:1]:
             self.host.messages.drop(message.id)
 
@@ -169,7 +171,7 @@ class HubTakesOverWithoutTelling(HubShadowQueues):
     """Takes over from a failed primary, and queues no discard notifications for it."""
 
     def notify_when_delivered(self, message: Message, primary: str) -> None:
-        """Queue no discard notification for a message that was taken over."""
+        """Record nothing, so that the failed primary gets no discard notification when the promoted message is delivered."""
 
 
 @defect("hub-keeps-shadows-for-ever", breaks="SR-E10-12", slot="ex2010.shadow_queues")
@@ -177,7 +179,7 @@ class HubKeepsShadowsForEver(HubShadowQueues):
     """Never removes a shadow that finds no route."""
 
     def expire(self, primary: str, before: float) -> None:
-        """Delete no shadow."""
+        """Delete no shadow, however long it has been in the queue of a failed primary."""
 
 
 @defect("hub-has-one-shadow-queue", breaks="SR-BND-07", slot="ex2010.shadow_queues")
@@ -185,5 +187,7 @@ class HubHasOneShadowQueue(HubShadowQueues):
     """Holds the shadows for all next hops in one queue."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Yield one queue with the same name for every message."""
-        yield QueuedShadow("shadows", "shadows", message, message.envelope.recipients)
+        """Yield the shadow message once, in a queue with the same name for all; correct is a queue for each next hop."""
+        yield QueuedShadow(
+            primary="shadows", next_hop="shadows", message=message, recipients=message.envelope.recipients
+        )

@@ -1,6 +1,11 @@
 """Defects of Exchange 2010 servers in their sessions: to whom XSHADOW is offered, which replies are withheld, when delivery is reported.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+In Exchange 2010 a sender that says XSHADOW keeps the shadow of what it sends, until the receiver, now the primary, reports by a discard
+notification that it has passed the message on. The reply to a message of any other sender is withheld until the message is delivered.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -28,7 +33,7 @@ class HubForgetsAfterTheFirst(HubCompletion):
     """Deletes a message when the first of several next hops has it."""
 
     def is_processed(self, message: Message) -> bool:
-        """Whether the message was delivered to any recipient, or is processed."""
+        """Return whether the message was delivered to any recipient, or is processed; True has it deleted."""
         reached = self.host.messages.recipients_with_fate(message.id, ("delivered", "relayed", "passed-on"))
         return bool(reached) or super().is_processed(message)
 
@@ -38,7 +43,7 @@ class HubNeverOffers(HubVerbs):
     """Does not advertise XSHADOW."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return no keyword."""
+        """Return no keyword for the EHLO reply, where XSHADOW should be."""
         return []
 
 
@@ -47,7 +52,7 @@ class HubKeepsNoShadow(HubOutbound):
     """Sends with XSHADOW, and keeps no shadow of what was taken."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Send a message with XSHADOW as the correct class does, and store no shadow of it."""
+        """Send a message to a next hop with XSHADOW= where that may be used, and store no shadow of it; return the replies by recipient."""
         if not self.may_use_xshadow(dialogue, server):
             return await super().transmit(attempt, server, dialogue)
         content = self.host.messages.content(attempt.message.id)
@@ -62,12 +67,14 @@ class HubWithholdsFromAKeeper(DelayedAcknowledgement):
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Accept a message whose sender keeps a shadow, and withhold the reply until it is delivered."""
+        """Accept a message whose sender keeps a shadow, and return the reply only when it is delivered, at most after the usual limits.
+
+        `sender` is the name of that server. The correct class replies at once.
+        """
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
-        stored = self.host.shadows.find_by_shadow_id(
-            "", "", shadow_id
-        )  # row id and place of the message that was just accepted
-        if stored is not None and (message := self.host.messages.get(stored[0])) is not None:
+        # empty primary and database: among the messages of this server itself
+        stored = self.host.shadows.find_by_shadow_id(primary="", database="", shadow_id=shadow_id)
+        if stored is not None and (message := self.host.messages.get(stored.row_id)) is not None:
             await self.wait_until_delivered(message, origin.deadline)
         return reply
 
@@ -86,7 +93,7 @@ class HubAsksByHeartbeatOnly(HubOutbound):
     """Does not ask for discard status at the end of a session."""
 
     async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Send no query for discard status before QUIT."""
+        """Send no query for discard status (XQDISCARD) at the end of a session with a next hop, before QUIT."""
 
 
 @defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", slot="ex2010.routing")
@@ -94,7 +101,7 @@ class HubResubmitsToTheFailed(HubRouting):
     """Sends what it took over to the primary that failed."""
 
     def group_by_next_hop(self, recipients: Any) -> dict[NextHop, list[Recipient]]:
-        """Return next hops without regard to failed servers, as a later Exchange server would."""
+        """Return the recipients by next hop without regard to servers that have failed, as a later Exchange server would."""
         return Routing.group_by_next_hop(self, recipients)
 
 
@@ -103,7 +110,10 @@ class HubWaitsForTheEnd(HubCompletion):
     """Tells its sender only when the next hop has passed the message on in turn."""
 
     def release(self, message: Message) -> None:
-        """Release a processed message only when no shadow of it is left here; look again each minute."""
+        """Release a processed message (notify its sender, delete it) only when no shadow of it is left here; look again each minute.
+
+        The shadow is kept for the next hop until that has passed the message on.
+        """
         held = [one for one in self.host.messages.held_as("shadow") if one.internet_id == message.internet_id]
         if held:
             self.host.alarms.new(lambda: self.release(message)).set(self.host.now() + 60)
@@ -116,7 +126,7 @@ class HubKeepsShadowsForAnybody(HubOutbound):
     """Keeps a message for a next hop that does not offer XSHADOW, and sends it again when nothing is heard of it."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Send a message, and send it again an hour later to a next hop that does not offer XSHADOW."""
+        """Send a message; to a next hop that does not offer XSHADOW send it once again an hour later. Return the replies by recipient."""
         replies = await super().transmit(attempt, server, dialogue)
         # `resubmitted` marks the copy, which is not copied again
         if not self.may_use_xshadow(dialogue, server) and not attempt.message.resubmitted:
@@ -134,7 +144,7 @@ class HubAcknowledgesAtOnce(DelayedAcknowledgement):
     """Withholds nothing from a sender without XSHADOW."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Return at once, so that the reply is not withheld."""
+        """Return at once, so that the reply to the message is not withheld until its delivery."""
 
 
 @defect("hub-withholds-too-long", breaks="SR-E10-16", slot="ex2010.acceptance")
@@ -142,7 +152,7 @@ class HubWithholdsTooLong(DelayedAcknowledgement):
     """Withholds the acknowledgement until delivery, however long that takes."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait up to twenty times as long as the correct class does."""
+        """Wait until no recipient of a message is pending, at most twenty times as long as the correct class does."""
         for _ in range(20):
             await super().wait_until_delivered(message, deadline)
             if not self.host.messages.pending_recipients(message.id):
@@ -154,7 +164,10 @@ class HubWithholdsHalfTheTime(DelayedAcknowledgement):
     """Withholds the acknowledgement for half of MaxAcknowledgementDelay."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait up to half of MaxAcknowledgementDelay."""
+        """Wait until no recipient of a message is pending, at most half of MaxAcknowledgementDelay.
+
+        `deadline` is the event loop's time by which the sender must have its reply.
+        """
         early_deadline = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay / 2
         await super().wait_until_delivered(message, min(early_deadline, deadline))
 
@@ -164,12 +177,12 @@ class HubPromisesWhatItHasNot(DelayedAcknowledgement):
     """Acknowledges at once what it has in memory only: dying, it has acknowledged and lost it."""
 
     def start(self) -> None:
-        """Delete every message that was acknowledged before the restart."""
+        """Delete, at the start of the node, every message that it has still to deliver, as if it had been in memory only."""
         for message in list(self.host.messages.held_as("primary")):
             self.host.messages.drop(message.id)
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Return at once, so that the reply is not withheld."""
+        """Return at once, so that the reply to the message is not withheld until its delivery."""
 
 
 @defect("hub-offers-xshadow-to-strangers", breaks="SR-E10-18", slot="ex2010.verbs")
@@ -212,7 +225,7 @@ class HubKeepsOrLetsKeep(HubVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client has the right, and this server holds no shadow."""
+        """Whether the client may use XSHADOW by the correct rule, and this server holds no shadow for any primary."""
         return super().may_use_shadow_verbs and next(iter(self.host.messages.held_as("shadow")), None) is None
 
 
@@ -221,7 +234,10 @@ class HubAnswersQueriesAtTheFrontDoor(HubVerbs):
     """Answers queries for discard status at the frontend, from any client that gives the name of a server."""
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """Answer XQDISCARD on the frontend listener without asking for a right; `words` are server and maximum."""
+        """Return the reply to XQDISCARD; on the frontend listener, where it should be refused, without asking for any right.
+
+        `words` are the name of the asking server and the most notifications that it wants.
+        """
         if self.session_state.listener != "frontend" or len(words) != 2:
             return await super().handle_xqdiscard(words)
         lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
@@ -244,7 +260,7 @@ class BelievesTheGreeting(Rights):
     """Takes a client for the server that it says to be, though the connector is not externally secured."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Return the known server that the client names in EHLO (`hello`), without any proof."""
+        """Return the known server that the client authenticated as or, without any proof, names in EHLO (`hello`); None if there is none."""
         return self.host.config.peers_by_name.get((authenticated or hello).casefold())
 
 
@@ -255,7 +271,10 @@ class HubReportsAtReceipt(DelayedAcknowledgement):
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Accept a message, and queue the discard notification for the `sender`, which keeps the shadow, at once."""
+        """Accept a message, and queue the discard notification for the `sender`, which keeps the shadow, at once.
+
+        The correct class queues it when all next hops have the message. Return the reply.
+        """
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
         self.host.discards.queue_notification(sender, shadow_id, self.host.now())
         return reply
@@ -266,7 +285,10 @@ class HubReportsTheFirstFork(HubCompletion):
     """Offers the discard notification when the first of a message's forks is delivered."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Queue the discard notifications as soon as one recipient has the message; `row_id` is `Message.id`."""
+        """Queue the discard notifications as soon as one recipient has the message, not only when none is pending.
+
+        Called after each attempt at one next hop; `row_id` is `Message.id`.
+        """
         message = self.host.messages.get(row_id)
         if message is not None and self.host.messages.recipients_with_fate(
             row_id, ("delivered", "relayed", "passed-on")
@@ -280,6 +302,6 @@ class HubDropsShadowsAtStart(NoSafetyNet):
     """Forgets at a restart what it keeps for its next hops."""
 
     def start(self) -> None:
-        """Delete all shadows."""
+        """Delete all shadows that this server keeps for what it sent, at the start of the node."""
         for message in list(self.host.messages.held_as("shadow")):
             self.host.messages.drop(message.id)

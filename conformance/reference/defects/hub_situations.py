@@ -1,6 +1,8 @@
 """Defects of Exchange 2010 servers that show only with several messages, recipients or peers, or after a restart.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -16,14 +18,17 @@ class HubAcknowledgesAfterTheFirstNextHop(HubCompletion):
     """Withholds a reply until the first of several next hops has the message."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Wake the waiters after each attempt."""
+        """Wake the sessions that wait for the delivery of a message after each attempt, though recipients are still pending.
+
+        `_passed_on_events` has an event by row id for each message that is waited for.
+        """
         pending = self.host.messages.pending_recipients
         if (event := self._passed_on_events.get(row_id)) is not None and pending(row_id):
             event.set()
         super().release_if_processed(row_id)
 
     async def wait_until_passed_on(self, message: Message) -> None:
-        """Wait until an attempt has ended."""
+        """Wait until one attempt to deliver the message has ended; correct is until no recipient is pending."""
         if self.host.messages.pending_recipients(message.id):
             await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
         self._passed_on_events.pop(message.id, None)
@@ -34,7 +39,10 @@ class HubResubmitsOneToANewDatabase(HubManager):
     """Resubmits one shadow for each session in which it sees that a next hop has a new queue database."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote the first of the shadows with another database, and forget the others' database."""
+        """Promote the first of the shadows that came from another database of the primary, and record for the others that they did not.
+
+        Correct is to promote all of them.
+        """
         if database and (orphans := self.host.shadows.rows_of_other_databases(primary, database)):
             self.host.promotion.take_over(orphans[:1])
             self.host.db.write(

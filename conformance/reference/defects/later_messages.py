@@ -1,6 +1,8 @@
 """Defects that show from a certain message on, or with a certain number of recipients, next hops or messages.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections import Counter
@@ -27,7 +29,10 @@ class ShadowsFirstMessageOfASession(Receiver):
     """Makes a shadow of the first message of a session, and none of those that follow in it."""
 
     async def _accept(self, content: bytes) -> list[Reply]:
-        """Accept a message; from the second on without a shadow."""
+        """Accept a message and return the replies to it; from the second one of a session on without a shadow.
+
+        Shadow copies (`_shadow_id`) and messages on the delivery listener are handled correctly.
+        """
         first, self._accepted_one = not getattr(self, "_accepted_one", False), True
         state = self.session_state
         if first or state.listener == "delivery" or self._shadow_id is not None:
@@ -35,8 +40,15 @@ class ShadowsFirstMessageOfASession(Receiver):
         acceptance = self.host.acceptance
         assert self.session is not None
         assert self.envelope is not None
-        origin = MessageOrigin(self.session.host_name or "", "127.0.0.1", state.peer is not None, self._reply_deadline)
-        envelope = Envelope(str(self.envelope.mail_from).removeprefix("<>"), tuple(self._recipients))
+        origin = MessageOrigin(
+            hello=self.session.host_name or "",
+            address="127.0.0.1",
+            from_organisation=state.peer is not None,
+            deadline=self._reply_deadline,
+        )
+        envelope = Envelope(
+            reverse_path=str(self.envelope.mail_from).removeprefix("<>"), recipients=tuple(self._recipients)
+        )
         message_id, traced = acceptance.add_trace_field(content, origin, "ESMTP")
         return [await acceptance.acknowledge(acceptance.store(envelope, traced, message_id, origin))]
 
@@ -48,7 +60,7 @@ class RejectsTheFirstOnly(Redundancy):
     rejected = False
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Return a refusal once."""
+        """Try to make a shadow; return None if the message may be acknowledged, else the refusal, but not twice in a row."""
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None and self.rejected:
             self.rejected = False
@@ -62,7 +74,10 @@ class SecondTryHasNoShadow(Redundancy):
     """Accepts a message that it rejected before without making a shadow of it."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message whose Message-ID was rejected before."""
+        """Make no shadow of a message whose Message-ID was rejected before, and return None: it may be acknowledged.
+
+        Otherwise return what is correct: None, or the refusal of a message without a shadow.
+        """
         rejected: set[str | None] = self.__dict__.setdefault("_rejected", set())
         if message.internet_id in rejected:
             return None
@@ -77,7 +92,7 @@ class ShadowHasTwentyRecipients(ShadowCreation):
     """Sends the first twenty recipients of a message with its shadow."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow with twenty recipients at most."""
+        """Make a shadow with the first twenty recipients only; return whether a server has stored it."""
         envelope = message.envelope.for_recipients(message.envelope.recipients[:20])
         return await super().make_shadow(replace(message, envelope=envelope), content, deadline)
 
@@ -87,7 +102,7 @@ class NoShadowForNullSender(ShadowCreation):
     """Makes no shadow of a message with a null reverse-path."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow of a message with a sender."""
+        """Make a shadow of a message, but none if its reverse-path is null; return whether a server has stored it."""
         return bool(message.envelope.reverse_path) and await super().make_shadow(message, content, deadline)
 
 
@@ -96,7 +111,7 @@ class NamesTwentyNotifications(DiscardStatus):
     """Names twenty notifications in a reply, and says that none is left."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Answer with a page of twenty, the last one."""
+        """Return the lines of the reply to XQDISCARD and the notifications in them: twenty at most, and "end 0": none is left."""
         lines, events = await super().answer_query(server, min(limit, 20))
         return [*lines[:-1], "250 2.0.0 end 0"], events
 
@@ -106,7 +121,10 @@ class ReleasesAfterTheSecondFork(Completion):
     """Offers the discard notification when two of several next hops have the message."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Queue the notifications at the second of the calls that follow each attempt."""
+        """Queue the discard notifications at the second call for a message, also while recipients are pending.
+
+        It is called after each attempt at one next hop; correct is to queue them when no recipient is pending.
+        """
         calls: Counter[int] = self.__dict__.setdefault("_calls", Counter())
         calls[row_id] += 1
         message = self.host.messages.get(row_id)
@@ -120,7 +138,7 @@ class ReportsOneOfSeveralFailures(Reports):
     """Reports the first of the recipients that a next hop has refused."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report one failure."""
+        """Report the first of the recipients that have failed; `failures` has the final reply for each."""
         super().report_failed(message, failures[:1], hop)
 
 
@@ -129,7 +147,10 @@ class TriesAllAgain(Delivery):
     """When a next hop defers some recipients, tries those again that it has accepted, too."""
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Defer all recipients of the message that have this next hop."""
+        """Defer all recipients of the message that have this next hop, also those that it has accepted.
+
+        `recipients` are those that it has not; they are to be tried again after MessageRetryInterval.
+        """
         groups = self.host.routing.group_by_next_hop(message.envelope.recipients)
         super()._defer(message, tuple(groups.get(hop, recipients)), hop)
 
@@ -139,7 +160,10 @@ class FansOutTheThirdRecipient(Routing):
     """Lets two recipients share a transmission, and sends every further one directly."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Group the first two recipients, and each of the others alone."""
+        """Return the recipients by next hop: the first two routed together, each of the others alone.
+
+        Those routed alone share no transmission to a common site of their routes (delayed fan-out).
+        """
         listed = list(recipients)
         groups = {hop: list(group) for hop, group in super().group_by_next_hop(listed[:2]).items()}
         for recipient in listed[2:]:
@@ -153,7 +177,7 @@ class SecondTransmissionIsNotStored(Acceptance):
     """Answers 250 to a Message-ID that it has in its queue already, and stores nothing, also for other recipients."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message unless one with its Message-ID is queued."""
+        """Accept a message; if one with its Message-ID is still to be delivered, return 250 without storing it."""
         name = internet_message_id(content)
         if name and any(message.internet_id == name for message in self.host.messages.held_as("primary")):
             return Reply(250, "2.6.0", f"<{name}> Queued mail for delivery")

@@ -1,6 +1,8 @@
 """Defects towards servers of Exchange 2010, and of switches, that show only for some messages.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.boundary import makes_shadows_on_receipt
@@ -22,7 +24,7 @@ class KeepsShadowsOfHubMail(Completion):
     """Offers no discard notification for a message that a 2010 hub has acknowledged."""
 
     def release(self, message: Message) -> None:
-        """Move a message for a hub to Safety Net, without a notification."""
+        """Release a processed message; one that went to a 2010 hub without discard notifications for the holders of its shadow."""
         if any(goes_to_a_hub(self.host, one.address) for one in message.envelope.recipients):
             self.host.safety_net.hold(message.id, "safety-net")
         else:
@@ -34,7 +36,7 @@ class HubMailIsNotHeld(Completion):
     """Deletes a message that a 2010 hub has acknowledged, in place of moving it to Safety Net."""
 
     def release(self, message: Message) -> None:
-        """Release a message, and delete it if it went to a hub."""
+        """Release a processed message, and delete it if it went to a 2010 hub, so that it is not in Safety Net."""
         super().release(message)
         if any(goes_to_a_hub(self.host, one.address) for one in message.envelope.recipients):
             self.host.messages.drop(message.id)
@@ -47,7 +49,10 @@ class RedundantAgainOnce(ShadowCreation):
     made_one = False
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow of every message for which a sender waits, and of the first other one."""
+        """Make a shadow of every message for which a sender waits (with a `deadline`), and of the first other one.
+
+        The others are reports, or were promoted or resubmitted. Return whether a server has stored the shadow.
+        """
         if deadline is None:
             if self.made_one:
                 return False

@@ -1,6 +1,8 @@
 """Defects of patience with a next hop, of the last reply to a sender, of loops, and of the null reverse-path.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -21,7 +23,7 @@ class _Impatient(SmtpDialogue):
     """A session that waits a minute for the reply to the final dot."""
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content, and give up after a minute. Raises SessionLost."""
+        """Send the content and return its reply once for each accepted recipient. Raises SessionLost, also after a minute without a reply."""
         try:
             async with asyncio.timeout(60):
                 return await super().send_content(content, recipients)
@@ -33,7 +35,10 @@ class _GoesOn(_Impatient):
     """A session that goes on after it has given up waiting for the reply to the final dot."""
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content, and after a minute begin again in the same session. Raises SessionLost."""
+        """Send the content; if there is no reply within a minute, send RSET in the same session, and raise SessionLost.
+
+        The message is then tried again.
+        """
         try:
             return await super().send_content(content, recipients)
         except SessionLost:
@@ -47,7 +52,7 @@ class UsesOtherDialogue(Outbound):
     dialogue: type[SmtpDialogue]
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session of the other class; one with an LMTP server as it is."""
+        """Return a session of the class `dialogue` with a server of a next hop, not connected yet; with an LMTP server the correct one."""
         usual = super().new_dialogue(hop, server, dial)
         if not isinstance(usual, SmtpDialogue):
             return usual
@@ -74,7 +79,7 @@ class WaitsAMinute(Outbound):
     """Waits a minute for each reply of a next hop, ten for that to the final dot."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session that waits for a minute."""
+        """Return a session with a server of a next hop that waits a minute for each reply, not SendConnectionInactivityTimeout."""
         dialogue = super().new_dialogue(hop, server, dial)
         dialogue.idle_timeout = 60.0
         return dialogue
@@ -85,7 +90,7 @@ class HangsUpOnWhatItHasTaken(Receiver):
     """Closes the session in place of acknowledging the message, and delivers it."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Handle a message, and close the connection before the reply."""
+        """Accept or refuse a message, and on the frontend listener close the connection before the reply is sent."""
         reply = await super().handle_message(content)
         if self.session_state.listener == "frontend" and self.transport is not None:
             self.transport.close()
@@ -97,12 +102,15 @@ class CountsNoHops(Acceptance):
     """Passes a message on however often it has been through servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message without its Received fields in sight of the check, which it gets back afterwards."""
+        """Accept a message whose Received fields are renamed, so that the check for loops does not count them.
+
+        `add_trace_field` gives them their name back, since it is called after that check.
+        """
         hidden = content.replace(b"Received:", b"X-Seen:")
         return await super().accept(envelope, hidden, origin)
 
     def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
-        """Add the trace field to the content with its Received fields."""
+        """Return a new message id, and the content with its Received fields under their right name and this server's at the beginning."""
         return super().add_trace_field(content.replace(b"X-Seen:", b"Received:"), origin, protocol)
 
 
@@ -122,7 +130,7 @@ class RefusesTheNullReversePath(Receiver):
     """Answers MAIL FROM:<> with 501, as if it were malformed."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Refuse a null reverse-path, and handle any other."""
+        """Refuse MAIL with a null reverse-path, and handle any other."""
         if (arg or "").upper().startswith("FROM:<>"):
             await self.push("501 5.1.7 an address is missing")
         else:
@@ -134,7 +142,7 @@ class TakesEightyRecipients(Receiver):
     """Takes no more than eighty recipients in one transaction."""
 
     def recipient_reply(self, address: str) -> str:
-        """Refuse the eighty-first recipient and those after it."""
+        """Return the correct reply to RCPT for the first eighty recipients of a transaction, and 452 for all later ones."""
         if len(self._recipients) >= 80:
             return "452 4.5.3 too many recipients"
         return super().recipient_reply(address)

@@ -1,6 +1,12 @@
 """Defects in what depends on whether a shadow was made: the acknowledgement, the rejection, and delivery.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+`make_redundant_or_refuse` is called for each message before its acknowledgement. It tries to have a shadow made on another server, and
+returns None if the message may be acknowledged, else the reply that refuses it: a message without a shadow is refused while redundancy
+is mandatory. `deadline` is the event loop's time by which the sender must have its reply.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -26,7 +32,7 @@ class RejectsByDefault(Redundancy):
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether shadow redundancy is enabled, whatever RejectMessageOnShadowFailure is."""
+        """Whether a message without a shadow is refused: if redundancy is enabled, whatever RejectMessageOnShadowFailure is."""
         return self.host.transport.ShadowRedundancyEnabled
 
 
@@ -36,7 +42,7 @@ class NeverRejects(Redundancy):
 
     @property
     def is_mandatory(self) -> bool:
-        """Return False: a message is accepted without a shadow."""
+        """Whether a message without a shadow is refused: never."""
         return False
 
 
@@ -77,7 +83,7 @@ class RejectsAgain(Redundancy):
     """Remembers what it rejected once, and rejects it for ever."""
 
     def start(self) -> None:
-        """Begin with no message rejected; `rejected` has Message-IDs."""
+        """Begin with no message rejected; `rejected` has the Message-IDs of those that were."""
         self.rejected: set[str | None] = set()
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
@@ -95,7 +101,7 @@ class DeliversWhatItRejected(Redundancy):
     """Rejects a message with 451 4.4.0 and delivers it all the same."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Reject a message that has no shadow where one is mandatory, and deliver a copy of it nevertheless."""
+        """Return what is correct; if that is a refusal, store a copy of the message and start its delivery nevertheless."""
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None:
             host = self.host
@@ -110,7 +116,7 @@ class RejectsThoughDisabled(Redundancy):
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether RejectMessageOnShadowFailure is set, even if shadow redundancy is disabled."""
+        """Whether a message without a shadow is refused: if RejectMessageOnShadowFailure is set, even if redundancy is disabled."""
         return self.host.transport.RejectMessageOnShadowFailure
 
 
@@ -120,7 +126,7 @@ class AloneItAccepts(Redundancy):
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether a shadow is mandatory and there is a server to make it on."""
+        """Whether a message without a shadow is refused: if that is correct and there is a server on which one could be made."""
         return super().is_mandatory and bool(self.host.choice.servers_to_try())
 
 
@@ -129,9 +135,9 @@ class TimeoutRejects(Redundancy):
     """Rejects a message whose shadow session timed out though a shadow is not mandatory."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Reject a message without a shadow when the attempts took longer than a minute, even if none is mandatory.
+        """Refuse a message when the attempts to make a shadow took longer than a minute and no server has, or may have, its shadow.
 
-        A holder is a server that has, or may have, its shadow.
+        Correct is to refuse it only if redundancy is mandatory.
         """
         began = self.host.now()
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
@@ -171,7 +177,7 @@ class ForgetsToBeRedundantAgain(Redundancy):
     """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
 
     async def try_to_make_redundant(self, message: Message, content: bytes) -> None:
-        """Mark the message as redundant without making a shadow."""
+        """Record that the attempt to make a shadow has ended, without making one; for messages that no sender waits for."""
         self.host.messages.clear_redundancy_pending(message.id)
 
 
@@ -232,7 +238,10 @@ class HoldsPromotedMail(Delivery):
     """Delivers what it took over only when the effort to make its new shadow has ended."""
 
     async def _make_redundant(self, message: Message, content: bytes) -> None:
-        """Try to make the shadow, and begin delivery afterwards, whether it was made or not."""
+        """Try to make the shadow of a stored message, and begin its delivery afterwards, whether one was made or not.
+
+        Correct is to do both at the same time (ruling 24).
+        """
         await super()._make_redundant(message, content)
         super()._begin_delivery(message)
 

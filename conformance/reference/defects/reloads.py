@@ -1,6 +1,7 @@
 """Defects in reading the configuration again: what was changed while the server runs is ignored.
 
-Each class makes one mistake on purpose. The first file of a node has revision 1. In each later one such a server does not see a
+Each class makes one mistake on purpose, so that the checks of the harness can be tested: it takes the place of the configuration model of
+a node that runs as `reference+NAME`, and violates the requirement `breaks`. The first file of a node has revision 1. In each later one such a server does not see a
 parameter, and goes on with its documented default.
 """
 
@@ -14,7 +15,10 @@ from conformance.reference.defects.defect import defect
 
 
 class IgnoresChanges(NodeConfiguration):
-    """A configuration in whose later versions some parameters, and some limits of listeners, are not seen."""
+    """A configuration in whose later versions some parameters, and some limits of listeners, are not seen.
+
+    `ignored` has the documented names of transport parameters, `ignored_limits` the keys of time limits of listeners.
+    """
 
     ignored: ClassVar[Collection[str]] = ()
     ignored_limits: ClassVar[Collection[str]] = ()
@@ -22,7 +26,10 @@ class IgnoresChanges(NodeConfiguration):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_ignored(cls, document: Any) -> Any:
-        """Leave out what is ignored; validators of a subclass run before those of its base, which set the defaults."""
+        """Return the JSON document without what is ignored, unless its revision is 1: that of the node's start.
+
+        This runs before the validator of the base class, which sets the documented defaults for what is left out.
+        """
         if document.get("revision", 1) == 1:
             return document
         transport = {name: value for name, value in document["transport"].items() if name not in cls.ignored}

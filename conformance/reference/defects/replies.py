@@ -1,6 +1,8 @@
 """Defects of replies: one too many, one too few, and replies that do not have the form of RFC 5321 4.2.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -12,7 +14,7 @@ class AnswersRsetTwice(Receiver):
     """Gives two replies to RSET."""
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, and send a second reply."""
+        """Handle RSET, which sends its reply, and send that reply once more."""
         await super().smtp_RSET(arg)
         await self.push("250 2.0.0 forgotten")
 
@@ -22,7 +24,7 @@ class AnswersAMessageTwice(Receiver):
     """Gives two final replies to a message."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Handle a message, and return its reply twice."""
+        """Accept or refuse a message, and return its reply twice, as two replies of one line each."""
         reply = await super().handle_message(content)
         return f"{reply}\r\n{reply}"
 
@@ -32,7 +34,7 @@ class NoopHasNoAnswer(Receiver):
     """Does what NOOP says, and answers nothing."""
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Do what NOOP does, and send no reply."""
+        """Handle NOOP, and send no reply."""
         self.verbs.confirm_discards_read()  # any command confirms the last reply to XQDISCARD
 
 
@@ -41,7 +43,7 @@ class EndsReplyLinesWithLf(Receiver):
     """Ends the lines of a reply of several lines with LF alone, but for the last."""
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply with LF in place of CR LF between its lines."""
+        """Send a reply with LF in place of CR LF between its lines; `super().push` adds CR LF after the last."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         await super().push(text.replace("\r\n", "\n"))
 

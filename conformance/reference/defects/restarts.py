@@ -1,6 +1,8 @@
 """Defects that show only after a restart: what counts from the start, what is kept in memory only, what is not taken up again.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -11,12 +13,12 @@ from conformance.reference.shadow.manager import ShadowRedundancyManager
 
 
 class HoldsAnewFromTheStart(SafetyNet):
-    """Base class of defects that count a hold time from the start of the server."""
+    """Base class of defects that count the hold time of messages in one place (`counted_anew`) from the start of the server."""
 
     counted_anew: Place
 
     def start(self) -> None:
-        """Set the time since which messages are in the place `counted_anew` to now, and start."""
+        """Record, at the start of the node, that the messages in the place `counted_anew` have come there now, and start."""
         self.host.db.write("UPDATE message SET since = ? WHERE place = ?", (self.host.now(), self.counted_anew))
         super().start()
 
@@ -38,7 +40,7 @@ class RestartWatchesOnePrimary(ShadowRedundancyManager):
     """After a restart sends heartbeats to one of the primaries for which it holds shadows."""
 
     def start(self) -> None:
-        """Watch the first primary by name."""
+        """Watch, from the start of the node, only the first by name of the primaries for which shadows are held; correct is all of them."""
         for primary in self.host.shadows.primaries()[:1]:
             self.watch(primary, since=self.host.shadows.last_contact(primary))
 
@@ -48,7 +50,7 @@ class RestartWatchesAtTheNextCopy(ShadowRedundancyManager):
     """After a restart sends no heartbeat to a primary before a new copy comes from it."""
 
     def start(self) -> None:
-        """Watch no primary."""
+        """Watch no primary at the start of the node; correct is each for which shadows are held."""
 
 
 @defect("restart-forgets-who-holds-shadows", breaks="SR-MNT-01", slot="delivery")
@@ -56,7 +58,7 @@ class RestartForgetsWhoHoldsShadows(Delivery):
     """Keeps in memory only which server has the shadow of a queued message: delivered after a restart, it is not reported."""
 
     def start(self) -> None:
-        """Delete what is known of the holders of shadows, and start."""
+        """Delete, at the start of the node, what is recorded of the servers that hold shadows of its messages, and start."""
         self.host.db.write("DELETE FROM holder")
         super().start()
 
@@ -66,7 +68,7 @@ class RestartResumesTwentyMessages(Delivery):
     """After a restart takes up the first twenty queued messages, and leaves the others in the database."""
 
     def start(self) -> None:
-        """Start processing the first twenty primary messages."""
+        """Start processing the first twenty primary messages, those that this server must deliver; correct is all of them."""
         for message in [*self.host.messages.held_as("primary")][:20]:
             self.start_processing(message)
 
@@ -76,7 +78,7 @@ class RestartSendsToAllAgain(Delivery):
     """After a restart tries all recipients of a queued message, also those that were reached before."""
 
     def start(self) -> None:
-        """Mark all recipients of queued messages as pending, and start."""
+        """Mark, at the start of the node, all recipients of queued messages as pending, also those that were reached, and start."""
         self.host.db.write(
             "UPDATE recipient SET fate = 'pending', crossed = 0"
             " WHERE message IN (SELECT id FROM message WHERE place = 'primary')"
@@ -94,7 +96,7 @@ class RestartDropsOldMail(Delivery):
     """At a start drops queued messages that are older than ShadowResubmitTimeSpan, as their shadow servers will have sent them."""
 
     def start(self) -> None:
-        """Delete queued messages older than ShadowResubmitTimeSpan, and start."""
+        """Delete, at the start of the node, messages that were queued longer ago than ShadowResubmitTimeSpan, and start."""
         latest = self.host.now() - self.host.transport.ShadowResubmitTimeSpan
         for message in [*self.host.messages.held_as("primary")]:
             if message.since < latest:
@@ -112,6 +114,9 @@ class NewDatabaseKnownByQueriesOnly(ShadowRedundancyManager):
     """Compares a primary's queue database in replies to XQDISCARD only, not in the primary's own requests."""
 
     def record_contact_and_database(self, primary: str, database: str) -> None:
-        """Record a contact, and compare the database if a heartbeat is under way."""
+        """Record contact with a primary; promote the shadows from another database of it only if a heartbeat to it is under way.
+
+        Otherwise the database is passed on as "", as if the primary had named none.
+        """
         watch = self.watched.get(primary)
         super().record_contact_and_database(primary, database if watch is not None and watch.heartbeat_running else "")

@@ -1,6 +1,11 @@
 """Defects of Safety Net that show only for some of the held messages, or at a second request.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Safety Net holds messages after their delivery. When a mailbox database fails over, `resubmit(database)` sends those that were delivered to
+its mailboxes again; `recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower case).
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -15,7 +20,7 @@ class ResubmitsADatabaseOnce(SafetyNet):
     """Ignores a second request for the same mailbox database."""
 
     def resubmit(self, database: str) -> int:
-        """Resubmit a database that was not resubmitted before."""
+        """Resubmit a mailbox database, and return how many messages; 0, without doing so, for one that was resubmitted before."""
         done: set[str] = self.__dict__.setdefault("_done", set())
         if database in done:
             return 0
@@ -28,7 +33,7 @@ class ResubmitsTwentyMessages(SafetyNet):
     """Sends at most twenty of the held messages again."""
 
     def resubmit(self, database: str) -> int:
-        """Count anew for each request, and resubmit."""
+        """Resubmit a mailbox database, twenty messages at most, and return how many; `_left` is how many are permitted still."""
         self._left = 20
         return super().resubmit(database)
 
@@ -44,7 +49,7 @@ class ResubmitsNoNullSender(SafetyNet):
     """Leaves messages with a null reverse-path out of a resubmission."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return no recipients for a message with a null reverse-path."""
+        """Return the correct recipients of a held message, but none if its reverse-path is null."""
         return super().recipients_to_resubmit(message, addresses) if message.envelope.reverse_path else ()
 
 
@@ -53,7 +58,7 @@ class ResubmitsToOneRecipient(SafetyNet):
     """Sends a held message again to the first of its recipients in the mailbox database."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the first of the correct recipients."""
+        """Return the first of the correct recipients of a held message, none if there is none."""
         return super().recipients_to_resubmit(message, addresses)[:1]
 
 
@@ -72,7 +77,7 @@ class ResubmissionEmptiesSafetyNet(SafetyNet):
     """Drops a message from Safety Net when it sends it again, before SafetyNetHoldTime is over."""
 
     def resubmit(self, database: str) -> int:
-        """Resubmit a database, and delete what Safety Net holds for its mailboxes."""
+        """Resubmit a mailbox database, delete what Safety Net holds for its mailboxes, and return how many messages were resubmitted."""
         number = super().resubmit(database)
         addresses = [box.address.casefold() for box in self.host.config.mailboxes if box.database == database]
         for row in self.host.messages.rows_for_mailboxes("safety-net", addresses):
@@ -85,7 +90,10 @@ class ResubmitsToAHubAfterAMove(SafetyNet):
     """Sends again what was delivered in the boundary, also when the mailbox is now on a server of Exchange 2010."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients among `addresses` that were not reached outside of the boundary."""
+        """Return the recipients of a held message among `addresses` that were not reached outside of the boundary.
+
+        Correct is to leave out those whose next hop is outside of the boundary now, too (SR-IOP-03).
+        """
         if message.resubmitted:
             return ()
         reached = self.host.messages.recipients_with_fate(message.id, ("delivered", "pending"), crossed=False)
@@ -97,7 +105,7 @@ class RestartEndsResubmission(SafetyNet):
     """Forgets, as it restarts, which mailboxes the messages in Safety Net were delivered to, and resubmits none of them."""
 
     def start(self) -> None:
-        """Forget the fate of the recipients of held messages, and start."""
+        """Record, at the start of the node, another fate than `delivered` for the recipients of messages in Safety Net, and start."""
         self.host.db.write(
             "UPDATE recipient SET fate = 'redirected'"
             " WHERE message IN (SELECT id FROM message WHERE place = 'safety-net')"

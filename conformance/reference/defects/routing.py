@@ -1,8 +1,12 @@
 """Defects in routing between sites: the dearer route, too many stops, fan-out in the wrong place.
 
-Where both generations of servers make a mistake, it is one class for servers since 2013 and a subclass for Exchange 2010.
+Where both generations of servers make a mistake, it is one class for servers since 2013 and a subclass for Exchange 2010. To group
+recipients by next hop is to decide how many copies of a message are sent, and to which server each; a next hop has several servers if it
+is in another site: those of the last site on the route first, to be tried in order.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Iterable
@@ -19,7 +23,7 @@ RecipientsByHop = dict[NextHop, list[Recipient]]
 
 
 def with_fields(config: NodeConfiguration, **fields: object) -> NodeConfiguration:
-    """Return the configuration with some fields replaced, and without the values that the old one has cached."""
+    """Return a copy of the configuration with some fields replaced, without validation, and without the properties that it has cached."""
     kept = {name: getattr(config, name) for name in NodeConfiguration.model_fields}
     return NodeConfiguration.model_construct(**{**kept, **fields})
 
@@ -28,7 +32,7 @@ class RoutesByAlteredConfiguration(Routing):
     """Base class of defects that route correctly by an altered configuration."""
 
     def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return the configuration that routes are computed from."""
+        """Return the configuration that routes are computed from; here `config` itself, for subclasses to override."""
         return config
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
@@ -100,7 +104,7 @@ class DirectlyOrNotAtAll(RoutesByAlteredConfiguration):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
-        """Return next hops with their first server, the one closest to the mailbox, only."""
+        """Return the recipients by next hop; a hop in another boundary has its first server, the one closest to the mailbox, only."""
         return {
             replace(hop, servers=hop.servers[:1], addresses=hop.addresses[:1])
             if hop.kind == "transport"
@@ -118,7 +122,7 @@ class StopsEverywhere(Routing):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
-        """Return next hops with their servers in reverse order, the closest to this server first."""
+        """Return the recipients by next hop, each with its servers in reverse order: those closest to this server first."""
         return {_reverse_servers(hop): members for hop, members in super().group_by_next_hop(recipients).items()}
 
 
@@ -155,7 +159,7 @@ class SplitsTooLate(Routing):
     """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
-        """Return one next hop, that of the first recipient in another site, for all recipients in other sites."""
+        """Return the recipients by next hop; all in other boundaries (`transport`) have the first such next hop in common."""
         recipients_by_hop: RecipientsByHop = {}
         for hop, members in super().group_by_next_hop(recipients).items():
             onward = next((other for other in recipients_by_hop if hop.kind == other.kind == "transport"), hop)
@@ -172,7 +176,10 @@ class TakesDagsForSites(RoutesByAlteredConfiguration):
     """Delays fan-out also towards servers whose delivery group is a DAG."""
 
     def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return the configuration without the DAGs of other servers, except that of this server."""
+        """Return the configuration with other servers in no DAG, except those in the DAG of this server.
+
+        Only recipients whose server is in no DAG are reached by site routes with delayed fan-out (SR-BIF-04).
+        """
         peers = tuple(
             peer if peer.dag == config.dag else peer.model_copy(update={"dag": None}) for peer in config.peers
         )

@@ -1,6 +1,12 @@
 """Defects of Safety Net: how long it holds messages, and which it sends again.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+`hold_time(place)` is how long a message is held: in the place `safety-net` or `shadow-safety-net` after it was processed, in `shadow` while
+its primary has not reported that. When a mailbox database fails over, `resubmit(database)` sends held messages to its mailboxes again;
+`recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower case).
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -52,9 +58,9 @@ class ResubmitsAcrossTheBoundary(SafetyNet):
     """Sends from Safety Net again also to recipients outside the boundary."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return all recipients where there is any recipient to resubmit to.
+        """Return all recipients of a held message if there is any to whom it is correctly resubmitted, else none.
 
-        `addresses` are the addresses of the mailbox database, in lower case.
+        Correct are only those of `addresses` that were and would be reached within the boundary (SR-SFN-04).
         """
         correct = super().recipients_to_resubmit(message, addresses)
         return correct and message.envelope.recipients
@@ -65,7 +71,7 @@ class ResubmitsNothing(SafetyNet):
     """Ignores the request to resubmit a mailbox database."""
 
     def resubmit(self, database: str) -> int:
-        """Resubmit no message, and report 0."""
+        """Resubmit no message, and return 0, the number of those resubmitted."""
         return 0
 
 
@@ -74,12 +80,12 @@ class ResubmitsOneMessage(SafetyNet):
     """Sends only the first of the held messages again."""
 
     def start(self) -> None:
-        """Begin with no message resubmitted."""
+        """Begin with no message resubmitted; `sent` says whether one was."""
         self.sent = False
         super().start()
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients of the first message, and none for all later ones."""
+        """Return the correct recipients of the first held message that has any, and none for all later ones."""
         recipients = () if self.sent else super().recipients_to_resubmit(message, addresses)
         self.sent = self.sent or bool(recipients)
         return recipients
@@ -90,5 +96,8 @@ class ResubmitsToHubs(SafetyNet):
     """Sends what Safety Net holds again also where a server of Exchange 2010 is the next hop."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients among `addresses`, the addresses of the mailbox database, wherever their next hop is."""
+        """Return the recipients of a held message among `addresses`, wherever their next hop is.
+
+        Correct is to leave out those reached outside of the boundary (SR-IOP-03), and messages that were themselves resubmitted.
+        """
         return tuple(one for one in message.envelope.recipients if one.address.casefold() in addresses)

@@ -1,6 +1,8 @@
 """Defects on the way to the next hop: misread replies, altered content, expiry, and reports of failures.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -27,11 +29,11 @@ class AltersReplies(Outbound):
     """Base class of defects that misread the replies of a next hop."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies that take the place of the next hop's, by recipient."""
+        """Return, by recipient, the replies that take the place of the next hop's `replies`."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Send a message, and return altered replies."""
+        """Send a message to a next hop, and return its replies by recipient as this server misreads them."""
         return self.altered_replies(await super().transmit(attempt, server, dialogue))
 
 
@@ -75,11 +77,11 @@ class AltersContent(Outbound):
     """Base class of defects that send another content than they received."""
 
     def altered_content(self, content: bytes) -> bytes:
-        """Return the content that is sent."""
+        """Return the content that is sent in place of a message's `content`."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Send a message with altered content, and return the replies."""
+        """Send a message with altered content to a next hop, and return its replies by recipient."""
         content = self.altered_content(self.host.messages.content(attempt.message.id))
         parameters = self.extra_mail_parameters(attempt, server, dialogue)
         return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
@@ -126,7 +128,7 @@ class WaitsForeverForNextHop(Outbound):
     """Waits for a silent next hop for a week."""
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Set the idle timeout of a session to a week, then begin it."""
+        """Set the time for which the server may be silent in an open session to a week; then send what precedes the first message."""
         dialogue.idle_timeout = 7 * 86400.0
         await super().begin_session(hop, server, dialogue)
 
@@ -146,7 +148,7 @@ class NeverReports(Reports):
     """Drops what cannot be delivered, and sends no report."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Send no report."""
+        """Send no report about recipients that have failed."""
 
 
 @defect("reports-twice", breaks="RL-DSN-01", slot="reports")
@@ -154,7 +156,7 @@ class ReportsTwice(Reports):
     """Reports every failure twice."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Send the report of a failure twice."""
+        """Send the report about recipients that have failed twice."""
         super().report_failed(message, failures, hop)
         super().report_failed(message, failures, hop)
 
@@ -176,7 +178,7 @@ class ExpiresWithoutAReport(Reports):
     """Lets a message expire and sends no report."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report failures except expiry (5.4.7)."""
+        """Report recipients that have failed, except those whose message expired (status 5.4.7)."""
         super().report_failed(message, [one for one in failures if one[1].enhanced != "5.4.7"], hop)
 
 
@@ -190,7 +192,7 @@ class JournalsTwice(Journaling):
     """Makes two journal reports of a message."""
 
     def send_report_if_due(self, message: Message) -> None:
-        """Send the journal report twice."""
+        """Send the journal report about a message twice, if one is due; `message` itself still says so at the second call."""
         super().send_report_if_due(message)
         super().send_report_if_due(message)
 
@@ -200,7 +202,10 @@ class FailsAsItIsStopped(Delivery):
     """Fails in the midst of an orderly stop, and drops what it has not delivered yet."""
 
     async def stop(self, grace: float) -> None:
-        """Delete all undelivered messages and start a task that fails, then stop."""
+        """Delete all undelivered messages, start a task that fails, and then stop as is correct.
+
+        The failure of a task ends the node with an error.
+        """
 
         async def broken() -> None:
             raise DatabaseError("what was not delivered is gone")
@@ -216,7 +221,7 @@ class NeverExpires(Delivery):
     """Tries for ever."""
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Defer recipients as if their message had just arrived, so that it never expires."""
+        """Schedule the retry for recipients as if their message had just arrived, so that it never expires."""
         super()._defer(replace(message, since=self.host.now()), recipients, hop)
 
 
@@ -227,7 +232,10 @@ class ExpiresMessagesAtHalf(Delivery):
     expiration_fraction = 1 / 2
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Defer recipients; a message older than a fraction of MessageExpirationTimeout counts as expired for them."""
+        """Schedule the retry for recipients, or report them as expired if the message is older than a fraction of MessageExpirationTimeout.
+
+        The fraction is `expiration_fraction`.
+        """
         expiration = self.host.transport.MessageExpirationTimeout
         if self.host.is_due(message.since + expiration * self.expiration_fraction):
             message = replace(message, since=message.since - expiration)  # so old that the correct class lets it expire

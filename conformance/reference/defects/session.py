@@ -1,6 +1,12 @@
 """Defects of a session as a server: its timeouts, lost connections, size limits, line ends and shadow verbs.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+A node has up to three listeners: `frontend` (clients and the Internet), `transport` (other servers, which may use the shadow verbs)
+and `delivery` (LMTP). `push` sends a reply; `data_received` and `connection_lost` are called by asyncio; methods named `smtp_VERB` and
+`handle_message`, after the final dot, by aiosmtpd.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -20,7 +26,7 @@ class NeverEndsAnIdleSession(Receiver):
     """Lets a client be silent for as long as it likes."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to a year."""
+        """Restart the idle timer with a year, whatever `duration` (seconds) is; called whenever octets are received."""
         super()._reset_timeout(365 * 86400.0)
 
 
@@ -29,7 +35,7 @@ class EndsAnIdleSessionEarly(Receiver):
     """Closes a session that is idle for half of ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to half of `duration` (seconds), or for None of the configured time."""
+        """Restart the idle timer with half of `duration` (seconds), or for None of the configured time; called when octets come."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) / 2)
 
 
@@ -38,7 +44,7 @@ class EndsAnIdleSessionLate(Receiver):
     """Closes a session that is idle only after twice ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to twice `duration` (seconds), or for None twice the configured time."""
+        """Restart the idle timer with twice `duration` (seconds), or for None the configured time; called when octets come."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) * 2)
 
 
@@ -48,7 +54,7 @@ class NeverEndsAnOldSession(Receiver):
 
     @property
     def _expires_at(self) -> float:
-        """The loop time at which the session ends: a year after it began."""
+        """The event loop's time at which the session ends: a year after it began."""
         return float(self._started_at + 365 * 86400.0)
 
 
@@ -58,7 +64,7 @@ class EndsAnOldSessionEarly(Receiver):
 
     @property
     def _expires_at(self) -> float:
-        """The loop time at which the session ends: half of ConnectionTimeout after it began."""
+        """The event loop's time at which the session ends: half of ConnectionTimeout after it began."""
         return float(self._started_at + self.limits.connection_timeout / 2)
 
 
@@ -67,7 +73,7 @@ class DropsTheSession(Receiver):
     """Closes the sender's session when the shadow is made, in place of acknowledging the message in it."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Handle a message, and on the frontend close the connection instead of sending the reply."""
+        """Accept or refuse a message, and on the frontend listener drop the connection before the reply is sent."""
         reply = await super().handle_message(content)
         if self.session_state.listener == "frontend":
             self.abort()
@@ -84,7 +90,7 @@ class KeepsOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
     def apply_limits(self, limits: Listener) -> None:
-        """Ignore changed limits."""
+        """Ignore the time limits that a reload has changed."""
 
 
 @defect(
@@ -97,7 +103,7 @@ class ForgetsWhenTheSenderIsLost(Receiver):
     """Gives a message up when its sender's session is lost before it is acknowledged."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Cancel the task that decides about the message in hand, if any, which should survive the session."""
+        """When the session is lost, cancel the task that accepts or refuses the message in hand, if any; it should go on."""
         if self.acceptance_task is not None:
             self.acceptance_task.cancel()
         super().connection_lost(error)
@@ -107,11 +113,11 @@ class SwallowsTheSecondTry(Acceptance):
     """Takes a message that began before for delivered: it was given up with its session."""
 
     def start(self) -> None:
-        """Begin with no message begun; `begun` has sender and content of each."""
+        """Begin with no message known; `begun` has sender and content of each whose acceptance has begun, finished or not."""
         self.begun: set[str] = set()
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Return 250 for a message that was begun before, without keeping it."""
+        """Accept a message; return 250 without storing it if its acceptance has begun before, even if it was not finished."""
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.begun:
             return Reply(250, "2.6.0", "the message is here already")
@@ -132,7 +138,7 @@ class DropsWhatLostItsSender(Acceptance):
         self.abandoned: set[asyncio.Task[list[Reply]] | None] = set()
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Return 250, or drop the message and return 451, which the sender will not see."""
+        """Acknowledge a stored message with 250; or, if its session was lost, delete it and return 451, which the sender will not see."""
         if asyncio.current_task() not in self.abandoned:
             return await super().acknowledge(message)
         self.host.messages.drop(message.id)
@@ -150,7 +156,7 @@ class ForgetsWhatItDidNotAcknowledge(Receiver):
     """Drops a message of which a shadow copy is stored, because its sender's session was lost before the acknowledgement."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note the task that decides about the message in hand, if any."""
+        """When the session is lost, have `DropsWhatLostItsSender` drop the message that its task accepts, if there is one."""
         acceptance = self.host.acceptance
         assert isinstance(acceptance, DropsWhatLostItsSender)
         acceptance.abandoned.add(self.acceptance_task)
@@ -164,29 +170,32 @@ class KeepsHalfAMessage(Receiver):
     collected: bytearray | None = None
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply, and begin to collect content after a 354."""
+        """Send a reply, and begin to collect the content that follows it if it is 354."""
         await super().push(status)
         if str(status)[:3] == "354":
             self.collected = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        """Collect what is received, and handle it."""
+        """Collect the octets that are received if they are content, and handle them as is correct."""
         if self.collected is not None:
             self.collected += data
         super().data_received(data)
 
     async def handle_message(self, content: bytes) -> str:
-        """Forget what was collected, since the message is complete, and handle it."""
+        """Forget what was collected, since the message is complete, and accept or refuse it; return the reply."""
         self.collected = None
         return await super().handle_message(content)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Accept the complete lines that were collected as a message."""
+        """When the session is lost amid a message's content, accept the complete lines that were collected, in the background."""
         if self.collected is not None:
             envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
             # not from the organisation, and to be answered within a minute
             origin = MessageOrigin(
-                self.session.host_name or "", "local", from_organisation=False, deadline=self.loop.time() + 60
+                hello=self.session.host_name or "",
+                address="local",
+                from_organisation=False,
+                deadline=self.loop.time() + 60,
             )
             content = bytes(self.collected[: self.collected.rfind(b"\r\n") + 2])
             self.host.tasks.start(
@@ -202,7 +211,7 @@ class AddsFormerRecipients(Receiver):
     former: tuple[Recipient, ...] = ()
 
     async def handle_message(self, content: bytes) -> str:
-        """Add the recipients of earlier messages, and handle the message."""
+        """Add the recipients of earlier messages of this session, and accept or refuse the message; return the reply."""
         if self.session_state.listener == "frontend":
             known = {recipient.address for recipient in self._recipients}
             self._recipients += [one for one in self.former if one.address not in known]
@@ -215,13 +224,13 @@ class TruncatesWhatIsTooBig(Receiver):
     """Takes a message above the announced SIZE and cuts it."""
 
     async def smtp_EHLO(self, arg: str) -> None:
-        """Announce the size limit, and then accept any size."""
+        """Handle EHLO, whose reply announces MaxMessageSize, and then accept content of any size."""
         self.data_size_limit = self.host.transport.MaxMessageSize
         await super().smtp_EHLO(arg)
         self.data_size_limit = 2**40
 
     async def handle_message(self, content: bytes) -> str:
-        """Handle a message, cut to MaxMessageSize."""
+        """Accept or refuse a message, cut to MaxMessageSize octets; return the reply. Correct is to refuse a larger one."""
         return await super().handle_message(content[: self.host.transport.MaxMessageSize])
 
 
@@ -230,7 +239,10 @@ class TraceFieldsCount(Receiver):
     """Holds what other servers hand over to the same limit as what comes in, trace fields included."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Apply MaxMessageSize also to messages of other servers, which have grown by trace fields."""
+        """Handle MAIL, and limit the content to MaxMessageSize also on the transport listener.
+
+        Messages of other servers have grown by trace fields, which correctly do not count (TRACE_ROOM in receive/session.py).
+        """
         self.data_size_limit = self.host.transport.MaxMessageSize
         await super().smtp_MAIL(arg)
 
@@ -240,7 +252,7 @@ class RefusesAtTheSizeLimit(Receiver):
     """Refuses a message that is exactly as large as it announced that it may be."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Limit the message to one octet less than announced."""
+        """Handle MAIL, and limit the content to one octet less than the announced MaxMessageSize."""
         self.data_size_limit = self.host.transport.MaxMessageSize - 1
         await super().smtp_MAIL(arg)
 
@@ -250,7 +262,7 @@ class TakesAnOctetTooMany(Receiver):
     """Takes a message that is an octet larger than it announced."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Limit the message to one octet more than announced."""
+        """Handle MAIL, and limit the content to one octet more than the announced MaxMessageSize."""
         self.data_size_limit = self.host.transport.MaxMessageSize + 1
         await super().smtp_MAIL(arg)
 
@@ -268,7 +280,7 @@ class OffersOnEveryListener(ShadowVerbs):
     """Shadow verbs that are offered on every listener."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return XSHADOWREQUEST for every session."""
+        """Return the keyword XSHADOWREQUEST for the EHLO reply, whatever listener and rights the session has."""
         return ["XSHADOWREQUEST"]
 
 
@@ -282,9 +294,9 @@ class TakesWhatItDidNotOffer(ShadowVerbs):
     """Does what a shadow verb says for a client that it did not offer it to."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return the reply to malformed arguments, None (permitted) for all others, without regard to right and order.
+        """Return the refusal of malformed arguments, None (permitted) for all others, without regard to rights and to the order of commands.
 
-        `words` are the arguments, `second_pattern` is the pattern of the second one.
+        `words` are the arguments of a shadow verb, `second_pattern` is the pattern of the second one.
         """
         return None if len(words) == 2 and second_pattern.fullmatch(words[1]) else MALFORMED
 
@@ -295,7 +307,10 @@ class AltersRefusal(ShadowVerbs):
     reply = MALFORMED
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return `reply` for malformed arguments, and the correct refusal, or None for a permitted verb, otherwise."""
+        """Return `reply` for a shadow verb with malformed arguments `words`, otherwise the correct refusal, or None: permitted.
+
+        `second_pattern` is the pattern of the second argument.
+        """
         refused = super().refusal(words, second_pattern)
         return self.reply if refused == MALFORMED else refused
 
@@ -312,7 +327,10 @@ class OutOfOrderIsMalformed(ShadowVerbs):
     """Answers a shadow verb out of order with 503 and the enhanced status code of malformed arguments."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return 503 with the status code 5.5.4 for a command out of order, and the correct refusal or None otherwise."""
+        """Return 503 5.5.4 for a shadow verb out of order (correct is 503 5.5.1), otherwise the correct refusal, or None: permitted.
+
+        `words` are the arguments, `second_pattern` is the pattern of the second one.
+        """
         refused = super().refusal(words, second_pattern)
         return "503 5.5.4 out of order" if refused == OUT_OF_ORDER else refused
 
@@ -322,7 +340,7 @@ class MalformedEndsTheSession(Receiver):
     """Closes the session after malformed arguments of a shadow verb."""
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply, and close the connection after the one to malformed arguments."""
+        """Send a reply, and close the connection after the one that refuses malformed arguments of a shadow verb."""
         await super().push(status)
         if status == MALFORMED and self.transport is not None:
             self.transport.close()
@@ -333,7 +351,7 @@ class OffersXshadowToHubs(ShadowVerbs):
     """Advertises XSHADOW to a server of Exchange 2010, and never tells it what became of a message."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return XSHADOW for an Exchange 2010 server, the correct keywords for others."""
+        """Return, for the EHLO reply, XSHADOW if the client is an Exchange 2010 server, else the correct keywords."""
         peer: Peer | None = self.session_state.peer
         return ["XSHADOW"] if peer is not None and peer.generation == "ex2010" else super().ehlo_keywords()
 
@@ -343,7 +361,7 @@ class DelaysAcknowledgement(Acceptance):
     """Delays the acknowledgement for redundancy's sake though ShadowRedundancyEnabled is false."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Wait for 30 seconds before accepting a message when shadow redundancy is disabled."""
+        """Accept a message, 30 seconds after it was received if shadow redundancy is disabled; return the reply."""
         if not self.host.transport.ShadowRedundancyEnabled:
             await asyncio.sleep(30)
         return await super().accept(envelope, content, origin)

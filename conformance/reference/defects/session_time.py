@@ -1,6 +1,8 @@
 """Defects of time limits in one phase of a session only, and of an orderly stop.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -15,7 +17,7 @@ class WaitsForEverForTheFirstCommand(Receiver):
     """Lets a client be silent for as long as it likes before its first command."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Set the idle timer to a year before EHLO."""
+        """Restart the idle timer with `duration` (seconds; None: the configured time), but before EHLO with a year."""
         super()._reset_timeout(duration if self.session_state.greeted else YEAR)
 
 
@@ -24,14 +26,14 @@ class NoopDoesNotCount(Receiver):
     """Takes a session for idle though the client sends NOOP."""
 
     def data_received(self, data: bytes) -> None:
-        """Pass NOOP on without restarting the idle timer."""
+        """Handle received octets; if they begin with NOOP, without restarting the idle timer."""
         if data.upper().startswith(b"NOOP"):
             self._reset_timeout_off = True
         super().data_received(data)
         self._reset_timeout_off = False
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Restart the idle timer unless NOOP came."""
+        """Restart the idle timer with `duration` (seconds; None: the configured time), unless NOOP is being handled."""
         if not getattr(self, "_reset_timeout_off", False):
             super()._reset_timeout(duration)
 
@@ -41,7 +43,7 @@ class StopForgetsWhatIsDeferred(Delivery):
     """Stopped in an orderly way, drops messages that wait for a retry."""
 
     async def stop(self, grace: float) -> None:
-        """Stop, and delete the deferred messages."""
+        """Stop delivery in an orderly way, and then delete the messages that wait for a retry."""
         await super().stop(grace)
         for _, _, message, _ in self._deferred:
             self.host.messages.drop(message.id)
@@ -52,7 +54,7 @@ class StopForgetsDiscards(Delivery):
     """Stopped in an orderly way, drops its discard notifications."""
 
     async def stop(self, grace: float) -> None:
-        """Stop, and delete all notifications."""
+        """Stop delivery in an orderly way, and then delete all queued discard notifications."""
         await super().stop(grace)
         self.host.db.write("DELETE FROM discard")
 
@@ -62,7 +64,7 @@ class StopReleasesWhatIsQueued(Delivery):
     """Stopped in an orderly way, queues discard notifications for messages that are still in its queue."""
 
     async def stop(self, grace: float) -> None:
-        """Stop, and queue the notifications of all primary messages."""
+        """Stop delivery in an orderly way, and then queue the discard notifications of all messages that are still to be delivered."""
         await super().stop(grace)
         for message in [*self.host.messages.held_as("primary")]:
             self.host.discard_status.queue_notifications(message)
@@ -73,7 +75,7 @@ class StopForgetsShadows(Delivery):
     """Stopped in an orderly way, drops the shadows that it holds: their primaries live."""
 
     async def stop(self, grace: float) -> None:
-        """Stop, and delete all shadows."""
+        """Stop delivery in an orderly way, and then delete the shadows that are held for other servers."""
         await super().stop(grace)
         self.host.db.write("DELETE FROM message WHERE place = 'shadow'")
 
@@ -83,6 +85,6 @@ class StopEmptiesSafetyNet(Delivery):
     """Stopped in an orderly way, drops what Safety Net holds."""
 
     async def stop(self, grace: float) -> None:
-        """Stop, and delete the messages in Safety Net."""
+        """Stop delivery in an orderly way, and then delete the messages in Safety Net."""
         await super().stop(grace)
         self.host.db.write("DELETE FROM message WHERE place = 'safety-net'")

@@ -1,6 +1,8 @@
 """Defects that show only with several peers at a time, or with peers that are silent.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -19,7 +21,10 @@ class ANewDatabaseCountsForAll(ShadowRedundancyManager):
     """Takes over the shadows of all primaries when one of them has a new queue database."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote all shadows if those of the primary are to be."""
+        """Promote the shadows of all primaries if this one has another queue database than those that it sent came from.
+
+        Correct is to promote only the latter; `database` is "" if the primary named none.
+        """
         if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.promotion.take_over([message.id for message in self.host.messages.held_as("shadow")])
 
@@ -29,7 +34,7 @@ class PromotesASecondEarly(ShadowRedundancyManager):
     """Promotes itself one second before ShadowResubmitTimeSpan is over."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return the correct time minus one second."""
+        """Return when the shadows of a primary are promoted (POSIX seconds): the correct time minus one second."""
         return super().promotion_at(primary) - 1
 
 
@@ -38,7 +43,7 @@ class WaitsForEverAfterTheContent(Outbound):
     """Limits the time of each command to a next hop, and not that of the reply to the content."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Transmit a message, whose last reply may take a year."""
+        """Transmit a message to a next hop, whose reply to the content may take a year; return the replies by recipient."""
         send = dialogue.send_content
 
         async def send_content(content: bytes, recipients: int) -> list[Reply]:
@@ -59,7 +64,10 @@ class SecondLostSessionIsFinal(Delivery):
     async def record_outcome(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Record an outcome; the second one without any reply is a permanent failure."""
+        """Record the replies to an attempt; the second time without any from a next hop outside, record a permanent failure (550).
+
+        Correct is to retry until the message expires.
+        """
         silent: set[int] = self.__dict__.setdefault("_silent", set())
         if not replies and attempt.hop.kind == "outside":
             if attempt.message.id in silent:
@@ -73,7 +81,7 @@ class RedirectsWhatIsNotDeferred(Delivery):
     """Redirects messages that wait for a session, and leaves those that wait for a retry."""
 
     async def redirect_all(self, target: NextHop) -> None:
-        """Redirect without the deferred messages."""
+        """Have each queued message tried at the server `target`, except those that wait for a retry, which stay as they are."""
         deferred, self._deferred = self._deferred, []
         await super().redirect_all(target)
         self._deferred += deferred

@@ -1,6 +1,12 @@
 """Defects of a shadow server: how it keeps copies, asks the primary about them, discards them, and takes over.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+A shadow is a copy of a message for which another server, its *primary*, is responsible; `database` is the id of the primary's queue
+database, `shadow_id` the id that it gave the copy. A discard notification of the primary says that a shadow is not needed any more. To
+promote shadows, or take them over, is to make them messages of this server, which then delivers them.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -25,7 +31,7 @@ class ShadowInMemory(ShadowKeeping):
     """Acknowledges a shadow copy that it writes to disk only a minute later."""
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Return the acknowledgement at once, and store the copy 60 seconds later."""
+        """Return the acknowledgement of a shadow copy at once, and store the copy 60 seconds later. Correct is 250 once it is on disk."""
         keep = super().keep
         asyncio.get_running_loop().call_later(
             60,
@@ -41,7 +47,7 @@ class ForgetsShadowsOnRestart(ShadowRedundancyManager):
     """Clears its shadow queue when it starts."""
 
     def start(self) -> None:
-        """Delete all shadows."""
+        """Delete, at the start of the node, the shadows that are held for all primaries."""
         for message in list(self.host.messages.held_as("shadow")):
             self.host.messages.drop(message.id)
         super().start()
@@ -52,7 +58,7 @@ class DeliversItsShadows(ShadowKeeping):
     """Delivers a shadow copy as soon as it has it, while the primary lives."""
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Keep a shadow, and deliver a copy of it under a new id."""
+        """Store a shadow copy, and start to deliver a message with its content under a new id; return the reply."""
         reply = await super().keep(envelope, content, primary, database, shadow_id)
         host = self.host
         copy = new_message(content, envelope, message_id=host.identity.new_id(), since=host.now())
@@ -74,7 +80,7 @@ class OneShadowForEqualMessages(ShadowKeeping):
     """Keeps one copy of messages with the same Message-ID, and lets it go with the first notification."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Store a shadow unless there is one with the same Message-ID."""
+        """Store a shadow copy unless one with the same Message-ID is held, even if that is of another message."""
         name = internet_message_id(content)
         if all(message.internet_id != name for message in self.host.messages.held_as("shadow")):
             super().store(envelope, content, primary, database, shadow_id)
@@ -85,7 +91,7 @@ class AsksInNoOtherSession(ShadowRedundancyManager):
     """Asks for discard status by heartbeat only, and in no session that is open anyway."""
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Send no query in a session that is open for mail."""
+        """Send no query for discard status (XQDISCARD) in a session with a primary that is open for mail."""
 
 
 @defect("heartbeat-too-slow", breaks="SR-MNT-03", slot="manager")
@@ -93,7 +99,7 @@ class HeartbeatTooSlow(ShadowRedundancyManager):
     """Sends its heartbeat at one and a half times ShadowHeartbeatFrequency."""
 
     def next_heartbeat_at(self, primary: str) -> float:
-        """Return the correct time plus half of ShadowHeartbeatFrequency."""
+        """Return when the next heartbeat to a primary is due (POSIX seconds): the correct time plus half of ShadowHeartbeatFrequency."""
         correct = super().next_heartbeat_at(primary)
         return correct + self.host.transport.ShadowHeartbeatFrequency / 2
 
@@ -107,7 +113,7 @@ class StopsAsking(ShadowRedundancyManager):
         self.silent: set[str] = set()  # names of primaries
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Remember that the primary did not answer."""
+        """After a failed heartbeat, remember that the primary did not answer, and promote its shadows if that is due."""
         self.silent.add(primary)
         super().heartbeat_failed(primary)
 
@@ -121,7 +127,7 @@ class KeepsWhatIsDiscarded(ShadowRedundancyManager):
     """Leaves a message in the shadow queue when its discard notification comes."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Ignore a discard notification."""
+        """Ignore a discard notification: the shadow stays in its queue."""
 
 
 @defect("drops-what-is-discarded", breaks="SR-MNT-06", slot="manager")
@@ -129,9 +135,9 @@ class DropsWhatIsDiscarded(ShadowRedundancyManager):
     """Deletes a discarded shadow in place of moving it to its Safety Net."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Delete the shadow instead of moving it to Safety Net."""
+        """Delete the shadow that a discard notification names, if it is held, instead of moving it to the shadow Safety Net."""
         if (stored := self.host.shadows.find_by_shadow_id(primary, database, shadow_id)) is not None:
-            self.host.messages.drop(stored[0])  # its row id
+            self.host.messages.drop(stored.row_id)
 
 
 @defect("unknown-discard-ends-the-heartbeat", breaks="SR-WIR-06", slot="manager")
@@ -139,7 +145,7 @@ class UnknownDiscardEndsTheHeartbeat(ShadowRedundancyManager):
     """Breaks a session off when a discard notification names a message that it does not know."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard a shadow. Raises SessionLost for one that is not here."""
+        """Discard the shadow that a notification names. Raises SessionLost, which ends the session, for one that is not held."""
         if self.host.shadows.find_by_shadow_id(primary, database, shadow_id) is None:
             raise SessionLost(f"unknown shadow {shadow_id}")
         super().discard_shadow(primary, database, shadow_id)
@@ -150,7 +156,7 @@ class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
     """Discards all shadows of a primary when a discard notification names one that it does not know."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard a shadow, or all shadows of the primary when the named one is not here."""
+        """Discard the shadow that a notification names, or all shadows of the primary if that one is not held."""
         if self.host.shadows.find_by_shadow_id(primary, database, shadow_id) is not None:
             super().discard_shadow(primary, database, shadow_id)
             return
@@ -163,7 +169,7 @@ class PromotesAtDouble(ShadowRedundancyManager):
     """Promotes itself after twice ShadowResubmitTimeSpan."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return the correct time plus one more ShadowResubmitTimeSpan."""
+        """Return when the shadows of a primary are promoted (POSIX seconds): the correct time plus one more ShadowResubmitTimeSpan."""
         return super().promotion_at(primary) + self.host.transport.ShadowResubmitTimeSpan
 
 
@@ -172,7 +178,7 @@ class NeverPromotes(ShadowRedundancyManager):
     """Never promotes itself because of time."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return a time ten years after the correct one."""
+        """Return when the shadows of a primary are promoted (POSIX seconds): ten years after the correct time."""
         return super().promotion_at(primary) + 10 * 365 * 86400
 
 
@@ -181,7 +187,7 @@ class PromotesAtHalf(ShadowRedundancyManager):
     """Promotes itself after half of ShadowResubmitTimeSpan."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return the correct time minus half of ShadowResubmitTimeSpan."""
+        """Return when the shadows of a primary are promoted (POSIX seconds): the correct time minus half of ShadowResubmitTimeSpan."""
         return super().promotion_at(primary) - self.host.transport.ShadowResubmitTimeSpan / 2
 
 
@@ -190,12 +196,12 @@ class IntervalNeverStartsAgain(ShadowRedundancyManager):
     """Counts ShadowResubmitTimeSpan from the first session with a primary, not from the last."""
 
     def record_contact(self, primary: str) -> None:
-        """Record only the first session with a primary."""
+        """Record only the first successful session with a primary; `last_contact` is None before that."""
         if self.host.shadows.last_contact(primary) is None:
             super().record_contact(primary)
 
     def next_session_at(self, primary: str) -> float:
-        """Return when the next heartbeat is due, even when the time of promotion is sooner."""
+        """Return when the next heartbeat is due (POSIX seconds), even if promotion is due sooner; else that could open sessions all the time."""
         return self.next_heartbeat_at(primary)
 
 
@@ -204,7 +210,7 @@ class IgnoresANewDatabase(ShadowRedundancyManager):
     """Does not notice that a primary's queue database is another one."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Ignore the id of the primary's queue database."""
+        """Ignore the id of the primary's queue database; correct is to promote the shadows that came from another one (SR-MNT-11)."""
 
 
 @defect("takes-its-time-over-a-new-database", breaks="SR-OUT-02", slot="manager")
@@ -212,7 +218,10 @@ class DelaysTakeover(ShadowRedundancyManager):
     """Takes over for a new database only half an hour after it has seen it."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Take over for a new database 30 minutes after it was seen; `database` is empty if the primary named none."""
+        """Promote the shadows that came from another database of the primary 30 minutes after the new one was seen.
+
+        `database` is "" if the primary named none.
+        """
         compare = super().promote_if_new_database
         if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.alarms.new(lambda: compare(primary, database)).set(self.host.now() + 1800)
@@ -232,7 +241,7 @@ class AnyFailedHeartbeatPromotes(ShadowRedundancyManager):
     """Takes over at the first heartbeat that a primary does not answer."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Take over all shadows of a primary at the first failed heartbeat."""
+        """Promote all shadows of a primary at the first failed heartbeat; correct is after ShadowResubmitTimeSpan without contact."""
         self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
 
 
@@ -241,7 +250,7 @@ class OneLossCountsForAll(Promotion):
     """Takes all shadows over when one primary is lost."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take over the shadows of all primaries, not only those with the row ids `rows`."""
+        """Promote the shadows of all primaries, not only those with the row ids `rows`."""
         super().take_over([message.id for message in self.host.messages.held_as("shadow")])
 
 
@@ -250,7 +259,7 @@ class TakesOverTheFirstOnly(Promotion):
     """Takes one message of a lost primary over, and drops the others."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take over the first of the messages with these row ids, and delete the others."""
+        """Promote the first of the shadows with these row ids, and delete the others."""
         super().take_over(rows[:1])
         for row in rows[1:]:
             self.host.messages.drop(row)
@@ -261,13 +270,16 @@ class ForgetsWhatItTookOver(Promotion):
     """When it restarts, drops messages that it took over and has not passed on yet."""
 
     def start(self) -> None:
-        """Delete messages that were taken over before the restart (`resubmitted`) and are not processed."""
+        """Delete, at the start of the node, the messages that were taken over before and are not processed.
+
+        `start_processing` has marked them as `resubmitted`.
+        """
         for message in list(self.host.messages.held_as("primary")):
             if message.resubmitted:
                 self.host.messages.drop(message.id)
 
     def start_processing(self, message: Message) -> None:
-        """Mark the message as taken over in the database, by the mark of resubmitted ones, and process it."""
+        """Start to deliver a promoted message, marked in the database as `resubmitted`, by which `start` knows it after a restart."""
         self.host.db.write("UPDATE message SET resubmitted = 1 WHERE id = ?", (message.id,))
         super().start_processing(message)
 
@@ -277,7 +289,7 @@ class TakesOverTwice(Promotion):
     """Sends every message that it takes over a second time."""
 
     def start_processing(self, message: Message) -> None:
-        """Process the message, and deliver a copy of it under a new id."""
+        """Start to deliver a promoted message, and a copy of it under a new id."""
         host = self.host
         copy = replace(message, id=0, message_id=host.identity.new_id(), shadow_id=host.identity.new_id())
         queued_copy = host.messages.add(copy, host.messages.content(message.id))
@@ -290,6 +302,6 @@ class ResubmitsWhatWasDiscarded(ShadowRedundancyManager):
     """After a restart takes discarded shadows for shadows of a lost primary."""
 
     def start(self) -> None:
-        """Take over all messages that are in the shadow Safety Net."""
+        """Start, and promote all messages that are in the shadow Safety Net, though their primaries have processed them."""
         super().start()
         self.host.promotion.take_over([message.id for message in self.host.messages.held_as("shadow-safety-net")])

@@ -1,6 +1,8 @@
 """Defects in how names are compared: letter case, names of which one begins with the other, numbers of several digits, dates and folded fields.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
+of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -16,7 +18,7 @@ class DuplicateBySpelling(DuplicateDetection):
     """Takes a mailbox that is written in another letter case for another mailbox."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return a key with the mailbox as it is written."""
+        """Return the duplicate key of a message with the mailbox as it is written, not in lower case; None if it has no key."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(mailbox=mailbox)
 
@@ -26,7 +28,7 @@ class DuplicateByIdInAnyCase(DuplicateDetection):
     """Takes messages whose Message-IDs differ in letter case for duplicates."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return a key with the Message-ID in lower case."""
+        """Return the duplicate key of a message with the Message-ID in lower case; None if it has no key."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(internet_id=key.internet_id.lower())
 
@@ -36,7 +38,7 @@ class DuplicateWithinAMinute(DuplicateDetection):
     """Compares client submit times by the minute."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return a key with the submit time cut to the minute."""
+        """Return the duplicate key of a message with the submit time in whole minutes; None if it has no key."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(submitted=key.submitted // 60)
 
@@ -46,7 +48,7 @@ class DuplicateByTextOfTheDate(DuplicateDetection):
     """Compares the text of the Date field: the same instant in another time zone is another time."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return a key with a number made of the text."""
+        """Return the duplicate key of a message with a number made of the text of its Date field as the submit time; None if it has no key."""
         key = super().key_of(mailbox, content)
         text = header_field(content, b"Date") or b""
         return None if key is None else key._replace(submitted=float(int.from_bytes(text[:40]) % 2**52))
@@ -57,7 +59,7 @@ class DiscardsIdsThatBeginAlike(ShadowRedundancyManager):
     """Discards every shadow whose id begins with the one that a notification names: with 1 also 10 and 11."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard the shadows whose ids begin with `shadow_id`."""
+        """Discard all shadows of the primary whose ids begin with `shadow_id`, the one that its notification names."""
         for row in self.host.shadows.rows_held_for(primary):
             held = self.host.messages.get(row)
             if held is not None and held.shadow_id.startswith(shadow_id):
@@ -69,7 +71,7 @@ class ForgetsBeyondAPage(DiscardStatus):
     """Forgets the notifications that a reply has no room for, and says that none is left."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Return a page, and delete what is beyond it."""
+        """Return the lines of the reply to XQDISCARD and the notifications in them, with "end 0", and delete the others for that server."""
         lines, events = await super().answer_query(server, limit)
         named = {event.id for event in events}
         if not lines[-1].endswith("end 0"):

@@ -46,8 +46,9 @@ class DelayedAcknowledgement(Acceptance):
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
-        # without primary and database: among the messages of this server itself
-        if (queued := self.host.shadows.find_by_shadow_id("", "", shadow_id)) is not None:
+        # empty primary and database: among the messages of this server itself
+        queued = self.host.shadows.find_by_shadow_id(primary="", database="", shadow_id=shadow_id)
+        if queued is not None:
             return self._reply_to_repeat(queued.row_id, content)
         _, traced = self.add_trace_field(content, origin, "ESMTP")
         message = self.store(envelope, traced, shadow_id, origin)  # under the shadow's id, so that a repeat is found

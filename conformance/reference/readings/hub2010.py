@@ -1,4 +1,13 @@
-"""Other conforming readings of what an Exchange 2010 server does: heartbeats, expiry, withheld replies, failures."""
+"""Other conforming readings of what an Exchange 2010 server does: heartbeats, expiry, withheld replies, failures.
+
+A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
+`self.host` has the other components of the node (host.py).
+
+In Exchange 2010 a sender keeps the shadow of what it sent to a next hop, the *primary*, and queries it at intervals (heartbeat, XQDISCARD).
+After ShadowHeartbeatRetryCount failed intervals in a row it takes the shadows over. The reply to a message is withheld until it is delivered,
+if its sender keeps no shadow.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,7 +34,10 @@ class TracksInHeartbeats(HubManager):
     """Says XSHADOW before XQDISCARD in a heartbeat too."""
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Send XSHADOW before XQDISCARD in a heartbeat, and return what the query returns. Raises SessionLost."""
+        """Send XSHADOW before XQDISCARD in a heartbeat; return the id of the primary's queue database, "" if not given.
+
+        Raises SessionLost.
+        """
         watch = self.watched.get(primary)
         if watch is not None and watch.heartbeat_running and "XSHADOW" in dialogue.keywords:
             await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
@@ -51,8 +63,8 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         self._first_failure_at: dict[str, float] = {}
 
     def next_session_at(self, primary: str) -> float:
-        """Return an interval after the last contact, even one before the restart; after failed queries, an interval for
-        each after the first failure."""
+        """Return when to query a primary next, POSIX seconds: ShadowHeartbeatTimeoutInterval after the last contact, even one before the
+        restart; after failed queries that interval for each of them after the first failure."""
         interval = self.host.transport.ShadowHeartbeatTimeoutInterval
         if missed := self.missed_intervals.get(primary, 0):
             return self._first_failure_at[primary] + missed * interval
@@ -76,7 +88,7 @@ class CountsSessionsOfItsPrimary(HubManager):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
     def record_query_from(self, server: str) -> None:
-        """Reset the count of failed intervals of a server that opened a session, in which it queries this one."""
+        """Reset the count of failed intervals of a server that opened a session, in which it sent XQDISCARD."""
         self.missed_intervals.pop(server, None)
 
 
@@ -94,7 +106,7 @@ class ExpiresShadowsByTheirArrival(HubShadowQueues):
     """Counts a shadow's expiry from when its message arrived, not from when it became a shadow."""
 
     def expiry_start(self, message: Message) -> float:
-        """Return when the message arrived."""
+        """Return from when the expiry of a new shadow of a message is counted: its arrival, POSIX seconds."""
         return message.since
 
 
@@ -103,7 +115,7 @@ class Says421AmidAWithheldReply(Receiver):
     """A 2010 server that is stopped ends a session at once with 421, also where it withholds a reply."""
 
     def shut_down(self) -> None:
-        """Send 421 at once, also while a reply is withheld; the sender may then send the message again."""
+        """End the session with 421 at once as the node stops, also while a reply is withheld; the sender may then send the message again."""
         if self.acceptance_task is not None and self.host.config.generation == "ex2010":
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
         super().shut_down()
@@ -113,7 +125,10 @@ class _ReportsAcknowledgedMessagesOnly(Reports):
     """Sends no report about a message that failed for all recipients while its reply is withheld: the reply says it."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report a failure, or store its first reply as the refusal if the message's reply is still withheld."""
+        """Report recipients that failed; or, if all did while the reply to the message is withheld, store their first reply as its refusal.
+
+        `failures` has the final reply of the next hop for each recipient.
+        """
         acceptance = self.host.acceptance
         all_failed = len(failures) == len(message.envelope.recipients)
         if isinstance(acceptance, RefusesWhatFailsMeanwhile) and all_failed and message.id in acceptance.withheld:
@@ -155,27 +170,27 @@ class KeepsItsCountOverARestart(HubManager):
         self._last_query_at: dict[str, float] = {}
 
     def start(self) -> None:
-        """Read the stored counts of failed intervals, then start."""
+        """Read the stored counts of failed intervals and times of the last queries, then start."""
         self.host.db.write("CREATE TABLE IF NOT EXISTS missed (server TEXT PRIMARY KEY, number INTEGER, asked REAL)")
         for server, number, asked in self.host.db.read("SELECT server, number, asked FROM missed"):
             self.missed_intervals[server], self._last_query_at[server] = number, asked
         super().start()
 
     async def _run_heartbeat(self, primary: str, watch: WatchedPrimary) -> None:
-        """Remember when the heartbeat began, then run it."""
+        """Remember when the heartbeat to a primary began, then run it."""
         self._last_query_at[primary] = self.host.now()
         await super()._run_heartbeat(primary, watch)
 
     def next_session_at(self, primary: str) -> float:
-        """Return an interval after the last query if that failed, else the usual time."""
+        """Return when to query a primary next, POSIX seconds: an interval after the last query if that failed, else the usual time."""
         if self.missed_intervals.get(primary) and primary in self._last_query_at:
             return self._last_query_at[primary] + self.host.transport.ShadowHeartbeatTimeoutInterval
         return super().next_session_at(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Count a failed query and store the count.
+        """Count a failed query and store the count, without waiting for the disk.
 
-        A query that was answered before its session was lost does not count.
+        A query that was answered before its session was lost does not count: there was contact after it began.
         """
         contact = self.host.shadows.last_contact(primary)
         if contact is not None and contact >= self._last_query_at[primary]:
@@ -186,7 +201,7 @@ class KeepsItsCountOverARestart(HubManager):
             self.host.db.write("INSERT OR REPLACE INTO missed (server, number, asked) VALUES (?, ?, ?)", row)
 
     def record_contact(self, primary: str) -> None:
-        """Record a contact, and delete the stored count."""
+        """Record a successful session with a primary, and delete the stored count of failed intervals."""
         super().record_contact(primary)
         self.host.db.write("DELETE FROM missed WHERE server = ?", (primary,))
 
@@ -205,7 +220,7 @@ class AsksItsSendersAfterARestart(HubManager):
             self.host.tasks.start(self._ask_at_start(server), f"{self.host.name}: question to {server}")
 
     async def _ask_at_start(self, server: str) -> None:
-        """Open a session with a server, in which it is queried."""
+        """Query a server in a session of its own; its reply shows whether it has taken over and delivered messages of this one."""
         await self.query_in_new_session(server)
 
 
@@ -226,12 +241,12 @@ class _DropsTakenOverMessages(Delivery):
             self._drop(row)
 
     def _drop(self, row: int) -> None:
-        """Delete a message and forget its attempts."""
+        """Delete the message in a row, and end its processing."""
         self.host.messages.drop(row)
         self.stop_processing(row)
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Defer a message, or drop it where it was taken over meanwhile."""
+        """Schedule the retry for recipients of a message, or delete the message if it was taken over by its shadow server meanwhile."""
         if message.id in self._taken_over_ids:
             self._drop(message.id)
         else:
@@ -254,14 +269,18 @@ class DropsWhatWasTakenOver(HubManager):
     """Tries a message no more of which a sender that took its shadow over has notified it."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard a shadow; a message of this server is dropped where the notification comes from a server that held
-        its shadow."""
+        """Discard the shadow that a notification names; if it names a message of this server instead, and comes from a server that held
+        the shadow of it, that server has taken it over and delivered it: then drop the message.
+
+        `primary` is the server that sent the notification, `database` the id of its queue database.
+        """
         super().discard_shadow(primary, database, shadow_id)
-        stored = self.host.shadows.find_by_shadow_id("", "", shadow_id)  # row id and place of a message of this server
-        if stored is None or stored[1] != "primary":
+        # empty primary and database: among the messages of this server itself
+        stored = self.host.shadows.find_by_shadow_id(primary="", database="", shadow_id=shadow_id)
+        if stored is None or stored.place != "primary":
             return
         delivery = self.host.delivery
         assert isinstance(delivery, _DropsTakenOverMessages)
-        if primary in {holder.server for holder in self.host.discards.holders_of_shadow(stored[0])}:
+        if primary in {holder.server for holder in self.host.discards.holders_of_shadow(stored.row_id)}:
             self.host.log.info("%s is not retried: %s has delivered it", shadow_id, primary)
-            delivery.drop_when_idle(stored[0])
+            delivery.drop_when_idle(stored.row_id)

@@ -1,4 +1,9 @@
-"""Other conforming readings of how messages are handed to next hops, and of the ids that they get."""
+"""Other conforming readings of how messages are handed to next hops, and of the ids that they get.
+
+A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
+`self.host` has the other components of the node (host.py).
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,7 +22,10 @@ class OneTransmissionForEachRecipient(Delivery):
     """Hands a message to a next hop outside once for each of its recipients there."""
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue one attempt for each recipient outside the organisation; sites still share a copy (SR-BIF-03)."""
+        """Queue one delivery attempt for each recipient whose next hop is outside the organisation, and one for each next hop within.
+
+        Recipients in other sites still share a copy (SR-BIF-03).
+        """
         together: list[Recipient] = []  # those whose next hop is in the organisation
         for recipient in recipients:
             if self.host.routing.next_hop(recipient.address).kind == "outside":
@@ -39,7 +47,7 @@ class OneMessageInASession(Delivery):
     """Opens a session with the next hop for each message."""
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return a queue whose sessions end after one message."""
+        """Return a new queue for a next hop; if that is another server, its sessions end after one message."""
         queue = super().create_queue(hop)
         return _SingleMessageQueue(self.host, hop, self.record_outcome) if isinstance(queue, RemoteQueue) else queue
 
@@ -67,7 +75,7 @@ class _OpenSessionQueue(RemoteQueue):
         self._wake_up.set()
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Queue an attempt for a session that waits for one, or else as the correct class does, with a new session."""
+        """Queue an attempt: for a session that waits for one and has none yet, or else as the reference does, in a new session."""
         if self._waiting_sessions > len(self.waiting) and not self.paused:
             self.waiting.append(attempt)
             self._wake_up.set()
@@ -94,7 +102,7 @@ class KeepsSessionsWithNextHops(Delivery):
     """Keeps a session with a next hop open for a while after a message, and sends the next message in it."""
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return a queue whose sessions wait for further messages."""
+        """Return a new queue for a next hop; if that is another server, its sessions wait for further messages."""
         queue = super().create_queue(hop)
         return _OpenSessionQueue(self.host, hop, self.record_outcome) if type(queue) is RemoteQueue else queue
 

@@ -1,4 +1,7 @@
-"""What a conforming reading is, and the decorator that declares a class as one."""
+"""What a conforming reading is, and the decorator that declares a class as one.
+
+`reference+NAME` runs the reference server with it. No check of the harness may fail such a server.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,7 +60,7 @@ def reading(
 
 
 def _in_front(mixin: type, component: type) -> type:
-    """Return a class with the methods of `mixin` before those of `component`: `mixin` itself where it inherits from it."""
+    """Return a class with the methods of `mixin` before those of `component`: `mixin` itself if it inherits from `component`."""
     if issubclass(mixin, component):
         return mixin
     return type(mixin.__name__, (mixin, component), {"__doc__": mixin.__doc__})

@@ -1,4 +1,11 @@
-"""Other conforming readings of what servers say in a session: replies, keywords, limits and authentication."""
+"""Other conforming readings of what servers say in a session: replies, keywords, limits and authentication.
+
+A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
+`self.host` has the other components of the node (host.py).
+
+The shadow verbs are XSHADOWREQUEST (2010: XSHADOW) and XQDISCARD. `refusal` returns the reply that refuses one, or None to permit it.
+"""
 
 import re
 
@@ -71,8 +78,8 @@ class KnowsNoXshadowParameter(ShadowVerbs):
     """Answers XSHADOW= on MAIL, where it is not offered, with 501 5.5.4 as any parameter that it cannot read."""
 
     def mail_refusal(self, shadow_id: str) -> str | None:
-        """Return 501 5.5.4 for XSHADOW= on MAIL where XSHADOW is not offered, and the usual refusal or None
-        otherwise."""
+        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>: 501 5.5.4 (the reference: 555) where that is not offered to the
+        client; otherwise the usual refusal, or None if it is permitted."""
         return super().mail_refusal(shadow_id) if self.may_use_shadow_verbs else MALFORMED
 
 
@@ -81,7 +88,7 @@ class HoldsSessionsToOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
     def apply_limits(self, limits: Listener) -> None:
-        """Ignore changed limits."""
+        """Ignore the time limits that a reload has changed."""
 
 
 @reading("offers-auth-without-tls", allowed_by="ruling 27", slots=("receiver",))
@@ -106,7 +113,7 @@ class LeavesWithoutAnEnhancedCode(Receiver):
         return re.sub(r"^221 \d\.\d\.\d+ ", "221 ", text)
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply; one with 221 has no enhanced status code."""
+        """Send a reply; one with 221, to QUIT, without enhanced status code."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         if text.startswith("221"):
             self._in_ehlo = True  # then no enhanced code is added
@@ -125,7 +132,10 @@ class OffersInAnotherOrder(Receiver):
     """Lists the keywords of its EHLO reply in the reverse order."""
 
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
-        """Return the reply to EHLO with its keywords reversed; the first line still names the server."""
+        """Return the reply to EHLO, a list of one text with all lines, with its keywords reversed; the first line still names the server.
+
+        `name` is that of the client, `responses` are the lines that aiosmtpd would send.
+        """
         (text,) = super().ehlo_reply(name, responses)
         # without the code and the hyphen or blank after it
         first, *keywords = [line[4:] for line in text.split("\r\n")]
@@ -141,9 +151,9 @@ class DefersMailAfter535(Outbound):
     """Hands no mail to a next hop that refused its AUTH, and tries again later."""
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Begin a session with a server of a next hop.
+        """Send what precedes the first message of a session with a server of a next hop.
 
-        Raises SessionLost where the server refused authentication, so that its mail is deferred.
+        Raises SessionLost if the server refused AUTH when the session was opened, so that its mail is deferred.
         """
         if isinstance(dialogue, SmtpDialogue) and dialogue.login_refused:
             await dialogue.quit()
@@ -156,7 +166,7 @@ class AuthenticatesWithoutTls(Outbound):
     """Says AUTH to a next hop before STARTTLS where it is offered there."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session that does not wait for TLS before AUTH."""
+        """Return a session with a server of a next hop, not connected yet, that does not wait for TLS before AUTH."""
         dialogue = super().new_dialogue(hop, server, dial)
         if isinstance(dialogue, SmtpDialogue):
             dialogue.requires_tls = False

@@ -1,4 +1,12 @@
-"""Other conforming readings of how shadow copies are made, and of when a shadow server and the primary are in contact."""
+"""Other conforming readings of how shadow copies are made, and of when a shadow server and the primary are in contact.
+
+A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
+`self.host` has the other components of the node (host.py).
+
+The primary of a message has its copy (shadow) stored on a shadow server, in a session with XSHADOWREQUEST. The shadow server asks it by
+XQDISCARD, also in heartbeat sessions, which shadows may be discarded, and promotes them after ShadowResubmitTimeSpan without contact.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -44,13 +52,16 @@ class KeepsShadowSessions(ShadowCreation):
         return super().new_dialogue(peer)
 
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Send the request for a shadow (XSHADOWREQUEST) once in a session."""
+        """Send the request for a shadow (XSHADOWREQUEST), unless it was sent in this session before. Raises SessionLost if it is refused."""
         if dialogue not in self._requested:
             await super().request_shadow(peer, dialogue)
             self._requested.add(dialogue)
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Keep the session for IDLE_SESSION_S; end it when no message takes it over meanwhile."""
+        """After a copy was stored, keep the session for IDLE_SESSION_S seconds; end it when no message takes it over meanwhile.
+
+        Runs in a task of its own; when that is cancelled, the connection is dropped.
+        """
         taken_over = asyncio.get_running_loop().create_future()
         entry = (dialogue, taken_over)
         self._idle.setdefault(peer.name, []).append(entry)
@@ -81,7 +92,7 @@ class OpensShadowSessionsEarly(ShadowCreation):
             self.host.tasks.start(self._open_early(peer), f"{self.host.name}: session with {peer.name}")
 
     async def _open_early(self, peer: Peer) -> None:
-        """Open a session and keep it for the first message; without an answer, the message opens it."""
+        """Open a session with a server and keep it for the first message; if that fails, the first message opens one itself."""
         dialogue = super().new_dialogue(peer)
         try:
             await dialogue.open()
@@ -104,9 +115,9 @@ class OneSilenceIsEnough(ShadowCreation):
     """Takes a shadow session that timed out for the end of the effort, not for one attempt of those permitted."""
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Try to make a shadow on a server.
+        """Send the copy to one server; return whether it has stored it.
 
-        Raises TimeoutError, which ends all attempts, when it was silent for too long.
+        Raises TimeoutError, which ends all attempts, if that failed after the server was silent for too long.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -121,7 +132,10 @@ class GivesUpSooner(ShadowCreation):
     """Gives a shadow up when three quarters of the time are over in which the sender must have its reply."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow within three quarters of the time until `deadline` (the event loop's time; None: no limit)."""
+        """Try to have a shadow stored within three quarters of the time until `deadline` (the event loop's time; None: no limit).
+
+        Return whether a server has stored it.
+        """
         if deadline is not None:
             now = asyncio.get_running_loop().time()
             deadline = now + 0.75 * max(deadline - now, 0.0)
@@ -135,7 +149,7 @@ class ChoosesInOrder(ShadowServerChoice):
     """Tries the servers of a site in the order of their names, not by chance."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return as many attempts at the same servers, with each site's servers in the order of their names."""
+        """Return the servers to try for a copy: as many attempts at the same ones, with each site's servers in the order of their names."""
         chosen = super().servers_to_try()
         sites = dict.fromkeys(peer.site for peer in chosen)
         return [peer for site in sites for peer in _in_turn([peer for peer in chosen if peer.site == site])]
@@ -152,7 +166,10 @@ class CountsOwnSessionsOnly(ShadowRedundancyManager):
     """Takes only sessions that it opened itself for contact with a primary."""
 
     def record_query_from(self, server: str) -> None:
-        """Record that the server answers, so that it may be chosen again. Its query is no contact with a primary."""
+        """When a server has sent XQDISCARD here, record that it runs, so that it may be chosen as shadow server.
+
+        Its query is no contact with a primary, which would put promotion off.
+        """
         self.host.choice.record_answer(server)
 
 
@@ -161,9 +178,9 @@ class HeartbeatsWhateverTheMail(ShadowRedundancyManager):
     """Opens a heartbeat session in every ShadowHeartbeatFrequency, also where mail sessions carried the query."""
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Query discard status; a query in a mail session does not put the next heartbeat off.
+        """Query discard status in an open session; a query in a mail session does not put the next heartbeat off.
 
-        Return the id of the primary's queue database, '' if unknown.
+        Return the id of the primary's queue database, "" if unknown. Raises SessionLost.
         """
         watch = self.watched.get(primary)
         before = watch.last_query if watch is not None and not watch.heartbeat_running else None
@@ -178,7 +195,7 @@ class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
     """Queues no notification for a copy whose acknowledgement it never saw: that one expires."""
 
     def queue_notifications(self, message: Message) -> None:
-        """Queue the notifications, except for servers whose acknowledgement of the copy was not received."""
+        """Queue the discard notifications of a processed message, except for servers whose acknowledgement of the copy was not received."""
         for holder in self.host.discards.holders_of_shadow(message.id):
             if not holder.acknowledged:  # it may hold the copy
                 self.host.discards.remove_holder(message.id, holder.server)
@@ -192,5 +209,5 @@ class TellsThreeAtATime(DiscardStatus):
     """Answers XQDISCARD with at most three notifications, however many were asked for."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Return the reply to a server's query with at most three notifications and how many are left, and these."""
+        """Return the lines of the reply to XQDISCARD, and the notifications in them: at most three, whatever the `limit` of the query."""
         return await super().answer_query(server, min(limit, 3))
