@@ -46,11 +46,13 @@ def format_report(
     """Return the content of the report about some recipients of a message, to be sent to its sender with a null reverse-path.
 
     `message_id` is the id of the report, `at` its time (POSIX seconds); `envelope` and `content` are those of the message. The report
-    contains the whole message if its sender asks for that (RET=FULL) and the action is a failure, else its header.
+    contains the whole message if its sender asks for that (RET=FULL) and the action is a failure, else its header. A message with an
+    internationalized header is not attached, since the next hop may not take it (RFC 6531 3.2).
     """
     boundary = f"report-{message_id}"
-    full = envelope.ret == "FULL" and action == "failed"
-    returned = content if full else header_only(content)
+    header = header_only(content)
+    full = envelope.ret == "FULL" and action == "failed" and (header.isascii() or not envelope.smtputf8)
+    returned = content if full else header
     lines = [
         f"From: <postmaster@{server}>",
         f"To: <{printable(envelope.reverse_path)}>",
@@ -88,13 +90,21 @@ def _recipient_fields(action: ReportAction, status: RecipientStatus) -> list[str
     """Return the lines of the fields about one recipient (RFC 3464 2.3), with the blank line that ends them."""
     return [
         *([f"Original-Recipient: {printable(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
-        f"Final-Recipient: rfc822; {printable(status.recipient.address)}",
+        f"Final-Recipient: {_typed_address(status.recipient.address)}",
         f"Action: {action}",
         f"Status: {status.status}",
         *([f"Remote-MTA: dns; {status.remote}"] if status.remote else []),
         *([f"Diagnostic-Code: smtp; {_diagnostic(status)}"] if status.diagnostic else []),
         "",
     ]
+
+
+def _typed_address(address: str) -> str:
+    """Return an address with its type; one that is not ASCII is written in ASCII (RFC 6533 3)."""
+    if address.isascii():
+        return f"rfc822; {printable(address)}"
+    escaped = "".join(c if "!" <= c <= "~" and c not in "+=\\" else f"\\x{{{ord(c):02X}}}" for c in address)
+    return f"utf-8; {escaped}"
 
 
 def _diagnostic(status: RecipientStatus) -> str:

@@ -1,6 +1,6 @@
 """The values that components pass around: envelopes, recipients, messages, and the fates of recipients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from conformance.reference.headers import client_submit_time, internet_message_id
@@ -28,17 +28,18 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The arguments of MAIL and RCPT; a parameter not given is "". An empty reverse-path is the null one."""
+    """The arguments of MAIL and RCPT; a parameter not given is "" or False. An empty reverse-path is the null one."""
 
     reverse_path: str
     recipients: tuple[Recipient, ...]
     body: str = ""
     ret: str = ""
     envid: str = ""
+    smtputf8: bool = False
 
     def for_recipients(self, recipients: tuple[Recipient, ...]) -> "Envelope":
         """Return a copy of the envelope with these recipients."""
-        return Envelope(self.reverse_path, recipients, self.body, self.ret, self.envid)
+        return replace(self, recipients=recipients)
 
 
 @dataclass(frozen=True, slots=True)

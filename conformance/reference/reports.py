@@ -83,7 +83,12 @@ class Reports(Component):
         body = "" if content.isascii() else "8BITMIME"
         draft = new_message(
             content,
-            Envelope(reverse_path="", recipients=(Recipient(message.envelope.reverse_path),), body=body),
+            Envelope(
+                reverse_path="",
+                recipients=(Recipient(message.envelope.reverse_path),),
+                body=body,
+                smtputf8=not message.envelope.reverse_path.isascii(),
+            ),
             message_id=report_id,
             since=host.now(),
             cause=message.id,

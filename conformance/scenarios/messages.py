@@ -134,11 +134,13 @@ def _merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
 def _format_field(name: str, value: str) -> bytes:
     """Return a header field as a line, which may be folded by CRLF and white space (RFC 5322 2.2.3).
 
-    Raises ValueError for other line ends, for octets that are not ASCII, and for NUL.
+    Raises ValueError for other line ends and for NUL. What is not ASCII is written in UTF-8 (RFC 6532).
     """
-    if re.search(r"\r\n(?![ \t])|\r(?!\n)|(?<!\r)\n|[^\x01-\x7f]", value) or not re.fullmatch(r"[!-9;-~]+", name):
+    if re.search(r"\r\n(?![ \t])|\r(?!\n)|(?<!\r)\n|[\x00\ud800-\udfff]", value) or not re.fullmatch(
+        r"[!-9;-~]+", name
+    ):
         raise ValueError(f"the header field {name!r} cannot be written as {value!r}")
-    return f"{name}: {value}\r\n".encode("ascii")
+    return f"{name}: {value}\r\n".encode()
 
 
 def _pad(body: bytes, size: int | None, token: str) -> bytes:

@@ -31,6 +31,7 @@ _FIELD_END = re.compile(rb"(?:\r\n)(?![ \t])")
 _MESSAGE_ID = re.compile(rb"^Message-ID[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^Date[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _RECEIVED = re.compile(rb"^Received[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_ESCAPED = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
 _ANGLE_BRACKETS = re.compile(r"<([^<>]*)>")
 _MESSAGE_ID_LINE = re.compile(r"^[ \t]*Message-ID:[ \t]*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
 
@@ -262,8 +263,16 @@ def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
     for block in blocks:
         if action := _field(block, "Action"):
             named = [_field(block, name) for name in ("Final-Recipient", "Original-Recipient")]
-            addresses = [value.partition(";")[2].strip() for value in named if value is not None]
+            addresses = [_address_in(value) for value in named if value is not None]
             yield action.partition("(")[0].strip().lower(), list(dict.fromkeys(filter(None, addresses)))
+
+
+def _address_in(value: str) -> str:
+    """Return the address in the value of a recipient field; of the type utf-8 with its escapes decoded (RFC 6533 3)."""
+    kind, _, address = value.partition(";")
+    if kind.strip().lower() != "utf-8":
+        return address.strip()
+    return _ESCAPED.sub(lambda match: chr(min(int(match[1], 16), 0x10FFFF)), address.strip())
 
 
 def _reported_message_id(report: Message) -> str | None:

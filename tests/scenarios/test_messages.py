@@ -127,6 +127,10 @@ def test_a_header_field_may_be_folded() -> None:
     assert b"\r\nX: a\r\n b\r\n" in build_message("m", **USUAL, headers={"X": "a\r\n b"})
 
 
+def test_a_header_field_that_is_not_ascii_is_written_in_utf8() -> None:
+    assert "\r\nX: Grüße\r\n".encode() in build_message("m", **USUAL, headers={"X": "Grüße"})
+
+
 def test_a_message_from_the_null_reverse_path_has_a_from_field() -> None:
     assert build_message("m", **USUAL | {"sender": ""}).startswith(b"From: <mailer-daemon@harness.test>\r\n")
 
@@ -134,7 +138,7 @@ def test_a_message_from_the_null_reverse_path_has_a_from_field() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        *({"X": value} for value in ("a\r\nBcc: b", "a\nb", "a\n b", "a\rb", "a\r b", "é")),
+        *({"X": value} for value in ("a\r\nBcc: b", "a\nb", "a\n b", "a\rb", "a\r b", "a\0b")),
         {"X:": "a"},
         {"": "a"},
     ],

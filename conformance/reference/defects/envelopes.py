@@ -64,6 +64,27 @@ class KeepsShadowsForOtherOriginalRecipients(ShadowKeeping):
         super().store(envelope.for_recipients(recipients), content, primary, database, shadow_id)
 
 
+@defect("shadows-without-smtputf8", breaks="SR-CRE-06", slot="creation")
+class ShadowsWithoutSmtpUtf8(ShadowCreation):
+    """Sends shadow copies without SMTPUTF8 if their addresses are ASCII."""
+
+    async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Send the copy without SMTPUTF8 where the peer accepts that."""
+        envelope = message.envelope
+        addresses = (envelope.reverse_path, *(one.address for one in envelope.recipients))
+        stripped = replace(envelope, smtputf8=envelope.smtputf8 and not all(map(str.isascii, addresses)))
+        await super().transmit_shadow(peer, replace(message, envelope=stripped), content, dialogue)
+
+
+@defect("keeps-shadows-without-smtputf8", breaks="SR-CRE-06", slot="keeping")
+class KeepsShadowsWithoutSmtpUtf8(ShadowKeeping):
+    """Stores shadow copies without SMTPUTF8, so that a promoted one has none."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Store the copy without SMTPUTF8."""
+        super().store(replace(envelope, smtputf8=False), content, primary, database, shadow_id)
+
+
 class AltersEnvelopes(Outbound):
     """Base class of defects that pass mail on under another envelope than they received."""
 

@@ -56,7 +56,7 @@ class MailboxStore(Component):
         """Transmit the message in a session with the store; return its reply, or 451 if the session is lost."""
         try:
             await session.open()
-            envelope_for_one = Envelope(envelope.reverse_path, (recipient,), envelope.body)
+            envelope_for_one = Envelope(envelope.reverse_path, (recipient,), envelope.body, smtputf8=envelope.smtputf8)
             return (await session.transmit(envelope_for_one, content))[recipient]
         except SessionLost as lost:
             session.abort()  # so that no QUIT is tried

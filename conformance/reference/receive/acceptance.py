@@ -128,4 +128,5 @@ def envelope_of(reverse_path: str, recipients: list[Recipient], parameters: dict
         body=parameters.get("BODY", ""),
         ret=parameters.get("RET", ""),
         envid=parameters.get("ENVID", ""),
+        smtputf8="SMTPUTF8" in parameters,
     )

@@ -40,6 +40,8 @@ class FastSMTP(PrefixedDir, SMTP):
     _idle_deadline = 0.0
     """The event loop's time at which the session is idle for too long."""
     _unknown_commands = 0
+    utf8_verbs: frozenset[str] = frozenset()
+    """The commands whose arguments may be UTF-8 (RFC 6531 3.3)."""
     _overlong = False
     """Whether the line being received has exceeded the limit, so that its rest is skipped."""
 
@@ -229,7 +231,9 @@ class FastSMTP(PrefixedDir, SMTP):
             await self.push("500 Error: bad syntax")
             return
         verb = first.upper().decode("ascii")
-        if not rest.isascii():
+        try:
+            text = rest.decode("utf-8" if verb in self.utf8_verbs else "ascii")
+        except UnicodeDecodeError:
             await self.push("500 Error: strict ASCII mode")
             return
         if len(line) > (self.command_size_limits[verb] if self.session.extended_smtp else self.command_size_limit):
@@ -243,7 +247,7 @@ class FastSMTP(PrefixedDir, SMTP):
             await self._unknown_command(verb)
             return
         self._reset_timeout()
-        await getattr(self, name)(rest.strip().decode("ascii") if rest else None)
+        await getattr(self, name)(text.strip() if rest else None)
 
     def _close(self) -> None:
         """Close the connection if it is open."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from conformance.reference.receive.session import Receiver
 
 INTERNAL_ERROR = "451 4.3.0 the server failed"
+UNDECLARED_ADDRESS = "553 5.6.7 the address is not ASCII, and MAIL had no SMTPUTF8 (RFC 6531 3.4)"
 UNSENDABLE_ADDRESS = "553 5.1.3 the address has characters that cannot be sent on"
 
 

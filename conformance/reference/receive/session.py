@@ -17,7 +17,7 @@ from conformance.reference.message import Recipient
 from conformance.reference.receive.acceptance import MessageOrigin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
 from conformance.reference.receive.chunking import Chunking
-from conformance.reference.receive.hooks import UNSENDABLE_ADDRESS, Hooks
+from conformance.reference.receive.hooks import UNDECLARED_ADDRESS, UNSENDABLE_ADDRESS, Hooks
 from conformance.reference.receive.verbs import ListenerName, SessionState
 from conformance.reference.replies import Reply, add_enhanced_code
 
@@ -28,7 +28,7 @@ TRACE_ROOM = 64 * 1024
 """Octets by which a message from another server of the organisation may exceed MaxMessageSize: trace fields that are added on
 the way do not count (RFC 5321 4.4)."""
 
-_MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW"})
+_MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW", "SMTPUTF8"})
 
 
 class Receiver(Chunking, PeerAuthentication):
@@ -39,6 +39,8 @@ class Receiver(Chunking, PeerAuthentication):
     None. `_mail_parameters` (of MAIL, by name in upper case), `_recipients` and `_shadow_id` (the value of XSHADOW=) belong to the mail
     transaction. Names that begin with `smtp_`, and `push`, `session` and `envelope`, are aiosmtpd's.
     """
+
+    utf8_verbs = frozenset({"MAIL", "RCPT"})
 
     def __init__(self, host: Host, name: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
         self.host = host
@@ -176,7 +178,7 @@ class Receiver(Chunking, PeerAuthentication):
         # without the codes, HELP, and AUTH, which is offered in our own way
         offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
         offered += self.auth_keywords()
-        offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
+        offered += ["PIPELINING", "ENHANCEDSTATUSCODES", "SMTPUTF8"]
         offered += [] if self.session_state.listener == "delivery" else ["DSN", "CHUNKING"]
         offered += self.verbs.ehlo_keywords()
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
@@ -199,6 +201,12 @@ class Receiver(Chunking, PeerAuthentication):
         if _has_invalid_dsn_parameter(arg or ""):
             await self.push("501 5.5.4 RET or ENVID is malformed, or given twice")
             return
+        if parameters.get("SMTPUTF8"):
+            await self.push("501 5.5.4 SMTPUTF8 takes no value")
+            return
+        if not path.isascii() and "SMTPUTF8" not in parameters:
+            await self.push(UNDECLARED_ADDRESS)
+            return
         # XSHADOW=: the client sends a shadow copy (in 2010: a message whose shadow it keeps)
         if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
@@ -215,6 +223,9 @@ class Receiver(Chunking, PeerAuthentication):
     async def smtp_RCPT(self, arg: str | None) -> None:
         """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it, and kept with an accepted recipient."""
         path, parameters = _split_parameters(arg or "")
+        if not path.isascii() and "SMTPUTF8" not in self._mail_parameters:
+            await self.push(UNDECLARED_ADDRESS)
+            return
         before = len(self.envelope.rcpt_tos)
         await super().smtp_RCPT(path)
         if len(self.envelope.rcpt_tos) > before:

@@ -10,10 +10,17 @@ from contextlib import suppress
 from functools import lru_cache
 
 from conformance.reference.config import Address
+from conformance.reference.headers import header_only
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.replies import Reply
 
 _NO_EIGHT_BITS = Reply(554, "5.6.3", "the content is 8-bit, and the next hop does not offer 8BITMIME (RFC 6152 3)")
+_NO_UTF8_ADDRESS = Reply(
+    553, "5.6.7", "an address is not ASCII, and the next hop does not offer SMTPUTF8 (RFC 6531 3.2)"
+)
+_NO_UTF8_HEADER = Reply(
+    554, "5.6.9", "the header is not ASCII, and the next hop does not offer SMTPUTF8 (RFC 6531 3.2)"
+)
 
 
 class SessionLost(Exception):
@@ -37,6 +44,8 @@ class Dialogue(ABC):
         self.server_ends_session = False
         self.sends_eight_bits_always = False
         """Whether the server is sent eight-bit content even if it does not offer 8BITMIME."""
+        self.sends_utf8_always = False
+        """Whether the server is sent addresses and headers in UTF-8 even if it does not offer SMTPUTF8."""
 
     # different in each protocol
 
@@ -91,14 +100,34 @@ class Dialogue(ABC):
         """Transmit a message in one transaction; return the final reply for each recipient, which may be that to MAIL, RCPT or DATA.
 
         `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then
-        says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME.
+        says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME,
+        and so is what needs SMTPUTF8 if it does not offer that.
         """
         self.outcome_unknown = False
+        if refused := self._without_smtputf8(envelope, content):
+            others = tuple(one for one in envelope.recipients if one not in refused)
+            return {
+                **refused,
+                **(await self.transmit(envelope.for_recipients(others), content, extra) if others else {}),
+            }
         if not (content.isascii() or "8BITMIME" in self.keywords or self.sends_eight_bits_always):
             return dict.fromkeys(envelope.recipients, _NO_EIGHT_BITS)
         replies = await self._transmit(envelope, content, extra)
         self.server_ends_session = any(reply.code == 421 for reply in replies.values())
         return replies
+
+    def _without_smtputf8(self, envelope: Envelope, content: bytes) -> dict[Recipient, Reply]:
+        """Return the recipients to whom a server without SMTPUTF8 cannot be sent the message, with a reply for each (RFC 6531 3.2).
+
+        A message that came without SMTPUTF8 is not held to have an internationalized header.
+        """
+        if "SMTPUTF8" in self.keywords or self.sends_utf8_always:
+            return {}
+        if not envelope.reverse_path.isascii():
+            return dict.fromkeys(envelope.recipients, _NO_UTF8_ADDRESS)
+        if envelope.smtputf8 and not header_only(content).isascii():
+            return dict.fromkeys(envelope.recipients, _NO_UTF8_HEADER)
+        return {one: _NO_UTF8_ADDRESS for one in envelope.recipients if not one.address.isascii()}
 
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
         """Transmit a message as `transmit` says: MAIL, RCPT for each recipient, DATA and the content.
@@ -144,6 +173,8 @@ class Dialogue(ABC):
         if "DSN" in self.keywords:
             line += f" RET={envelope.ret}" if envelope.ret else ""
             line += f" ENVID={envelope.envid}" if envelope.envid else ""
+        if envelope.smtputf8 and "SMTPUTF8" in self.keywords:
+            line += " SMTPUTF8"
         return line
 
     def _rcpt_command(self, recipient: Recipient) -> str:

@@ -151,7 +151,7 @@ class SmtpDialogue(Dialogue):
         """Send a command line and return the reply; return 501 for one with control characters, unsent. Raises SessionLost."""
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
-        self._send(line.encode("ascii", "replace") + b"\r\n")
+        self._send(line.encode("utf-8", "replace") + b"\r\n")
         return await self._reply(line.partition(" ")[0])
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:

@@ -11,7 +11,7 @@ from conformance.reference.message import Envelope, Fate, Message, Place, Recipi
 from conformance.reference.storage.database import Database
 
 _COLUMNS = (
-    "id, message_id, place, reverse_path, body, ret, envid, internet_id, submitted, size, since, shadow_id,"
+    "id, message_id, place, reverse_path, body, ret, envid, smtputf8, internet_id, submitted, size, since, shadow_id,"
     " primary_server, primary_database, cause, redundancy_pending, resubmitted, journal_due"
 )
 
@@ -31,7 +31,7 @@ class Messages:
         envelope = message.envelope
         row = (
             message.message_id, message.place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid,
-            message.internet_id, message.submitted, message.size, message.since, message.shadow_id, message.primary,
+            envelope.smtputf8, message.internet_id, message.submitted, message.size, message.since, message.shadow_id, message.primary,
             message.database, message.cause, message.redundancy_pending, message.resubmitted, message.journal_due,
         )  # fmt: skip
         cursor = self._db.write(
@@ -167,6 +167,7 @@ class Messages:
             body=row["body"],
             ret=row["ret"],
             envid=row["envid"],
+            smtputf8=bool(row["smtputf8"]),
         )
         return Message(
             id=row["id"],

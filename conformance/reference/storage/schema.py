@@ -3,7 +3,7 @@
 import sqlite3
 
 APPLICATION_ID = 0x53524544
-VERSION = 2
+VERSION = 3
 
 _TABLES = """
 BEGIN;
@@ -19,6 +19,7 @@ CREATE TABLE message (
     body TEXT NOT NULL,
     ret TEXT NOT NULL,
     envid TEXT NOT NULL,
+    smtputf8 INTEGER NOT NULL,
     internet_id TEXT,
     submitted REAL,
     size INTEGER NOT NULL,
