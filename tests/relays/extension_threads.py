@@ -105,3 +105,25 @@ class SendsEightBitsToAny(ExtendedRelay):
     """Nothing looks whether the next hop offers 8BITMIME."""
 
     hop = _TakesAnyForEightBit
+
+
+class _SendsLate:
+    """A stream writer that holds replies back while commands wait to be read, and sends them only with the next 250 after that."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer, self.held = reader, writer, b""
+
+    def write(self, reply: bytes) -> None:
+        if self.reader._buffer:  # type: ignore[attr-defined]
+            self.held += reply
+            return
+        if reply.startswith(b"250"):
+            reply, self.held = self.held + reply, b""
+        self.writer.write(reply)
+
+
+class HoldsRepliesBack(ExtendedRelay):
+    """Replies to a group are held back, and forgotten where its last command is DATA."""
+
+    async def converse(self, reader: asyncio.StreamReader, writer: Any) -> None:
+        await super().converse(reader, _SendsLate(reader, writer))  # type: ignore[arg-type]

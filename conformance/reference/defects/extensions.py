@@ -164,3 +164,39 @@ class SendsEightBitsToAnyNextHop(Outbound):
         dialogue = super().new_dialogue(hop, server, dial)
         dialogue.sends_eight_bits_always = True
         return dialogue
+
+
+@defect("drops-what-follows-a-refusal", breaks="RL-PIP-01", slot="receiver")
+class DropsWhatFollowsARefusal(Receiver):
+    """Empties its input when it refuses a command, so that the rest of the group is lost."""
+
+    async def push(self, status: str | bytes) -> None:
+        """Send a reply; with one that refuses drop what has been read."""
+        text = status.decode("ascii") if isinstance(status, bytes) else status
+        if text.startswith("5") and self._line_buffer is not None:
+            self._line_buffer.clear()
+        await super().push(status)
+
+
+@defect("drops-what-follows-a-message", breaks="RL-PIP-01", slot="receiver")
+class DropsWhatFollowsAMessage(Receiver):
+    """Empties its input when it has taken a message, so that a group that came with the final dot is lost."""
+
+    async def handle_message(self, content: bytes) -> str:
+        """Handle a message, and drop what has been read behind it."""
+        if self._line_buffer is not None:
+            self._line_buffer.clear()
+        return await super().handle_message(content)
+
+
+@defect("reports-to-the-sender-of-nothing", breaks="RL-PIP-01", slot="receiver")
+class ReportsToTheSenderOfNothing(Receiver):
+    """Answers DATA with 354 where it has refused every recipient, and sends what comes then to the reverse-path."""
+
+    async def smtp_DATA(self, arg: str) -> None:
+        """Take the reverse-path for the recipient if there is no other."""
+        assert self.envelope is not None
+        if self.envelope.mail_from and not self.envelope.rcpt_tos:
+            self.envelope.rcpt_tos.append(self.envelope.mail_from)
+            self._recipients.append(Recipient(self.envelope.mail_from))
+        await super().smtp_DATA(arg)

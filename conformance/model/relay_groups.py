@@ -1,0 +1,125 @@
+"""Judges groups of commands (PIPELINING, RFC 2920): the replies of a server to them.
+
+A *group* is a sequence of commands of which each was sent before the one in front of it was answered, and within `_TOGETHER_S`
+of it; the final dot of a content may be in front. The row binds a server that offers PIPELINING in the session. `n` is an
+event's number in the history, `t` its time in documented seconds.
+"""
+
+from collections.abc import Iterator
+
+from conformance.history.events import Reply
+from conformance.model.facts import Facts
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Exchange, Session, Transaction
+
+_TOGETHER_S = 1.0
+"""Documented seconds after which a command was not sent together with what is in front of it."""
+
+_PATIENCE_S = 300.0
+"""Documented seconds for which clients wait for the reply to most commands (RFC 5321 4.5.3.2)."""
+
+
+@rule("RL-PIP-01")
+def groups_are_answered(facts: Facts) -> Finding:
+    """Check that each command of a group has its reply in its turn, and that a group without accepted recipients comes to nothing.
+
+    A reply is out of turn where DATA has 2yz or another command 354. A group is judged up to QUIT; the 421
+    of a timeout is no reply to a command. Left out are sessions with a fault, and servers that were stopped or paused.
+    """
+    finding = Finding("each command of a group is answered in its turn")
+    for session in facts.trace.sessions.values():
+        if "PIPELINING" not in (session.keywords or ()) or not facts.is_tested_server(session.server):
+            continue
+        if facts.faults_by_session.get(session.name) or facts.is_altered_or_held(session.name):
+            continue
+        for group in _groups(session):
+            finding.occasions += 1
+            words = " ".join(x.command.verb for x in group)
+            problem = next((p for x in group if (p := _find_problem(facts, session, x))), None)
+            if problem is not None:
+                finding.add_violation(
+                    f"session {session.name}: {session.server} {problem[0]}, in the group {words}", problem[1]
+                )
+                break
+            _check_without_recipients(facts, finding, session, group)
+    return finding
+
+
+def _groups(session: Session) -> Iterator[list[Exchange]]:
+    """Yield the groups of a session up to QUIT: two or more commands, or one that was sent with the final dot before it."""
+    sent: list[tuple[int, float, Reply | None, Exchange | None]] = [
+        (x.command.n, x.command.t, x.reply, x) for x in session.exchanges
+    ]
+    sent.extend(
+        (one.dot_n, one.dot_t, one.replies[0] if one.replies else None, None)
+        for one in session.transactions
+        if one.dot_n is not None and one.dot_t is not None
+    )
+    group: list[Exchange] = []
+    size = 0  # with the final dot in front
+    before: tuple[float, Reply | None] | None = None
+    for n, t, reply, exchange in sorted(sent, key=lambda one: one[0]):
+        if exchange is not None and exchange.command.verb == "QUIT":
+            break
+        together = before is not None and t - before[0] <= _TOGETHER_S and (before[1] is None or before[1].n > n)
+        if not together:
+            yield from [group] if size > 1 else []
+            group, size = [], 0
+        size += 1
+        group += [exchange] if exchange is not None else []
+        before = (t, reply)
+    yield from [group] if size > 1 else []
+
+
+def _find_problem(facts: Facts, session: Session, exchange: Exchange) -> tuple[str, int] | None:
+    """Return what is wrong with the reply to a command of a group, and the number of its event; None for nothing."""
+    command, reply = exchange.command, exchange.reply
+    if reply is not None and reply.code != 421:
+        if (command.verb == "DATA" and reply.code // 100 == 2) or (command.verb != "DATA" and reply.code == 354):
+            return f"answered {command.verb} with {reply.code}", reply.n
+        return None
+    end = next((r for r in session.replies if r.code == 421), session.closed)
+    until_n, until_t = (end.n, end.t) if end is not None else (facts.end_n, facts.end_t)
+    if until_t - command.t < _PATIENCE_S - facts.slack or facts.stopped_or_wiped_between(
+        session.server, session.n, until_n
+    ):
+        return None
+    return f"did not answer {command.verb} within {format_seconds(until_t - command.t)}", command.n
+
+
+def _check_without_recipients(facts: Facts, finding: Finding, session: Session, group: list[Exchange]) -> None:
+    """Add a violation where a server sends anything that comes from a group of which it refused every recipient.
+
+    The group has DATA, and the reverse-path is of no other mail that the server was handed, so that it says where mail comes from.
+    """
+    numbers = {x.command.n for x in group}
+    if not any(x.command.verb == "DATA" for x in group):
+        return
+    for empty in session.transactions:
+        if empty.n not in numbers or empty.recipients or not empty.refused or not empty.sender:
+            continue
+        if any(
+            _is_of(t, empty.sender) and t is not empty for t in facts.trace.transactions if t.server == empty.server
+        ):
+            continue
+        for sent in facts.trace.transactions:
+            about = sent.sender == empty.sender or empty.sender in (*sent.recipients, *sent.refused)
+            if (
+                about
+                and sent.client == empty.server
+                and sent.n > empty.n
+                and facts.is_opened_by_tested_server(sent.client, sent.session)
+            ):
+                finding.add_violation(
+                    f"{sent.client} sent {sent.server} a message from <{sent.sender}> to "
+                    f"{', '.join((*sent.recipients, *sent.refused))}, after it had refused every recipient of a group",
+                    sent.n,
+                    empty.n,
+                )
+                return
+
+
+def _is_of(sent: Transaction, sender: str) -> bool:
+    """Return whether a transaction has this reverse-path, or goes to it."""
+    return sender in (sent.sender, *sent.recipients)
