@@ -1,7 +1,8 @@
 """The configuration of a node: exactly the JSON document of the node contract, 1 or 2, which the harness writes and the node reads.
 
-Units are octets and real seconds: who writes the file has divided each documented time by `scale`, and defaults are divided here. A parameter that is left out has its documented default. Unknown parameters, values out of range or of
-the wrong type, and contradictory parameters are refused with an error that names them (SR-CFG-01, SR-CFG-02, SR-CFG-03).
+Units are octets and real seconds: who writes the file has divided each documented time by `scale`, and defaults are divided here. A
+parameter that is left out has its documented default. Unknown parameters, values out of range or of the wrong type, and contradictory
+parameters are refused with an error that names them (SR-CFG-01, SR-CFG-02, SR-CFG-03).
 """
 
 import json

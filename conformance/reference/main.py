@@ -66,7 +66,8 @@ def show_queues(config: Path) -> int:
 def _send_command(config: Path, words: Sequence[str]) -> int:
     """Send a command (`words`: its name and arguments) to the running node, and print its answer as JSON.
 
-    Return the exit code: 0, or 1 if the command was refused or no node runs. Raises ConfigurationError if the file names no data directory.
+    Return the exit code: 0, or 1 if the command was refused or no node runs. Raises ConfigurationError if the file names no data
+    directory.
     """
     try:
         answer = asyncio.run(control.send_command(read_data_dir(config), words[0], words[1:]))

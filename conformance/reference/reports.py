@@ -49,9 +49,9 @@ class Reports(Component):
             self.send_report(action, message, requested)
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT; once for each recipient.
+        """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT.
 
-        Records on disk whose delay has been reported.
+        Each recipient is reported once. Records on disk whose delay has been reported.
         """
         host = self.host
         requested = [recipient for recipient in recipients if "DELAY" in recipient.notify]

@@ -1,7 +1,7 @@
 """Defects of acceptance: a message is acknowledged with 250 and then lost, changed or delivered twice, or is wrongly refused.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -81,7 +81,7 @@ class DeliversEverythingTwice(Acceptance):
     """Puts every message into its queue twice."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Queue a copy of the stored message under a new id, then return the acknowledgement of the message itself, which delivers it too."""
+        """Start to deliver a copy of the stored message under a new id, then acknowledge and deliver the message itself."""
         host = self.host
         name = host.identity.new_id()
         copy = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)

@@ -1,7 +1,12 @@
 """Defects in the choice of shadow servers: which servers are tried, in which order, and how often.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`servers_to_try` returns the servers at which a copy of one message is tried, in order; a server is in it once for each attempt. In a
+boundary that spans several sites, ShadowMessagePreferenceSetting says whether servers of other sites (RemoteOnly), of the own site
+(LocalOnly), or of other sites and then of the own one (PreferRemote, the default) are tried. MaxRetriesForRemoteSiteShadow and
+MaxRetriesForLocalSiteShadow limit the attempts in each. In a boundary of one site only the own site's limit counts.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -20,12 +25,7 @@ class OffersToAnybody(Rights):
 
 
 class ChoosesByDistance(ShadowServerChoice):
-    """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn.
-
-    `servers_to_try` is the list of servers at which a copy of a message is tried, in order; a server is in it once for each attempt at it.
-    It overrides a correct method that follows ShadowMessagePreferenceSetting and two limits (MaxRetriesForRemoteSiteShadow and
-    MaxRetriesForLocalSiteShadow), if the boundary spans several sites.
-    """
+    """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn."""
 
     def same_site_peers(self) -> list[Peer]:
         """Return the possible shadow servers in this server's site."""
@@ -77,7 +77,7 @@ class PrefersLocal(ChoosesByDistance):
     """Under PreferRemote, tries the members of its own site first."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return attempts in the own site before those in other sites where PreferRemote asks for the reverse."""
+        """Return, under PreferRemote, the servers of the own site and then those of other sites; correct is the reverse order."""
         transport = self.host.transport
         if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
             return super().servers_to_try()
@@ -90,7 +90,7 @@ class NeverFallsBack(ChoosesByDistance):
     """Under PreferRemote, does not try the local members when all remote attempts have failed."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return attempts in other sites only where PreferRemote asks for attempts in the own site after them."""
+        """Return, under PreferRemote, only the servers of other sites; correct is those of the own site after them."""
         transport = self.host.transport
         if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
             return super().servers_to_try()
@@ -102,7 +102,7 @@ class LocalOnlyGoesFar(ChoosesByDistance):
     """Under LocalOnly, tries remote members when the local ones have failed."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct attempts and, under LocalOnly, one more at each server of other sites."""
+        """Return the correct servers to try and, under LocalOnly, after them each server of other sites once."""
         added = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
         return super().servers_to_try() + added
 
@@ -112,7 +112,7 @@ class RemoteOnlyGoesNear(ChoosesByDistance):
     """Under RemoteOnly, tries local members when the remote ones have failed."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct attempts and, under RemoteOnly, one more at each server of the own site."""
+        """Return the correct servers to try and, under RemoteOnly, after them each server of the own site once."""
         added = self.same_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" else []
         # without another site the preference has no meaning, and the correct attempts are local
         return super().servers_to_try() + (added if self.other_site_peers() else [])
@@ -125,7 +125,10 @@ class ShiftsAttemptLimits(ChoosesByDistance):
     local_shift = 0
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct attempts, in other sites and then in the own one, each number changed by its shift."""
+        """Return the servers to try, of other sites and then of the own one, with more or fewer attempts than correct.
+
+        `remote_shift` and `local_shift` are by how many.
+        """
         correct = super().servers_to_try()
         other_sites = [peer for peer in correct if peer.site != self.host.config.site]
         own_site = [peer for peer in correct if peer.site == self.host.config.site]
@@ -169,8 +172,7 @@ class PreferenceWithinOneSite(ChoosesByDistance):
     """Obeys the preference where there is but one site: under RemoteOnly it finds no server."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the attempts that the preference asks for, also where there is one site and the preference has no
-        meaning."""
+        """Return the servers to try that the preference asks for, also in a boundary of one site, where it should have no meaning."""
         transport = self.host.transport
         near = self.attempts_in_turn(self.same_site_peers(), transport.MaxRetriesForLocalSiteShadow)
         far = self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)
@@ -184,7 +186,7 @@ class RemoteLimitWithinOneSite(ChoosesByDistance):
     """Within one site tries as often as the remote limit says."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return attempts in the own site, as many as MaxRetriesForRemoteSiteShadow, where there is no other site."""
+        """Return, in a boundary of one site, as many attempts as MaxRetriesForRemoteSiteShadow; correct is the limit of the own site."""
         if self.other_site_peers():
             return super().servers_to_try()
         return self.attempts_in_turn(self.same_site_peers(), self.host.transport.MaxRetriesForRemoteSiteShadow)

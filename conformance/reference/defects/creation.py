@@ -1,7 +1,7 @@
 """Defects in making the shadow copy: none, too early, too late, too many, or not equal to the message.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -195,7 +195,7 @@ class ShadowLosesARecipient(AltersShadow):
     """Leaves the last of several recipients out of the shadow's envelope."""
 
     def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message without its last recipient, unless it is the only one."""
+        """Return the message without its last recipient, unless that is the only one, and the content as it is."""
         recipients = message.envelope.recipients
         return replace(message, envelope=message.envelope.for_recipients(recipients[:-1] or recipients)), content
 
@@ -205,7 +205,7 @@ class ShadowHasAnotherSender(AltersShadow):
     """Gives the shadow a null reverse-path."""
 
     def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message with an empty reverse-path."""
+        """Return the message with a null reverse-path, and the content as it is."""
         return replace(message, envelope=replace(message.envelope, reverse_path="")), content
 
 

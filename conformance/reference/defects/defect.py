@@ -49,9 +49,9 @@ def defect(
 ) -> Callable[[P], P]:
     """Return a class decorator that declares a defect: the class takes the place of the component in a slot (`SLOTS`).
 
-    `also` has classes for further slots, for a mistake that shows only when several components make it. `retired` says why it
-    conforms after all, `needs_expectation` why no rule of the model can find it. The class's docstring becomes `Defect.says`. The decorator raises ValueError for a name that is taken
-    and for an unknown slot.
+    `also` has classes for further slots, for a mistake that shows only when several components make it. `retired` says why it conforms
+    after all, `needs_expectation` why no rule of the model can find it. The class's docstring becomes `Defect.says`. The decorator raises
+    ValueError for a name that is taken and for an unknown slot.
     """
 
     def declare(component: P) -> P:

@@ -3,8 +3,8 @@
 A discard notification says that a message has been processed here, so that the server which holds its shadow may give that up. The shadow
 server asks for its notifications with XQDISCARD. To release a message is to queue its notifications and to move it to Safety Net.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -86,7 +86,7 @@ class SaysThatNothingIsLeft(DiscardStatus):
     """Says that no notification is left when there are more."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Return the correct lines of the reply to XQDISCARD, but for the last: it says that 0 notifications are left; and those in them."""
+        """Return the lines of the reply to XQDISCARD, and the notifications in them; the last line says that 0 are left, always."""
         lines, events = await super().answer_query(server, limit)
         return [*lines[:-1], "250 2.0.0 end 0"], events
 
@@ -101,7 +101,7 @@ class TellsTwice(DiscardStatus):
         super().start()
 
     def confirm_read(self, events: list[DiscardNotification]) -> None:
-        """Delete notifications that the asking server has read for the second time, and keep the others queued, so that each is sent twice."""
+        """Delete notifications that the asking server has read twice, and keep those read once queued, so that each is sent twice."""
         confirmed_twice = [event for event in events if event.id in self.confirmed_once]
         self.confirmed_once.update(event.id for event in events)
         self.release_unread(events)  # the next query returns them again

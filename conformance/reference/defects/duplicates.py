@@ -1,10 +1,10 @@
 """Defects in duplicate detection: which messages count as the same, for how long, and what a restart or a move does.
 
-Messages are duplicates if they have the same key: mailbox, Message-ID, and client submit time (the Date field). Within the tracking window
-only the first is delivered; the delivered-to table has the keys of what was delivered.
+Messages are duplicates if they have the same key: mailbox, Message-ID, and client submit time (the Date field). Within the tracking
+window only the first is delivered; the delivered-to table has the keys of what was delivered.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 

@@ -1,9 +1,9 @@
 """Defects in the parameters of MAIL and RCPT: what a server forgets of an envelope, or makes up.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py). A replacement recipient still
-stands for the one that it replaces: replies are returned under that one.
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py). A replacement recipient still stands for the one that it replaces: replies are
+returned under that one.
 """
 
 from collections.abc import Sequence

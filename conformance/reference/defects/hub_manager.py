@@ -1,7 +1,11 @@
-"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and when shadows are taken over or deleted.
+"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary has failed, which shadows are taken over.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+A primary is the next hop that a message was sent to; this server keeps the shadow until the primary reports, by a discard notification,
+that it has passed the message on. It queries each primary once in an interval; after ShadowHeartbeatRetryCount failed intervals in a row
+it declares the primary failed and promotes its shadows: it delivers them itself.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -97,7 +101,7 @@ class HubResubmitsWhenItIsBack(HubManager):
         super().promote_if_new_database(primary, database)
 
     def record_contact_and_database(self, primary: str, database: str) -> None:
-        """Compare the database, by which the class makes its mistake, before the contact is recorded, which resets the count it needs."""
+        """Promote, if `promote_if_new_database` says so, before the contact is recorded: that resets the count of failed intervals."""
         self.promote_if_new_database(primary, database)
         self.record_contact(primary)
 

@@ -3,8 +3,8 @@
 In Exchange 2010 a sender that says XSHADOW keeps the shadow of what it sends, until the receiver, now the primary, reports by a discard
 notification that it has passed the message on. The reply to a message of any other sender is withheld until the message is delivered.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -260,7 +260,7 @@ class BelievesTheGreeting(Rights):
     """Takes a client for the server that it says to be, though the connector is not externally secured."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Return the known server that the client authenticated as or, without any proof, names in EHLO (`hello`); None if there is none."""
+        """Return the known server that the client authenticated as or, without proof, names in EHLO (`hello`); None if there is none."""
         return self.host.config.peers_by_name.get((authenticated or hello).casefold())
 
 

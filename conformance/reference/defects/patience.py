@@ -1,7 +1,7 @@
 """Defects of patience with a next hop, of the last reply to a sender, of loops, and of the null reverse-path.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -23,7 +23,7 @@ class _Impatient(SmtpDialogue):
     """A session that waits a minute for the reply to the final dot."""
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content and return its reply once for each accepted recipient. Raises SessionLost, also after a minute without a reply."""
+        """Send the content; return its reply once for each accepted recipient. Raises SessionLost, also after a minute without one."""
         try:
             async with asyncio.timeout(60):
                 return await super().send_content(content, recipients)

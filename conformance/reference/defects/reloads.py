@@ -1,8 +1,8 @@
 """Defects in reading the configuration again: what was changed while the server runs is ignored.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested: it takes the place of the configuration model of
-a node that runs as `reference+NAME`, and violates the requirement `breaks`. The first file of a node has revision 1. In each later one such a server does not see a
-parameter, and goes on with its documented default.
+a node that runs as `reference+NAME`, and violates the requirement `breaks`. The first file of a node has revision 1. In each later one
+such a server does not see a parameter, and goes on with its documented default.
 """
 
 from collections.abc import Collection

@@ -1,10 +1,11 @@
 """Defects of Safety Net that show only for some of the held messages, or at a second request.
 
-Safety Net holds messages after their delivery. When a mailbox database fails over, `resubmit(database)` sends those that were delivered to
-its mailboxes again; `recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower case).
+Safety Net holds messages after their delivery. When a mailbox database fails over, `resubmit(database)` sends those that were delivered
+to its mailboxes again; `recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower
+case).
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 

@@ -4,8 +4,8 @@ Where both generations of servers make a mistake, it is one class for servers si
 recipients by next hop is to decide how many copies of a message are sent, and to which server each; a next hop has several servers if it
 is in another site: those of the last site on the route first, to be tried in order.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 

@@ -1,11 +1,11 @@
 """Defects of Safety Net: how long it holds messages, and which it sends again.
 
-`hold_time(place)` is how long a message is held: in the place `safety-net` or `shadow-safety-net` after it was processed, in `shadow` while
-its primary has not reported that. When a mailbox database fails over, `resubmit(database)` sends held messages to its mailboxes again;
-`recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower case).
+`hold_time(place)` is how long a message is held: in the place `safety-net` or `shadow-safety-net` after it was processed, in `shadow`
+while its primary has not reported that. When a mailbox database fails over, `resubmit(database)` sends held messages to its mailboxes
+again; `recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower case).
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 

@@ -4,8 +4,8 @@ A node has up to three listeners: `frontend` (clients and the Internet), `transp
 and `delivery` (LMTP). `push` sends a reply; `data_received` and `connection_lost` are called by asyncio; methods named `smtp_VERB` and
 `handle_message`, after the final dot, by aiosmtpd.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -294,7 +294,7 @@ class TakesWhatItDidNotOffer(ShadowVerbs):
     """Does what a shadow verb says for a client that it did not offer it to."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return the refusal of malformed arguments, None (permitted) for all others, without regard to rights and to the order of commands.
+        """Return the refusal of malformed arguments, None (permitted) for all others, whatever rights and order of commands are.
 
         `words` are the arguments of a shadow verb, `second_pattern` is the pattern of the second one.
         """

@@ -4,8 +4,8 @@ A shadow is a copy of a message for which another server, its *primary*, is resp
 database, `shadow_id` the id that it gave the copy. A discard notification of the primary says that a shadow is not needed any more. To
 promote shadows, or take them over, is to make them messages of this server, which then delivers them.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in place
-of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
 `self.host` has the other components of the node (host.py).
 """
 
@@ -201,7 +201,10 @@ class IntervalNeverStartsAgain(ShadowRedundancyManager):
             super().record_contact(primary)
 
     def next_session_at(self, primary: str) -> float:
-        """Return when the next heartbeat is due (POSIX seconds), even if promotion is due sooner; else that could open sessions all the time."""
+        """Return when the next heartbeat is due (POSIX seconds), even if promotion is due sooner.
+
+        The correct class returns the earlier of the two. Here promotion stays overdue, so that heartbeats would follow without a pause.
+        """
         return self.next_heartbeat_at(primary)
 
 

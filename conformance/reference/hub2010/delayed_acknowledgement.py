@@ -1,7 +1,7 @@
 """Delayed acknowledgement: the reply to a sender that keeps no shadow is withheld until the message has been delivered.
 
-This is the component `host.acceptance` of an Exchange 2010 server. "Delivered" includes handed on to the next hop. The sender then still has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15,
-SR-E10-16).
+This is the component `host.acceptance` of an Exchange 2010 server. "Delivered" includes handed on to the next hop. The sender then still
+has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15, SR-E10-16).
 """
 
 import asyncio

@@ -58,7 +58,7 @@ class HubManager(ShadowRedundancyManager):
         self._answered.add(primary)
 
     def record_query_from(self, server: str) -> None:
-        """Do nothing when another server sends XQDISCARD here: only a session that this server opens counts as contact (SR-E10-06, ruling 30)."""
+        """Do nothing when another server sends XQDISCARD here: only a session that this server opens is contact (SR-E10-06, ruling 30)."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete a shadow whose primary has passed the message on (SR-E10-07).
@@ -105,9 +105,10 @@ class HubManager(ShadowRedundancyManager):
             self.declare_failed(primary)
 
     def declare_failed(self, primary: str) -> None:
-        """Promote the shadows of a failed primary that have an alternative route (SR-E10-08, SR-E10-10), and delete expired ones (SR-E10-12).
+        """Promote the shadows of a failed primary that have an alternative route (SR-E10-08, SR-E10-10), and delete expired ones.
 
-        The rest is kept (SR-E10-11). When a promoted message has been delivered, the failed primary gets a discard notification for it.
+        The rest is kept (SR-E10-11), for `shadow_lifetime` seconds (SR-E10-12). When a promoted message has been delivered, the failed
+        primary gets a discard notification for it.
         """
         host, transport = self.host, self.host.transport
         queues = shadow_queues_of(host)

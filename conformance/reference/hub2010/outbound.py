@@ -23,8 +23,8 @@ from conformance.reference.send.dialogue import Dialogue
 class HubOutbound(Outbound):
     """Sends with XSHADOW where the next hop offers it, and keeps the shadow.
 
-    `_databases` has, by open session, the id of the queue database of a server that accepted XSHADOW in it. `hop` is the next hop, `server`
-    the name of that one of its servers with which the session is.
+    `_databases` has, by open session, the id of the queue database of a server that accepted XSHADOW in it. `hop` is the next hop,
+    `server` the name of that one of its servers with which the session is.
     """
 
     def __init__(self, host: Host) -> None:

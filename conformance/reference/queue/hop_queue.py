@@ -1,10 +1,10 @@
 """The delivery queue for one next hop, and the sessions that carry its messages there.
 
-A message with recipients at several next hops is bifurcated: it has one `DeliveryAttempt` for each next hop. The queue gives
-attempts to at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION
-attempts in it, and gives the replies of each to `record_outcome` (`Delivery` in delivery.py, which also adds the attempts). If the session is lost, the attempt that was under way is
-repeated in a new session or at the next server of the hop, unless all servers have failed: then the attempt is over, and the
-caller retries its recipients later.
+A message with recipients at several next hops is bifurcated: it has one `DeliveryAttempt` for each next hop. The queue gives attempts to
+at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION attempts in it, and
+gives the replies of each to `record_outcome` (`Delivery` in delivery.py, which also adds the attempts). If the session is lost, the
+attempt that was under way is repeated in a new session or at the next server of the hop, unless all servers have failed: then the attempt
+is over, and the caller retries its recipients later.
 """
 
 import asyncio
@@ -150,8 +150,8 @@ class RemoteQueue(HopQueue):
     ) -> tuple[DeliveryAttempt | None, bool]:
         """Transmit `first` and then further attempts of the queue in one session, at most `messages_per_session`.
 
-        Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its outcome or is
-        back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue if the session ended
+        Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its outcome or
+        is back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue if the session ended
         between messages, so that the server cannot have it.
         """
         outbound = self.host.outbound

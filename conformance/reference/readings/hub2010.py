@@ -1,12 +1,12 @@
 """Other conforming readings of what an Exchange 2010 server does: heartbeats, expiry, withheld replies, failures.
 
 A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
-`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
-`self.host` has the other components of the node (host.py).
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail
+it. `self.host` has the other components of the node (host.py).
 
-In Exchange 2010 a sender keeps the shadow of what it sent to a next hop, the *primary*, and queries it at intervals (heartbeat, XQDISCARD).
-After ShadowHeartbeatRetryCount failed intervals in a row it takes the shadows over. The reply to a message is withheld until it is delivered,
-if its sender keeps no shadow.
+In Exchange 2010 a sender keeps the shadow of what it sent to a next hop, the *primary*, and queries it at intervals (heartbeat,
+XQDISCARD). After ShadowHeartbeatRetryCount failed intervals in a row it takes the shadows over. The reply to a message is withheld until
+it is delivered, if its sender keeps no shadow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -115,7 +115,7 @@ class Says421AmidAWithheldReply(Receiver):
     """A 2010 server that is stopped ends a session at once with 421, also where it withholds a reply."""
 
     def shut_down(self) -> None:
-        """End the session with 421 at once as the node stops, also while a reply is withheld; the sender may then send the message again."""
+        """End the session with 421 at once as the node stops, also while a reply is withheld; the sender may then send again."""
         if self.acceptance_task is not None and self.host.config.generation == "ex2010":
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
         super().shut_down()

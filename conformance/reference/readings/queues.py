@@ -1,8 +1,8 @@
 """Other conforming readings of how messages are handed to next hops, and of the ids that they get.
 
 A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
-`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
-`self.host` has the other components of the node (host.py).
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail
+it. `self.host` has the other components of the node (host.py).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Other conforming readings of what servers say in a session: replies, keywords, limits and authentication.
 
 A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
-`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
-`self.host` has the other components of the node (host.py).
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail
+it. `self.host` has the other components of the node (host.py).
 
 The shadow verbs are XSHADOWREQUEST (2010: XSHADOW) and XQDISCARD. `refusal` returns the reply that refuses one, or None to permit it.
 """

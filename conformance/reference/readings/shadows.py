@@ -1,8 +1,8 @@
 """Other conforming readings of how shadow copies are made, and of when a shadow server and the primary are in contact.
 
 A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
-`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail it.
-`self.host` has the other components of the node (host.py).
+`reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail
+it. `self.host` has the other components of the node (host.py).
 
 The primary of a message has its copy (shadow) stored on a shadow server, in a session with XSHADOWREQUEST. The shadow server asks it by
 XQDISCARD, also in heartbeat sessions, which shadows may be discarded, and promotes them after ShadowResubmitTimeSpan without contact.
@@ -52,7 +52,7 @@ class KeepsShadowSessions(ShadowCreation):
         return super().new_dialogue(peer)
 
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Send the request for a shadow (XSHADOWREQUEST), unless it was sent in this session before. Raises SessionLost if it is refused."""
+        """Send the request for a shadow (XSHADOWREQUEST), unless it was sent in this session before. Raises SessionLost if refused."""
         if dialogue not in self._requested:
             await super().request_shadow(peer, dialogue)
             self._requested.add(dialogue)

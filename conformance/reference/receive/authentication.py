@@ -45,8 +45,8 @@ class Rights(Component):
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Return whether a client is offered XSHADOWREQUEST and XQDISCARD; `peer` is the identified server, None for other clients.
 
-        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must be
-        enabled here.
+        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must
+        be enabled here.
         """
         return (
             peer is not None

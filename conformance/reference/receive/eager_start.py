@@ -32,7 +32,10 @@ class _StartedCoroutine(Generator[Any, Any, None]):
         return self
 
     def send(self, value: Any) -> Any:
-        """Return the future that the coroutine already awaits, then go on as the coroutine does."""
+        """Return, at the first call, the future that the coroutine already awaits, so that the task waits for it.
+
+        Later calls resume the coroutine with `value`, and return what it awaits next.
+        """
         return self._awaited.pop() if self._awaited else self.cr_await.send(value)
 
     def throw(self, *error: Any) -> Any:

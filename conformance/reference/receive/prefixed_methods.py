@@ -1,6 +1,7 @@
 """Finding the methods of a class by the prefix of their names, as aiosmtpd finds commands and hooks; cached for each class.
 
-aiosmtpd looks through `dir(object)` at the start of each session for names such as `smtp_RSET`; that took a large part of a short session.
+aiosmtpd looks through `dir(object)` at the start of each session for names such as `smtp_RSET`; that took a large part of a short
+session.
 """
 
 from collections.abc import Iterator, Mapping

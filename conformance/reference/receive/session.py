@@ -99,7 +99,8 @@ class Receiver(Chunking, PeerAuthentication):
     def apply_limits(self, limits: Listener) -> None:
         """Apply changed time limits to the open session after a reload; its age and the time for which it is idle count on.
 
-        A session that exceeds the new limits ends in the next turn of the event loop. While a message is being decided there is no idle limit.
+        A session that exceeds the new limits ends in the next turn of the event loop. While a message is being decided there is no idle
+        limit.
         """
         self.limits = limits
         longer = limits.connection_inactivity_timeout - self._timeout_duration
@@ -221,7 +222,7 @@ class Receiver(Chunking, PeerAuthentication):
             self._shadow_id = parameters.get("XSHADOW")
 
     async def smtp_RCPT(self, arg: str | None) -> None:
-        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it, and kept with an accepted recipient."""
+        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it, and kept if it is accepted."""
         path, parameters = _split_parameters(arg or "")
         if not path.isascii() and "SMTPUTF8" not in self._mail_parameters:
             await self.push(UNDECLARED_ADDRESS)
@@ -233,7 +234,10 @@ class Receiver(Chunking, PeerAuthentication):
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to a recipient: 250, 550 for an unknown mailbox of an accepted domain, 553 for an unsendable address, or 501 for none."""
+        """Return the reply to RCPT with this address.
+
+        That is 250, or 550 for an unknown mailbox of a domain with mailboxes, 553 for an unsendable address, 501 for an empty one.
+        """
         config = self.host.config
         domain = address.rpartition("@")[2].casefold()
         if address in ("", "<>"):

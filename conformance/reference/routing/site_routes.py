@@ -57,7 +57,8 @@ def shared_transmissions(paths: Iterable[Path], with_servers: Collection[str]) -
     """Return the transmissions for these routes: for each the route that it takes, and the routes that share it.
 
     `with_servers` are the sites that have a server. A shared transmission ends in the last common site of its routes that has one, which
-    splits the message; if there is no such site after the first, each route has a transmission of its own. All routes begin in the sender's site and lead to another.
+    splits the message; if there is no such site after the first, each route has a transmission of its own. All routes begin in the
+    sender's site and lead to another.
     """
     by_first_step: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):

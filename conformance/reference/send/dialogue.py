@@ -30,9 +30,9 @@ class SessionLost(Exception):
 class Dialogue(ABC):
     """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 
-    `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is
-    the name that the client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the
-    message or not. `server_ends_session`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
+    `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is the name that the
+    client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the message or
+    not. `server_ends_session`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
     """
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
@@ -159,7 +159,7 @@ class Dialogue(ABC):
         return {**replies, **dict(zip(accepted, finals, strict=True))}
 
     async def _reset_transaction(self) -> None:
-        """Send RSET, and ignore the loss of the session meanwhile: the replies so far still count, and the next command finds the loss out."""
+        """Send RSET; if the session is lost meanwhile, do nothing: the replies so far count, and the next command finds the loss out."""
         with suppress(SessionLost):
             await self.command("RSET")
 

@@ -2,7 +2,8 @@
 (SR-CRE-01, SR-CRE-02), and what happens if that fails (SR-ENA-03, SR-ENA-04, SR-PRF-07, SR-TMO-01).
 
 This is the primary's side. `Redundancy` is called by the acceptance of a message and, for messages that no sender waits for, by its
-delivery; it has `ShadowCreation` send the copy. The session, with XSHADOWREQUEST and MAIL ... XSHADOW=id, is described in wire-profile.md.
+delivery; it has `ShadowCreation` send the copy. The session, with XSHADOWREQUEST and MAIL ... XSHADOW=id, is described in
+wire-profile.md.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """The Shadow Redundancy Manager of a shadow server: heartbeat, discard status, and the decision to promote.
 
 A primary is another server that has sent copies (shadows) of its messages here. To promote a shadow is to make it a message of this
-server, which then delivers it (`host.promotion.take_over`). Each primary for which shadows are held has an alarm at `next_session_at`. When it rings, a heartbeat session queries discard
-status (XQDISCARD). Such a query is also made in other sessions that are open anyway, which puts the next heartbeat off. The
-reply names the primary's queue database and the shadows that may be discarded. Shadows are promoted when the database is a
-new one (SR-MNT-11), or when no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09).
+server, which then delivers it (`host.promotion.take_over`). Each primary for which shadows are held has an alarm at `next_session_at`.
+When it rings, a heartbeat session queries discard status (XQDISCARD). Such a query is also made in other sessions that are open anyway,
+which puts the next heartbeat off. The reply names the primary's queue database and the shadows that may be discarded. Shadows are
+promoted when the database is a new one (SR-MNT-11), or when no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09).
 """
 
 import re
@@ -119,9 +119,9 @@ class ShadowRedundancyManager(Component):
             self.host.promotion.take_over(orphans)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Query discard status in a session that is open for mail, if redundancy is enabled and shadows are held for that primary (SR-MNT-02).
+        """Query discard status in a session that is open for mail (SR-MNT-02). Raises SessionLost.
 
-        Raises SessionLost.
+        Does nothing if shadow redundancy is disabled or no shadow is held for that primary.
         """
         if self.is_enabled and self.host.shadows.has_any_for(primary):
             await self.query_discards(primary, dialogue)

@@ -120,7 +120,8 @@ class Messages:
     ) -> list[Recipient]:
         """Return a message's recipients with one of these fates.
 
-        Unless `crossed` is None, only those for which the message left the transport high-availability boundary (True) or did not (False).
+        Unless `crossed` is None, only those for which the message left the transport high-availability boundary (True) or did not
+        (False).
         """
         rows = self._db.read("SELECT * FROM recipient WHERE message = ? ORDER BY position", (row_id,))
         return [
