@@ -60,6 +60,9 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
     assert run.footer is not None
     assert run.footer.missing == 0
 
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
     assert defects(run_dir=place) == 2
     assert "holds another run" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
     assert defects(run_dir=place, fresh=True) == 0
+    assert (place / "footer.json").read_bytes() != before[place / "footer.json"], "it has other times"
