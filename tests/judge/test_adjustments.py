@@ -42,6 +42,7 @@ def test_a_timed_failure_of_a_late_harness_is_inconclusive(late: float, toleranc
 
 def test_lateness_before_the_first_step_excuses_nothing() -> None:
     assert outcome("expect.discarded", history(1000, 1), 10) is Outcome.FAIL
+    assert outcome("expect.discarded", history(1, 1000), 10) is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("check", sorted(name for name, rule in RULES.items() if not rule.timed))

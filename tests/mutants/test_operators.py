@@ -28,7 +28,7 @@ EXAMPLES = {
 
 def in_function(body: str) -> str:
     lines = "\n".join(f"    {line}" for line in body.splitlines())
-    return f"async def f(a: int = 1) -> bool:\n    'A docstring.'\n    assert a\n{lines}\n"
+    return f"async def f(a: int = 1) -> bool:\n    'A docstring.'\n    assert not a < 1 and a + 1 == True\n{lines}\n"
 
 
 @pytest.mark.parametrize("name", OPERATORS)

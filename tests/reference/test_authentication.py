@@ -97,6 +97,7 @@ def test_a_recorded_authentication_has_its_secret_redacted(tmp_path: Path):
         )
         assert said.problem == ""
         assert [exchange.sent for exchange in said.exchanges][4] == "AUTH PLAIN (redacted)"
+        assert plain("hub1", SECRET).removeprefix("AUTH PLAIN ") not in repr(said)
 
     with_hub2(tmp_path, SECRET, steps)
 

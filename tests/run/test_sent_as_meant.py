@@ -8,6 +8,7 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.assignment import read_assignment
+from conformance.history.events import AnyEvent, Content, MessageMade
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run.cell import CellRunner
@@ -21,18 +22,23 @@ from conformance.wire.sender import Transmission
 RAW = ["smuggling-crlf-dot-lf", "smuggling-crlf-dot-cr"]
 
 
-def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
+def ran_and_judged(message: str, directory: Path) -> tuple[tuple[AnyEvent, ...], tuple[Verdict, ...]]:
     scenarios = read_scenarios(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
     wanted = f"no-smuggling[message={message}]"
     cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
     assignment = read_assignment("reference", paths.fixtures() / "candidates")
     ran = run_without_loop(CellRunner(cell, assignment, Settings(), directory, IncrementalJudge()).run(OWN_LOOP))
-    return judge_cell(cell, ran.events, JudgeSettings("virtual", 0.0, frozenset({"relay"}), complete=True))
+    verdicts = judge_cell(cell, ran.events, JudgeSettings("virtual", 0.0, frozenset({"relay"}), complete=True))
+    return ran.events, verdicts
 
 
 @pytest.mark.parametrize("message", RAW)
 def test_a_raw_attack_is_sent_as_written(message: str, tmp_path: Path) -> None:
-    outcomes = {verdict.outcome for verdict in verdicts(message, tmp_path)}
+    events, verdicts = ran_and_judged(message, tmp_path)
+    outcomes = {verdict.outcome for verdict in verdicts}
+    meant = next(event.digest for event in events if isinstance(event, MessageMade))
+    sent = next(event.digest for event in events if isinstance(event, Content))
+    assert (sent.sha256, sent.size) == (meant.sha256, meant.size)
     assert outcomes - {Outcome.NOT_APPLICABLE} == {Outcome.PASS}
 
 
@@ -44,6 +50,6 @@ def test_an_attack_that_the_sender_defuses_is_an_error_of_the_harness(
         return replace(Transmission(**fields), raw=False)
 
     monkeypatch.setattr(sending, "Transmission", defused)
-    found = {verdict.check: verdict for verdict in verdicts(message, tmp_path)}["harness.sent-as-meant"]
+    found = {verdict.check: verdict for verdict in ran_and_judged(message, tmp_path)[1]}["harness.sent-as-meant"]
     assert found.outcome is Outcome.ERROR
     assert "with other octets than the scenario means" in found.sentence

@@ -73,32 +73,54 @@ def replaced(key: str, value: object, **wanted: str) -> Callable[[Lines], Lines]
     return change
 
 
-CASES = {
-    "no-connection": (without(kind="connected"), "was never opened"),
-    "no-message": (without(kind="message"), "was never made"),
-    "another-server": (replaced("server", "mbx9", kind="connected"), "the topology has no server 'mbx9'"),
-    "another-node": (replaced("node", "mbx9", kind="node"), "the topology has no server 'mbx9'"),
-    "another-session": (replaced("session", "s99", kind="attempt"), "was never opened"),
-    "twice-opened": (replaced("session", "s1", kind="connected", client="mbx1"), "was opened before"),
-    "no-queues": (replaced("state", {}, kind="inspected"), "what mbx2 printed: queues: Field required"),
-    "queues-of-numbers": (replaced("state", {"queues": [1]}, kind="inspected"), "what mbx2 printed: queues.0: "),
+CASES: dict[str, tuple[Callable[[Lines], Lines], str, dict[str, str] | int]] = {
+    "no-connection": (without(kind="connected"), "was never opened", {"kind": "reply"}),
+    "no-message": (without(kind="message"), "was never made", {"kind": "attempt"}),
+    "another-server": (
+        replaced("server", "mbx9", kind="connected"),
+        "the topology has no server 'mbx9'",
+        {"server": "mbx9"},
+    ),
+    "another-node": (replaced("node", "mbx9", kind="node"), "the topology has no server 'mbx9'", {"node": "mbx9"}),
+    "another-session": (replaced("session", "s99", kind="attempt"), "was never opened", {"session": "s99"}),
+    "twice-opened": (
+        replaced("session", "s1", kind="connected", client="mbx1"),
+        "was opened before",
+        {"kind": "connected", "client": "mbx1"},
+    ),
+    "no-queues": (
+        replaced("state", {}, kind="inspected"),
+        "what mbx2 printed: queues: Field required",
+        {"kind": "inspected"},
+    ),
+    "queues-of-numbers": (
+        replaced("state", {"queues": [1]}, kind="inspected"),
+        "what mbx2 printed: queues.0: ",
+        {"kind": "inspected"},
+    ),
     "missing-line": (
         lambda lines: [*lines[:4], *lines[5:]],
         "event 3 is missing: the next one that is there is event 4",
+        3,
     ),
-    "twice": (lambda lines: [*lines[:5], *lines[4:]], "event 4 is missing: the next one that is there is event 3"),
+    "twice": (lambda lines: [*lines[:5], *lines[4:]], "event 4 is missing: the next one that is there is event 3", 4),
 }
+
+"""The change, the problem, and the first event that shows it: its fields, or its number."""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_damaged_history_is_judged_up_to_the_damage(
     run: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ):
-    change, problem = CASES[name]
+    change, problem, damage = CASES[name]
     copy = damaged(run, tmp_path, change)
     assert judge_run(copy, [run.parent]) == 3
     printed = capsys.readouterr().out
-    assert "judged as far as event " in printed
+    if isinstance(damage, dict):
+        lines = [json.loads(line) for line in plain(next((copy / "cells").glob("*.jsonl.gz"))).splitlines()]
+        damage = lines[first(lines, **damage)]["n"]
+    assert f": judged as far as event {damage}: " in printed
     assert problem in printed
     assert "-> fail" not in printed
 

@@ -209,4 +209,5 @@ def test_a_cell_is_run_once_when_another_plugin_runs_its_item_twice(tmp_path: Pa
 def test_an_option_that_only_prints_something_makes_no_run_directory(tmp_path: Path, option: str):
     ran = conformance_command("run", option, CAUGHT, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout
     assert not (tmp_path / "reports").exists()

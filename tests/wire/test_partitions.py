@@ -63,9 +63,10 @@ def test_a_black_hole_delays_octets_and_loses_none() -> None:
         assert len(world.served) == 1
         assert not [e for e in world.events(Command) if e.session == "s1"]
         world.links.heal("p")
-        await client.wait_for(b"NOOP\r\n")
+        await client.wait_for(b"220 mini\r\n421 unasked\r\n250 2.0.0 NOOP\r\n")
         await new.wait_for(b"220 mini\r\n")
-        assert world.server.closed_with is None
+        assert world.served[0].octets == b"NOOP\r\n"
+        assert [peer.closed_with for peer in (client, new, *world.served)] == [None] * 4
 
     run(test)
 

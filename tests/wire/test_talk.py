@@ -78,7 +78,7 @@ def test_an_enhanced_code_is_expected_only_of_servers_that_offer_them(offers: by
 
 
 def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
-    said, _, _ = run_talk(
+    said, heard, _ = run_talk(
         (b"250-x\r\n250 PIPELINING\r\n", b"250 ok\r\n"),
         {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
         {"say": "MAIL FROM:<> SIZE=101", "code": 552, "where": "SIZE"},
@@ -86,6 +86,7 @@ def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
     )
     assert said.problem == ""
     assert [exchange.sent for exchange in said.exchanges] == ["EHLO me", "NOOP"]
+    assert heard == [b"EHLO me\r\n", b"NOOP\r\n"]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,10 @@ def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
 def test_an_unexpected_reply_is_reported_and_ends_the_conversation(
     turn: bytes | None, line: dict[str, Any], problem: str
 ) -> None:
-    said, _, _ = run_talk((turn, b"250 ok\r\n"), line, {"say": "NOOP", "code": 250})
+    said, heard, _ = run_talk((turn, b"250 ok\r\n"), line, {"say": "NOOP", "code": 250})
     assert said.problem.startswith(problem)
     assert len(said.exchanges) == 1
+    assert heard == [], "the next line is not sent"
 
 
 def test_an_unreachable_server_is_reported() -> None:
