@@ -48,6 +48,7 @@ def test_lateness_before_the_first_step_excuses_nothing() -> None:
 @pytest.mark.parametrize("check", sorted(name for name, rule in RULES.items() if not rule.timed))
 def test_lateness_does_not_excuse_an_untimed_check(check: str) -> None:
     assert outcome(check, history(0, 1000), 10) is Outcome.FAIL
+    assert outcome("expect.discarded", history(0, 1000), 10) is Outcome.INCONCLUSIVE, "a timed one"
 
 
 @pytest.mark.parametrize("check", sorted(REPLY_CHECKS))

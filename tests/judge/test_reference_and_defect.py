@@ -74,7 +74,7 @@ def test_the_same_cell_has_the_same_history_every_time(tmp_path: Path):
         tuple(tuple((f.name, getattr(e, f.name)) for f in fields(e) if f.name not in _RANDOM) for e in events)
         for events in (history(name, "reference", tmp_path / str(turn)) for turn in range(5))
     }
-    assert len(histories) == 1
+    assert [len(one) > 20 for one in histories] == [True]
 
 
 def test_a_history_without_a_delivery_is_a_loss(tmp_path: Path):

@@ -14,4 +14,6 @@ def test_each_requirement_has_a_rule_or_a_reason() -> None:
 
 
 def test_no_requirement_has_both() -> None:
+    assert JUDGED
+    assert NOT_ON_THE_WIRE
     assert JUDGED & NOT_ON_THE_WIRE.keys() == set()

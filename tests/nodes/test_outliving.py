@@ -150,6 +150,7 @@ def test_if_one_of_two_guards_is_killed_the_other_kills_the_node(
             await node.start(configuration)
             process = node._process
             assert process is not None
+            assert len([p for p in marked(str(tmp_path)) if "guard.py" not in " ".join(p.cmdline())]) == 2
             above = psutil.Process(process.pid)
             victim = above if which != "the guard" else above.children()[0]
             victim.kill()

@@ -46,7 +46,10 @@ def test_the_layer_is_visible_inside_only_and_stays_unchanged(tmp_path: Path):
     assert "mta1.test" in inside.stdout
     assert not Path("/etc/laid-over").exists()
     assert not Path("/etc/written").exists()
-    assert not (tmp_path / "layer/etc/written").exists()
+    assert not Path("/usr/written").exists()
+    layer = tmp_path / "layer"
+    assert [path.relative_to(layer) for path in layer.rglob("*") if path.is_file()] == [Path("etc/laid-over")]
+    assert (layer / "etc/laid-over").read_text() == "from the layer"
 
 
 def test_the_node_s_directory_is_shared_at_both_of_its_paths(tmp_path: Path):

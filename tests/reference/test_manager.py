@@ -63,6 +63,8 @@ def test_an_unknown_id_or_one_of_another_primary_is_ignored(tmp_path: Path):
         shadow(host, "mbx3", "s-2", database="db-3")
         await host.manager.query_in_session("mbx2", Primary(answer("db-1", "s-2", "never-heard-of")))
         assert places(host) == ["shadow", "shadow"]
+        await host.manager.query_in_session("mbx2", Primary(answer("db-1", "s-1")))
+        assert places(host) == ["shadow-safety-net", "shadow"]
 
     run(tmp_path, steps)
 

@@ -49,6 +49,8 @@ def test_a_changed_hold_time_applies_to_held_messages(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         processed(host)
         clock.advance(3601)
+        host.safety_net.drop_expired()
+        assert places(host) == ["safety-net"]
         before, host.config = host.config, configured("two-servers-one-dag", SafetyNetHoldTime=3600)
         host.safety_net.reconfigured(before)
         assert places(host) == []

@@ -41,10 +41,13 @@ def test_a_delivered_message_is_not_undelivered():
 
 def test_a_message_that_arrived_altered_is_not_undelivered():
     assert undelivered(digest("m@x", "altered")) == []
+    assert undelivered(digest("n@x", "altered")) == [f"m#1 to {RECIPIENT}"], "another message"
 
 
 def test_a_reported_failure_is_not_undelivered():
     assert undelivered(digest("dsn@mta1", "dsn", report="delivery-status", about="m@x"), "a@x") == []
+    other = digest("dsn@mta1", "dsn", report="delivery-status", about="n@x")
+    assert undelivered(other, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about another message"
 
 
 def test_letter_case_distinguishes_outside_recipients_and_not_mailboxes():

@@ -14,7 +14,7 @@ import pytest
 
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
-from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, check_program
+from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, build_shim, check_program, why_not_shifted
 from tests.run.shifted.shifted_process import MARKS, compile_program, run_shifted
 
 pytestmark = MARKS
@@ -41,6 +41,8 @@ def check_once_it_runs(directory: Path, program: Path, command: list[str], envir
             while program not in {running(pid) for pid in descendants(guard.pid)}:
                 await asyncio.sleep(0.01)
             shifted.on_ready()
+            (pid,) = [pid for pid in descendants(guard.pid) if running(pid) == program]
+            assert why_not_shifted(pid, Path(build_shim().name), shifted.page.path) == ""
         finally:
             await guard.communicate(b"\n")
             shifted.on_ended()
