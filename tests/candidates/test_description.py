@@ -100,6 +100,7 @@ def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
         == "reference+acknowledges-before-shadow"
     )
     assert find_candidate(mine, SHIPPED).name == "mine"
+    assert find_candidate("postfix", SHIPPED) == read_description(SHIPPED / "postfix.yaml")
     image = find_candidate("docker:mine:1.2", SHIPPED)
     assert image.kind == "docker"
     assert image.container is not None
@@ -109,7 +110,7 @@ def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     assert remote.addresses["frontend"].port == 2525
 
 
-def test_the_reference_has_the_harness_s_own_version_under_every_kind():
+def test_the_reference_has_the_harness_s_own_version_in_its_process_and_as_a_program():
     assert (
         find_candidate("reference", SHIPPED).version
         == find_candidate("exec:reference", SHIPPED).version

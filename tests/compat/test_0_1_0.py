@@ -84,7 +84,9 @@ def _judged(cells: dict[str, Cell], stored: StoredCell) -> Outcome:
 
 def test_every_stored_cell_id_still_exists():
     cells = {cell.id for scenario in read_corpus([paths.corpus()], paths.fixtures()) for cell in scenario.cells()}
-    assert set((KEPT / "cells.txt").read_text("utf-8").splitlines()) - cells == set()
+    stored = set((KEPT / "cells.txt").read_text("utf-8").splitlines())
+    assert stored
+    assert stored - cells == set()
 
 
 @pytest.mark.integration

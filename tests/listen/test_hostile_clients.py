@@ -40,7 +40,7 @@ async def babble(host: str, port: int, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_octets_are_judged(seed: int):
+def test_clients_that_send_random_words_are_judged(seed: int):
     async def main() -> None:
         lines: list[str] = []
         listener = Listener(lines.append, held_back=0.01)

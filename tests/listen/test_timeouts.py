@@ -52,7 +52,7 @@ CHECKS = {"CONTENT": "dot-timeout"}
 
 
 @pytest.mark.parametrize(("awaited", "least"), MINIMA)
-def test_each_phase_has_its_minimum(awaited: str, least: int):
+def test_the_wait_for_a_reply_is_compared_with_the_minimum_for_it(awaited: str, least: int):
     check = CHECKS.get(awaited, f"{awaited.lower()}-timeout")
     assert outcome(check, events_until(awaited, gave_up_at=1.0 + least))[0] == "pass"
     early, sentence = outcome(check, events_until(awaited, gave_up_at=least - 1.0))

@@ -1,5 +1,6 @@
 """Earlier runs: which of them count, how a cell ended in them, and when that makes it flaky."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,17 @@ def runs(tmp_path: Path) -> Path:
 
 def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -> None:
     folder = runs.parent
-    made(folder, "third", "2998-01-01T00:00:00Z")
+    third = made(folder, "a-third", "2998-01-01T00:00:00Z")
+    later = made(folder, "later", "2998-01-01T00:00:00Z")
+    for run, moment in ((folder / "first", "2026-01-03"), (third, "2998-01-02"), (later, "2999-01-02")):
+        footer = json.loads((run / "footer.json").read_bytes())
+        (run / "footer.json").write_text(json.dumps(footer | {"finished": f"{moment}T00:00:00Z"}))
     made(folder, "unended", "2026-01-02T03:04:05Z", ended=False)
     made(folder, "other-candidate", "2026-01-02T03:04:05Z", candidate="another")
     (folder / "broken").mkdir()
     (folder / "broken" / "run.json").write_text("{")
-    assert [run_before.header.run for run_before in find_earlier_runs(runs, folder)] == ["first", "third"]
-    assert [run_before.header.run for run_before in find_earlier_runs(runs, folder, max_runs=1)] == ["third"]
+    assert [run_before.header.run for run_before in find_earlier_runs(runs, folder)] == ["first", "a-third"]
+    assert [run_before.header.run for run_before in find_earlier_runs(runs, folder, max_runs=1)] == ["a-third"]
 
 
 def test_a_cell_whose_outcome_changed_without_a_cause_is_flaky(runs: Path) -> None:

@@ -29,6 +29,11 @@ def results(**more: list[dict[str, Any]]) -> Results:
 def test_the_newest_version_of_a_server_is_that_of_the_latest_run():
     found = {server.name: server.versions for server in results().servers}
     assert found == {"exim": ("4.97", "4.96"), "postfix": ("3.7",)}
+    downgraded = results(
+        candidates=[candidate("r1", "exim", "4.97"), candidate("r2", "exim", "4.96")],
+        standings=[standing("exim", "4.97", "RL-ACK-01", "pass"), standing("exim", "4.96", "RL-ACK-01", "pass", "r2")],
+    )
+    assert [server.versions for server in downgraded.servers] == [("4.96", "4.97")]
 
 
 def test_a_row_counts_when_every_server_that_claims_the_profile_passes_it():

@@ -1,14 +1,17 @@
 """The end of a run in the terminal, in GitHub's annotations and in its step summary."""
 
 from conformance.report.terminal import github_annotations, github_step_summary, terminal_summary
-from conformance.verdicts import Outcome
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import REFERENCE, cell_view, good, judged, run_summary
 
 
 def test_plain_text_has_no_escapes_and_stays_within_its_width() -> None:
-    text = terminal_summary(
-        run_summary(good(), judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"})), width=80, colour=False
+    verdict = Verdict(
+        check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence="\x1b[31mword " * 60
     )
+    cell = cell_view(candidate=REFERENCE, axes={"a": "v" * 90}, verdicts=(verdict,))
+    text = terminal_summary(run_summary(good(), cell), width=80, colour=False)
+    assert text.count(r"\x1b[31mword") > 20
     assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
     assert "1 fail, 1 pass" in text
 

@@ -37,7 +37,7 @@ def test_kept_directories_have_no_secrets_and_only_their_owner_may_read_them(tmp
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", ["", "exec:"], ids=["in this process", "as a program"])
-def test_node_directories_of_a_failed_cell_are_kept_and_linked_in_every_report(tmp_path: Path, kind: str):
+def test_node_directories_of_a_failed_cell_are_kept_and_named_in_terminal_page_and_allure(tmp_path: Path, kind: str):
     wrong = f"{kind}reference+acknowledges-before-shadow"
     words = ("--candidate", f"{kind}reference", "--candidate", wrong, "--run-dir", "run")
     ran = conformance_command("run", CELL, *words, "--keep", "failed", cwd=tmp_path)

@@ -47,7 +47,7 @@ def test_a_cell_without_a_footer_was_cut_short(tmp_path: Path) -> None:
     assert cell.events == EVENTS
 
 
-def test_a_stored_cell_is_never_overwritten(tmp_path: Path) -> None:
+def test_a_stored_cell_is_not_overwritten(tmp_path: Path) -> None:
     path = write_cell(tmp_path)
     before = path.read_bytes()
     with pytest.raises(RunDirectoryError, match="run before"):

@@ -76,8 +76,10 @@ def test_every_value_and_key_has_its_line_and_column() -> None:
     node = node_of("# a comment\n---\na: 1\nlist:\n  - {b: x}\n")
     assert node.entries["a"].key == Mark(3, 1)
     assert node.entries["a"].node.mark == Mark(3, 4)
+    assert node.entries["list"].key == Mark(4, 1)
     inner = node.entries["list"].node.items[0]
     assert inner.mark == Mark(5, 5)
+    assert inner.entries["b"].key == Mark(5, 6)
     assert inner.entries["b"].node.mark == Mark(5, 9)
 
 

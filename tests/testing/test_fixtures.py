@@ -95,6 +95,7 @@ def test_a_link_to_a_running_server_records_commands_and_applies_faults(smtp_sin
     send(link)
     assert len(smtp_sink.messages) == 1
     assert link.commands == smtp_sink.commands
+    assert [line.split()[0].upper() for line in link.commands] == ["EHLO", "MAIL", "RCPT", "DATA", "QUIT"]
 
 
 def test_a_link_connects_to_another_server_from_then_on(smtp_sink: MailSink, mail_bench: MailBench):
