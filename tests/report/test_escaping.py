@@ -75,5 +75,5 @@ def test_an_annotation_is_one_line_and_its_properties_end_neither_themselves_nor
     assert len(escape_annotation(text).splitlines()) <= 1
     shown = escape_annotation(text, is_property=True)
     assert len(shown.splitlines()) <= 1
-    assert "::" not in shown
+    assert ":" not in shown
     assert "," not in shown
