@@ -9,7 +9,11 @@ A candidate that claims only `relay` is given its configuration by templates, an
 
 `n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
 compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
+that show it, and is blamed on its `row`, else on the decorator's first requirement. `facts.slack` is by how many seconds a time may miss
+a bound, `facts.end_n` and `end_t` are the end of the history, `claims` the capabilities that the candidate claims.
+
+Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `Configured` event is a
+configuration offered to a server, with the error text in `refused` or None.
 """
 
 import math

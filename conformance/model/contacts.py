@@ -3,6 +3,9 @@
 `Facts` computes these once for each history; rules of the model about heartbeats, takeovers and relaying read them. `n` is an event's
 number, times are documented seconds. A *dial* is the client's call for a connection; a fault that holds it back is recorded with the
 session None.
+
+Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultFired` event is a
+fault that acted; `ConnectFailed` is a connection that a client could not open.
 """
 
 from collections import defaultdict, deque

@@ -17,10 +17,15 @@ Each reason is good for one copy (SR-CRE-09). Where none of them holds, the mess
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it.
+
+Records: a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `StepEvent` is the begin or end
+of a step of the scenario; a `CommandRun` is an administrator's command to a server.
 """
 
 from collections.abc import Iterator
@@ -94,7 +99,7 @@ def one_copy_at_a_time(facts: Facts) -> Finding:
 
 
 def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
-    """Yield the shadow copies of a message, with their content, that servers under test sent in sessions that no fault altered.
+    """Yield each transaction in which a server under test sent a shadow copy of a message with its content, unaltered by a fault.
 
     Servers of 2013 and later alone send such copies (kind `shadow`); what one of 2010 keeps itself is of kind `tracked`.
     """
@@ -108,7 +113,7 @@ def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
 
 
 def _had_reason_to_send_copy(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
-    """Return whether the client of a shadow copy had one of the four reasons to send it (see above).
+    """Return whether the client of a shadow copy had one of the four reasons to send it (see the module's docstring).
 
     `sent` is the copy's transaction, `given` are those by which the client had been given the message. It had a reason too where it was
     given the message in no transaction, or in one without a reply: what lost its reply is the server's (SR-TMO-03).

@@ -17,6 +17,10 @@ message for him, or a report about his failure, and with the message when its jo
 A notification is *delivered* when the asking server sends any further command in that session (wire.md).
 
 `n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
+
+Records: a `Query` is a holder's question for discard status, with the reply in its `exchange`; a `Discard` is one discard notification in
+such a reply; a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `Configured` event is a
+configuration offered to a server, with the error text in `refused` or None.
 """
 
 from collections import defaultdict
@@ -187,7 +191,8 @@ def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNoti
 def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
     """Return the notification for a copy if the primary is surely done with the message at some time, None if not.
 
-    It is due from the last of the replies by which the primary is done: for each recipient as many as copies are known to be stored.
+    The primary is done with a recipient when next hops accepted the message for it as often as copies are known to be stored; the
+    notification is due from the last of these replies.
     """
     name, primary = copy.transaction.message or "", copy.primary
     known = [

@@ -21,10 +21,16 @@ the scenario's name of its message. Rulings are those of docs/rulings.md.
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it.
+
+Records: a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `NodeEvent` says what happened to
+a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `StepEvent` is the begin or end of a step of the scenario; a
+`CommandRun` is an administrator's command to a server; `ConnectFailed` is a connection that a client could not open.
 """
 
 from collections.abc import Iterator

@@ -8,7 +8,12 @@ Rulings are those of docs/rulings.md.
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+first requirement. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the history,
+`claims` the capabilities that the candidate claims.
+
+Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
+the end); a `Processing` is what one server was handed and has passed on of one message; a `Query` is a holder's question for discard
+status, with the reply in its `exchange`; a `Discard` is one discard notification in such a reply.
 """
 
 from bisect import bisect_left

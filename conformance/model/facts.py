@@ -91,6 +91,7 @@ class Facts:
     """
 
     def __init__(self, context: CheckContext) -> None:
+        """Hold the cell's context; nothing is computed before a rule asks for it."""
         self.context = context
         self.trace: Trace = context.trace
         self.topology = context.cell.topology
@@ -166,7 +167,10 @@ class Facts:
         return {server: self._working_spans(server) for server in self.topology.by_name}
 
     def _working_spans(self, server: str) -> list[WorkingSpan]:
-        """Return the times during which a server works, in order: from ready or resumed until an action of STOPPING_ACTIONS."""
+        """Return the times during which a server works, in order: from ready or resumed until an action of STOPPING_ACTIONS.
+
+        A node without events works all the time, and the last time may end with the history.
+        """
         spans: list[WorkingSpan] = []
         since: tuple[int, float] | None = None if self.node_events.get(server) else (-1, 0.0)
         for event in self.node_events.get(server, ()):

@@ -8,6 +8,8 @@ failures (NOTIFY=NEVER, or NOTIFY without FAILURE, RFC 3461 4.1) gets none: what
 A server gives up only what it tries in vain: its last attempt at the next hop before the end of the lifetime must have failed.
 The rules about losses (`loss`) and discard notifications (`discards`) ask this. `address` is a recipient, or the sender as the
 recipient of the report. `since_t`, `failed_t` and `by_t` are times in documented seconds.
+
+Records: a `FaultFired` event is a fault that acted; `ConnectFailed` is a connection that a client could not open.
 """
 
 from collections.abc import Iterator
@@ -142,7 +144,8 @@ def _outcome_for_address(
         for reply in session.replies
         if not session.transactions
         or any(
-            reply.n > t.n and (message is None or _answers(context, session, t, normalize(address), reply)) for t in own
+            reply.n > t.n and (message is None or _is_answer_for(context, session, t, normalize(address), reply))
+            for t in own
         )
     ]
     if any(reply.code // 100 == 5 for reply in replies):
@@ -158,7 +161,9 @@ def _may_be_about(context: CheckContext, transaction: Transaction, message: Mess
     )
 
 
-def _answers(context: CheckContext, session: Session, transaction: Transaction, address: str, reply: Reply) -> bool:
+def _is_answer_for(
+    context: CheckContext, session: Session, transaction: Transaction, address: str, reply: Reply
+) -> bool:
     """Return whether a reply answers a transaction's content or one of its commands, for an address and not for another one."""
     normalize = context.normalize_address
     if reply.to == "CONTENT":

@@ -6,10 +6,17 @@ docs/rulings.md.
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
+history, `claims` the capabilities that the candidate claims.
+
+Records: a `ShadowPair` is a holder and a primary with the copies that the one holds for the other; a `Discard` is one discard
+notification in a reply to a query; a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it
+(`healed`).
 """
 
 from bisect import bisect_left
@@ -148,7 +155,11 @@ def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, fol
 
 
 def _may_be_silent(facts: Facts, pair: ShadowPair, after_n: int, before_n: int) -> bool:
-    """Return whether the primary or the link to it may swallow what the holder sends at some time between two events."""
+    """Return whether the primary or the link to it may swallow what the holder sends at some time between two events.
+
+    The primary is paused for some of that time, or a fault is in force on the link: armed before `before_n`, and not healed before
+    `after_n`.
+    """
     paused = any(
         event.action == "paused" and event.n < before_n and not _is_resumed(facts, pair.primary, event.n, after_n)
         for event in facts.node_events.get(pair.primary, ())

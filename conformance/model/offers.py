@@ -9,10 +9,15 @@ any of them is right (ruling 33). After a refusal the session stays usable: the 
 
 `n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
 compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement. A `Transaction` is one mail transaction, by MAIL's
-event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before it), `replies` the final replies, `acceptance` the
-first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (mail of which the
-client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed, added or removed octets in it.
+that show it, and is blamed on its `row`, else on the decorator's first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
+history, `claims` the capabilities that the candidate claims.
+
+Records: an `Exchange` is a command with its reply, None before it.
 """
 
 import re
@@ -107,7 +112,7 @@ def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: 
     finding.occasions += 1
     words = command.line.split(" ")
     if len(words) > 1 and words[1].casefold() != session.client.casefold():
-        right += [(550, "5.7.1")]
+        right += [(550, "5.7.1")]  # the verb names another server than the one that says it
     if (reply.code, reply.enhanced) not in right:
         names = " or ".join(f"{code} {enhanced}" for code, enhanced in right)
         finding.add_violation(

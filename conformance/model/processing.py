@@ -77,7 +77,10 @@ def _known_processings(facts: Facts) -> dict[tuple[str, str], Processing]:
 
 
 def _process(facts: Facts, server: str, name: str) -> Processing:
-    """Compute the result of `processing_of`."""
+    """Return what a server did with a message; called once for each pair, by `processing_of`.
+
+    A reply within `COMMIT_TIME` of the server's stop is left out, since it may have forgotten it, and so are altered sessions.
+    """
     handed, passed_on = [], dict[str, list[tuple[int, float, str]]]()
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.session in facts.trace.altered_sessions:

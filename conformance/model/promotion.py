@@ -20,10 +20,19 @@ That a promotion is not too early is judged in `early_promotion`. `n` is an even
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
+history, `claims` the capabilities that the candidate claims.
+
+Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
+the end); a `ShadowPair` is a holder and a primary with the copies that the one holds for the other; a `NodeEvent` says what happened to a
+server, such as `ready`, `killed`, `wiped` (it lost its queue); a `StepEvent` is the begin or end of a step of the scenario; a
+`CommandRun` is an administrator's command to a server; a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A
+disk`), or ends it (`healed`); `ConnectFailed` is a connection that a client could not open.
 """
 
 from bisect import bisect_left
@@ -88,7 +97,7 @@ def _check_absence(
 def _add_copy_violation(
     facts: Facts, finding: Finding, held: HeldInterval, sentence: str, *evidence: int, row: str | None = None
 ) -> None:
-    """Add a violation about the message of a copy."""
+    """Add a violation about the message of a copy; its evidence begins with the reply that shows that the copy is stored."""
     message = facts.trace.messages[held.copy.transaction.message or ""]
     finding.add_message_violation(message, sentence, held.since_n, *evidence, row=row)
 

@@ -12,6 +12,8 @@ sender and recipient that the server was handed; where there are several, or whe
 Nothing here decides whether something was right; the rules in `relay_*`, `reports`, `retries` and others read it. A session is
 *unclear* where a fault altered what was said other than by silence, or the link recorded nothing after STARTTLS: the server may have
 seen any end. `n` is an event's number, `t` its time in documented seconds.
+
+Records: `ConnectFailed` is a connection that a client could not open.
 """
 
 import math
@@ -197,7 +199,15 @@ class Relaying:
             name = sent.message or self._find_only_message(sent, recipient)
             if name is None:
                 self.hop_connections[sent.client].append(
-                    HopConnection(sent.server, *begun, ended[0], ended[1], refusal, self._is_session_unclear(session))
+                    HopConnection(
+                        server=sent.server,
+                        n=begun[0],
+                        t=begun[1],
+                        end_n=ended[0],
+                        end_t=ended[1],
+                        refusal=refusal,
+                        is_unclear=self._is_session_unclear(session),
+                    )
                 )
             else:
                 is_known = decided is not None and decided.n < known_before

@@ -5,10 +5,13 @@ that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
+history, `claims` the capabilities that the candidate claims.
 """
 
 from conformance.history.dialects import OPERATIONS_BY_VERB
@@ -84,7 +87,10 @@ def commands_are_answered(facts: Facts) -> Finding:
 
 
 def _check_final_replies(finding: Finding, session: Session) -> bool:
-    """Add a violation for each message with more final replies than recipients (LMTP) or than one; return whether one was added."""
+    """Add a violation for each message with too many final replies: more than recipients with LMTP, else more than one.
+
+    Return whether any was added.
+    """
     before = len(finding.violations)
     for t in session.transactions:
         if t.dot_n is None or not t.replies:

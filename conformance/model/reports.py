@@ -10,10 +10,17 @@ Reports name recipients, and the message by its Message-ID: where several messag
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
+history, `claims` the capabilities that the candidate claims.
+
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
+not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
+(a connection without mail of a known message); `Drained` is the wait at the end until the transport is `quiet`.
 """
 
 from collections import defaultdict
@@ -88,9 +95,10 @@ class FailureReports:
 
 
 def _reported_recipients(facts: Facts, digest: Digest, messages: Iterable[MessageMade]) -> frozenset[str]:
-    """Return the recipients whose failure a report is about.
+    """Return the recipients, normalized, whose failure a report is about.
 
-    An original recipient (RFC 3464 2.3.1) is what the sender gave by ORCPT, which may be another address than any recipient.
+    A report also names original recipients (RFC 3464 2.3.1): what the sender gave by ORCPT, which may be another address than any
+    recipient of the message. Those are left out, unless nothing would be left.
     """
     normalize = facts.context.normalize_addresses
     recipients = normalize(recipient for message in messages for recipient in message.recipients)

@@ -5,10 +5,16 @@ sends what it holds for the mailboxes of that database once more. `n` is an even
 
 The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
 count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the
-server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
+history, `claims` the capabilities that the candidate claims.
+
+Records: a `Processing` is what one server was handed and has passed on of one message; a `StepEvent` is the begin or end of a step of the
+scenario; a `CommandRun` is an administrator's command to a server.
 """
 
 from collections import Counter, defaultdict
@@ -114,6 +120,7 @@ def _count_requests(facts: Facts, asked: list[CommandRun], database: str | None,
     for e in facts.trace.events_of(StepEvent):
         if e.verb == "activate":
             began_n = e.n if e.phase == "began" else began_n
+            # the detail of the step's end begins with the name of the database that was moved
             count += e.phase == "ended" and e.detail.startswith(f"{database} ") and began_n < before_n
     return count + sum(r.arguments[:1] == (database,) and _first_known_n(facts, r) < before_n for r in asked)
 

@@ -10,7 +10,12 @@ nothing is given up before it expires binds every relay, where the harness sets 
 
 `n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
 compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
+that show it, and is blamed on its `row`, else on the decorator's first requirement. `facts.slack` is by how many seconds a time may miss
+a bound, `facts.end_n` and `end_t` are the end of the history, `claims` the capabilities that the candidate claims.
+
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
+not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
+(a connection without mail of a known message); a `FaultFired` event is a fault that acted.
 """
 
 import math

@@ -13,6 +13,10 @@ always seen, so there are two opinions of each thing:
   not ask again, so a heartbeat counts from the end of the last wait (`waits`).
 
 `n` is an event's number, times are documented seconds.
+
+Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
+the end); a `Configured` event is a configuration offered to a server, with the error text in `refused` or None; `ConnectFailed` is a
+connection that a client could not open.
 """
 
 from bisect import bisect_left

@@ -84,7 +84,7 @@ def scope_line(analysis: Analysis) -> str:
     others = ((s.refusals, "refused copy"), (s.cuts, "interruption"), (s.failovers, "failover"))
     counts = [str(sum(way.outcome == outcome for way in analysis.ways)) for outcome in OUTCOMES]
     if s is TWO_MESSAGES:
-        counts = ["as one", "as one"]
+        counts = ["as one", "as one"]  # its ways are not searched: each message is like one alone
     cells = (
         s.name,
         s.title,

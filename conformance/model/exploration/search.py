@@ -40,9 +40,14 @@ class Size:
 
 
 class Model:
-    """The states and moves of one scope. `without` leaves rules out by name."""
+    """The states and moves of one scope; `without` leaves rules out by name.
+
+    `_sites` and `_messages` have what was met so far by its number, and `..._numbers` the number of each. `_steps`, `_server_steps` and
+    `_effects` are caches of what the rules permit. `start` is the first state.
+    """
 
     def __init__(self, scope: Scope, without: frozenset[str] = frozenset()) -> None:
+        """Take the rules of the scope's generation, and number the first state: all servers run, and nothing is sent."""
         self.scope = scope
         self._rules = [
             entry.permitted
