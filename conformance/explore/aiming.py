@@ -20,7 +20,7 @@ from math import inf
 
 from conformance.explore import grammar
 from conformance.explore.points import ProtocolPoint, find_points
-from conformance.explore.scenes import Scene, weighted
+from conformance.explore.scenes import Scene, draw_weighted
 from conformance.faults import FAULTS, WHENS, fault_place
 from conformance.history.events import AnyEvent, FaultFired, NodeEvent, StepEvent
 from conformance.parameters import effective_parameters
@@ -101,7 +101,7 @@ class Aim:
             for source, weight in grammar.FAULT_SOURCES.items()
             if source == "link" or source in self._scene.features
         }
-        drawn = [self._draw_one(weighted(self._rng, sources), name) for name in names if self._points]
+        drawn = [self._draw_one(draw_weighted(self._rng, sources), name) for name in names if self._points]
         return [disturbance for disturbance in drawn if disturbance.insertions]
 
     def _draw_one(self, source: str, name: str) -> Disturbance:
@@ -167,7 +167,7 @@ class Aim:
         whens = [when for when in WHENS if place not in ("connect", "body") or when == "before"]
         fields: dict[str, object] = {
             "as": name, "from": point.client, "to": point.server, "listener": point.listener, "does": kind, "at": point.place,
-            "when": rng.choice(whens), "nth": nth, "times": weighted(rng, grammar.TIMES),
+            "when": rng.choice(whens), "nth": nth, "times": draw_weighted(rng, grammar.TIMES),
         }  # fmt: skip
         values: dict[str, object] = {
             "lasting": rng.choice(grammar.LASTING), "rate": rng.choice((10, 200)), "reply": rng.choice(grammar.REPLIES),
@@ -226,14 +226,18 @@ class Aim:
         )
         kill = Kill(node=(node,), at=moment)
         return self._away(
-            node, self._step_t[step] + after, point.t, kill.occasion, [Insertion(step=step, after=after, action=kill)]
+            node,
+            since=self._step_t[step] + after,
+            t=point.t,
+            name=kill.occasion,
+            ending=[Insertion(step=step, after=after, action=kill)],
         )
 
     def _end_at_timer(self, point: ProtocolPoint) -> Disturbance:
         """Return a kill or stop of the client or the server of a point, near the time of the point (`grammar.NEAR`)."""
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
-        ending = weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
+        ending = draw_weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
         return self._away(node, since=t, t=t, name="", ending=self._insertions_at(t, ending(node=(node,))))
 
     def _away(self, node: str, since: float, t: float, name: str, ending: list[Insertion]) -> Disturbance:

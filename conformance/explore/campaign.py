@@ -46,7 +46,7 @@ class Campaign:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How many plans had each outcome."""
+        """How many plans had each outcome (`trial.PlanOutcome`)."""
         return Counter(result.outcome for result in self.results.values())
 
     @property

@@ -13,7 +13,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.explore import grammar
 from conformance.explore.aiming import Aim, Disturbance, insert
 from conformance.explore.peace import drain_bound
-from conformance.explore.scenes import Scene, draw_scene, weighted
+from conformance.explore.scenes import Scene, draw_scene, draw_weighted
 from conformance.explore.sweep import Plan, numbered
 from conformance.explore.trial import PlanRun, RecordedPlan, judge_plan, record_plan
 from conformance.run.settings import Settings
@@ -32,6 +32,7 @@ class RandomPlans(Sequence[Plan]):
     """
 
     def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
+        """Prepare `number` plans of a seed; none is drawn yet. `assignment` and `settings` are those of their runs."""
         self._seed, self._number = seed, number
         self._assignment, self._settings = assignment, settings
 
@@ -44,6 +45,7 @@ class RandomPlans(Sequence[Plan]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Plan]: ...
     def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
+        """Draw the plan with this number, or those of a slice; each is run for that, which blocks. Raises IndexError."""
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._number))]
         return self.record(index).plan
@@ -66,6 +68,7 @@ class _Drawing:
     """
 
     def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
+        """Draw the scene of the plan with this number, without running it."""
         self._name = f"random plan {number} of seed {seed}"
         self._rng = random.Random(f"{seed} {number}")  # noqa: S311  # to be repeated, not to be secret
         self._assignment, self._settings = assignment, settings
@@ -78,7 +81,7 @@ class _Drawing:
         replaced once, for moments of the second run. If a fault still does not fire and the run cannot be completed, it is run
         a last time without the actions of that fault.
         """
-        names = [f"f{number}" for number in range(1, weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
+        names = [f"f{number}" for number in range(1, draw_weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
         scene = _with_pauses(self._scene)
         base = self._record(scene, [])
         faults = Aim(self._rng, self._scene, base.events).draw(names)
@@ -123,7 +126,7 @@ def _with_faults(actions: Sequence[Action], faults: Sequence[Disturbance]) -> li
 
 
 def _merged(actions: Sequence[Action]) -> list[Action]:
-    """Return the actions with one `advance` in place of several in a row."""
+    """Return the actions of a plan with one `advance` (let documented time pass) in place of several in a row."""
     found = list[Action]()
     for action in actions:
         if isinstance(action, Advance) and found and isinstance(found[-1], Advance):

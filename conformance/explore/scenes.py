@@ -33,8 +33,8 @@ class Scene:
     features: frozenset[str]
 
 
-def weighted(rng: random.Random, weights: Mapping[T, int]) -> T:
-    """Return one of the keys, drawn by their weights."""
+def draw_weighted(rng: random.Random, weights: Mapping[T, int]) -> T:
+    """Return one of the keys of `weights`, drawn in proportion to their values."""
     return rng.choices(tuple(weights), tuple(weights.values()))[0]
 
 
@@ -51,7 +51,7 @@ def _draw_topology(rng: random.Random, features: frozenset[str]) -> Topology:
     """Return a topology of one of the shapes, with parameters for all servers and perhaps for one of them."""
     servers: list[dict[str, JsonValue]] = []
     sites = ["NewYork"] if rng.random() < 0.5 else ["NewYork", "London"]
-    for group in weighted(rng, grammar.SHAPES):
+    for group in draw_weighted(rng, grammar.SHAPES):
         for _ in range(rng.randint(*group.many)):
             number = sum(server["role"] == group.role for server in servers) + 1
             place = rng.choice([site for site in group.sites if site in sites] or group.sites[:1])
@@ -110,7 +110,10 @@ def _is_valid(parameters: Mapping[str, JsonValue]) -> bool:
 
 
 def _mailboxes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, JsonValue]]:
-    """Yield the mailboxes: two on the first server that has any, one on each other; those of hubs are after them."""
+    """Yield the mailboxes, as a topology file has them: two on the first host, one on each other.
+
+    Hosts are the mailbox servers; where there are none, the last hub.
+    """
     names = iter(("bob", "carol", "dave", "erin", "grace", "heidi", "ivan"))
     hosts = [server for server in servers if server["role"] == "mailbox"]
     hosts = hosts or [server for server in servers if server["role"] == "hub"][-1:]
@@ -120,7 +123,10 @@ def _mailboxes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str,
 
 
 def _routes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, JsonValue]]:
-    """Yield the routes: what leaves goes over Edge servers where there are any, and mail for legacy.test over hubs."""
+    """Yield the routes, as a topology file has them.
+
+    What leaves goes over Edge servers where there are any, and mail for legacy.test over hubs.
+    """
     names = {role: [s["name"] for s in servers if s["role"] == role] for role in ("mailbox", "hub", "edge")}
     inner = [*names["hub"], *names["mailbox"]]
     if names["edge"]:
@@ -143,7 +149,7 @@ def _routes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, Js
 def _draw_actions(rng: random.Random, topology: Topology, features: frozenset[str]) -> Scene:
     """Return the scene: sends, trouble at the sinks, and administration, with pauses between them."""
     drawn: list[Action] = [
-        _draw_send(rng, topology, features, number) for number in range(1, weighted(rng, grammar.SENDS) + 1)
+        _draw_send(rng, topology, features, number) for number in range(1, draw_weighted(rng, grammar.SENDS) + 1)
     ]
     for kind, weight in grammar.ADMINISTRATION.items():
         if kind in features and rng.random() < weight / 20:
@@ -155,26 +161,28 @@ def _draw_actions(rng: random.Random, topology: Topology, features: frozenset[st
     for action in drawn:
         actions.append((t, action))
         t += rng.choice(grammar.PAUSES)
-    return Scene(topology=topology, actions=tuple(actions), end=t + weighted(rng, grammar.TAILS), features=features)
+    return Scene(
+        topology=topology, actions=tuple(actions), end=t + draw_weighted(rng, grammar.TAILS), features=features
+    )
 
 
 def _draw_send(rng: random.Random, topology: Topology, features: frozenset[str], number: int) -> Action:
     """Return the step that sends message `m<number>`: a send from outside, or a submission by a mailbox's owner."""
     addresses = [mailbox.address for mailbox in topology.mailboxes]
     legacy = [grammar.LEGACY] if any(route.domain == "legacy.test" for route in topology.routes) else []
-    many = weighted(rng, grammar.RECIPIENTS) if "several-recipients" in features else 1
+    many = draw_weighted(rng, grammar.RECIPIENTS) if "several-recipients" in features else 1
     pool = [*rng.choices(addresses, k=2), *rng.sample([*grammar.OUTSIDE, *legacy], 2)]
     fields: dict[str, object] = {
         "as": f"m{number}",
         "to": list(dict.fromkeys(rng.sample(pool, many))),
-        "count": weighted(rng, grammar.COUNTS),
+        "count": draw_weighted(rng, grammar.COUNTS),
         "background": True,
     }
     senders = grammar.SENDERS if "null-senders" in features else {name: 1 for name in grammar.SENDERS if name}
     if "one-session" in features and rng.random() < 0.4:
         fields["sessions"] = "one"
     if "odd-messages" in features:
-        fields |= {"message": weighted(rng, grammar.MESSAGES), "size": rng.choice(grammar.SIZES)}
+        fields |= {"message": draw_weighted(rng, grammar.MESSAGES), "size": rng.choice(grammar.SIZES)}
     if "abandoned" in features and rng.random() < 0.1:
         fields["abandon"] = rng.choice(("before-dot", "at-dot", "after-reply"))
     if "retries" in features and rng.random() < 0.5:
@@ -184,7 +192,9 @@ def _draw_send(rng: random.Random, topology: Topology, features: frozenset[str],
         inside = [address for address in addresses if address not in fields["to"]] or addresses  # type: ignore[operator]
         return Submit.model_validate({**fields, "from": rng.choice(inside), "via": [rng.choice(hosts)]})
     via = rng.sample([server.name for server in topology.servers], rng.choice((1, 1, 2)))
-    return Send.model_validate({**fields, "from": weighted(rng, senders), "via": via if "retry" in fields else via[:1]})
+    return Send.model_validate(
+        {**fields, "from": draw_weighted(rng, senders), "via": via if "retry" in fields else via[:1]}
+    )
 
 
 def _draw_administration(rng: random.Random, topology: Topology, kind: str) -> Iterator[Action]:
@@ -214,7 +224,9 @@ def _with_sink_trouble(rng: random.Random, topology: Topology, actions: Sequence
     stores = [topology.store_name(mailbox.server) for mailbox in topology.mailboxes]
     sink, at = rng.choice(("outside", *sorted(set(stores)))), rng.choice(grammar.SINK_PLACES)
     begins = rng.randint(0, len(actions))
-    refusing = Answer(sink=sink, at=at, reply=weighted(rng, grammar.SINK_REPLIES), times=rng.choice((None, None, 1, 3)))
+    refusing = Answer(
+        sink=sink, at=at, reply=draw_weighted(rng, grammar.SINK_REPLIES), times=rng.choice((None, None, 1, 3))
+    )
     found = [*actions[:begins], refusing, *actions[begins:]]
     if rng.random() < 0.5:
         found.insert(rng.randint(begins + 1, len(found)), Answer(sink=sink, at=at, reply="accept"))

@@ -35,6 +35,7 @@ def seen_in(facts: Facts) -> tuple[str, ...]:
 
 @sometimes("a shadow copy of 2013 or later was promoted")
 def _promoted(facts: Facts) -> bool:
+    """Return whether a holder of 2013 or later transmitted as its own what it held as a shadow copy."""
     return any(
         not facts.is_2010(promotion.holder) for found in facts.promotions_by_message.values() for promotion in found
     )
@@ -79,7 +80,7 @@ def _both_down(facts: Facts) -> bool:
 
 
 def _down_servers(facts: Facts) -> Iterator[tuple[int, frozenset[str]]]:
-    """Yield, after each event of any node, the event's number and which servers are down then."""
+    """Yield, after each event of any node, the number of the event and which servers are down then."""
     down: set[str] = set()
     for event in facts.trace.events_of(NodeEvent):
         if event.action in ("ready", "resumed"):
@@ -239,6 +240,7 @@ def _deferred(facts: Facts) -> bool:
 
 @sometimes("a parameter was changed while a shadow copy was held")
 def _changed_while_held(facts: Facts) -> bool:
+    """Return whether a server accepted a configuration while any shadow copy was surely held anywhere."""
     changes = [event.n for event in facts.trace.events_of(Configured) if event.refused is None]
     return any(held.covers(n) for n in changes for held in facts.held_intervals)
 
@@ -253,6 +255,7 @@ def _moved(facts: Facts) -> bool:
 
 @sometimes("an administrator had a server's queues moved to another")
 def _redirected(facts: Facts) -> bool:
+    """Return whether a server carried out the command `redirect-messages`."""
     return any(
         event.command == "redirect-messages" and event.failed is None for event in facts.trace.events_of(CommandRun)
     )
