@@ -107,6 +107,7 @@ class _Replacement(ast.NodeTransformer):
     """Replaces one node of a tree by what an operator makes of it."""
 
     def __init__(self, node: ast.AST, operator: Operator) -> None:
+        """Replace `node`, compared by identity, by what `operator` makes of it."""
         self._node = node
         self._operator = operator
 

@@ -140,8 +140,8 @@ def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEven
 def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
     """Return which exchange of its kind in its session each event belongs to, from 1; 0 before the first.
 
-    Replies about mail belong to the latest reply to MAIL, commands and content to the latest MAIL. `starts` has the
-    index of the first event of each event's session.
+    `roles` has the role of each event, `starts` the index of the first event of each event's session. Replies about mail belong to the
+    latest reply to MAIL, commands and content to the latest MAIL.
     """
 
     def count(role: int) -> Integers:

@@ -26,9 +26,8 @@ _DIGEST_FIELDS = ("message_id", "date", "stable_sha256", "report", "about", "siz
 def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
     """Return a row for each event that is a session, delivery, message, attempt or incident.
 
-    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. `cell_ids` has the cell of each event.
-    Incidents are the kinds in `_INCIDENTS`, replies of 400 and above, stray replies, and sessions that were reset or
-    went on in TLS.
+    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. `cell_ids` has the id of each event's cell. Incidents are
+    the kinds in `_INCIDENTS`, replies of 400 and above, stray replies, and sessions that were reset or went on in TLS.
     """
     kind, how, verb = (DictionaryColumn.encode(events[name]) for name in ("kind", "how", "to"))
     code = pc.fill_null(events["code"], 0).to_numpy()
