@@ -29,11 +29,6 @@ from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
 
-_CONTRADICTING_LIMITS, _CONTRADICTING_PREFERENCE, _WRONG_VALUE = "SR-CFG-01", "SR-CFG-02", "SR-CFG-03"
-
-_AGE, _IDLE = "connection_timeout", "connection_inactivity_timeout"
-_PREFERENCE, _REMOTE = "ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"
-
 
 @dataclass(frozen=True, slots=True)
 class _Number:
@@ -71,8 +66,8 @@ _NUMBERS: Mapping[str, _Number] = {
     "DuplicateCleanupInterval": _TIME,
     "MessageRetryInterval": _TIME,
     "MaxMessageSize": _Number(1024, whole=True),
-    _AGE: _TIME,
-    _IDLE: _TIME,
+    "connection_timeout": _TIME,
+    "connection_inactivity_timeout": _TIME,
 }
 _SWITCHES = frozenset({"ShadowRedundancyEnabled", "RejectMessageOnShadowFailure"})
 _PREFERENCES = frozenset({"PreferRemote", "LocalOnly", "RemoteOnly"})
@@ -86,7 +81,7 @@ class _Problem:
     names: tuple[str, ...]
 
 
-@rule(_WRONG_VALUE, _CONTRADICTING_LIMITS, timed=False)
+@rule("SR-CFG-03", "SR-CFG-01", timed=False)
 def configurations_are_checked(facts: Facts) -> Finding:
     """Check each offered configuration for values out of range and limits of listeners that contradict each other."""
     return _check_answers(
@@ -94,7 +89,7 @@ def configurations_are_checked(facts: Facts) -> Finding:
     )
 
 
-@rule(_CONTRADICTING_PREFERENCE, timed=False)
+@rule("SR-CFG-02", timed=False)
 def preference_fits_attempts(facts: Facts) -> Finding:
     """Check each offered preference: LocalOnly must be refused while MaxRetriesForRemoteSiteShadow is above 0 (ruling 8).
 
@@ -123,9 +118,9 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
                 _add_violation_if_wrong(finding, *offer, event.n)
             continue
         all_problems = list(_find_problems(facts, event))
-        problems = [p for p in all_problems if (p.row == _CONTRADICTING_PREFERENCE) is is_preference]
+        problems = [p for p in all_problems if (p.row == "SR-CFG-02") is is_preference]
         # what the other rule judges: another problem explains a refusal, and a refusal of this change is for that rule
-        if (is_preference and not {_PREFERENCE, _REMOTE} & event.changes.keys()) or (
+        if (is_preference and not {"ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"} & event.changes.keys()) or (
             event.refused is not None and len(problems) < len(all_problems)
             and (not problems or _is_any_problem_named(all_problems, event.refused))
         ):  # fmt: skip
@@ -138,7 +133,7 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
         if event.refused is None:
             _add_violation_if_wrong(finding, event, problems, event.n)
         elif not problems:
-            if (_row_of_unjust_refusal(event.changes) == _CONTRADICTING_PREFERENCE) is not is_preference:
+            if (_row_of_unjust_refusal(event.changes) == "SR-CFG-02") is not is_preference:
                 continue
             if is_preference and facts.is_2010(event.node):
                 continue  # the row does not bind this generation, and nothing says that it may not refuse
@@ -183,36 +178,45 @@ def _find_problems(facts: Facts, offer: Configured) -> list[_Problem]:
             wrong += [limit for limit, number in value.items() if not _is_valid_value(limit, number)]
             limits = {**facts.listener_limits(offer.node, listener, offer.n), **value}
             if all(_is_valid_value(limit, number) for limit, number in value.items()) and _are_contradictory(limits):
-                contradictions.append(_Problem(_CONTRADICTING_LIMITS, (_AGE, _IDLE)))
+                contradictions.append(_Problem("SR-CFG-01", ("connection_timeout", "connection_inactivity_timeout")))
         elif not _is_valid_value(name, value):
             wrong.append(name)
-    if not facts.is_2010(offer.node) and {_PREFERENCE, _REMOTE} & offer.changes.keys():
-        preference = offer.changes.get(_PREFERENCE, facts.parameter(offer.node, _PREFERENCE, offer.n))
-        attempts = offer.changes.get(_REMOTE, facts.parameter(offer.node, _REMOTE, offer.n))
-        if preference == "LocalOnly" and _is_valid_value(_REMOTE, attempts) and attempts:
-            contradictions.append(_Problem(_CONTRADICTING_PREFERENCE, (_PREFERENCE, _REMOTE)))
-    return [*(_Problem(_WRONG_VALUE, (name,)) for name in wrong), *contradictions]
+    if (
+        not facts.is_2010(offer.node)
+        and {"ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"} & offer.changes.keys()
+    ):
+        preference = offer.changes.get(
+            "ShadowMessagePreferenceSetting", facts.parameter(offer.node, "ShadowMessagePreferenceSetting", offer.n)
+        )
+        attempts = offer.changes.get(
+            "MaxRetriesForRemoteSiteShadow", facts.parameter(offer.node, "MaxRetriesForRemoteSiteShadow", offer.n)
+        )
+        if preference == "LocalOnly" and _is_valid_value("MaxRetriesForRemoteSiteShadow", attempts) and attempts:
+            contradictions.append(
+                _Problem("SR-CFG-02", ("ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"))
+            )
+    return [*(_Problem("SR-CFG-03", (name,)) for name in wrong), *contradictions]
 
 
 def _are_contradictory(limits: Mapping[str, Any]) -> bool:
     """Return whether the limits of a listener contradict each other: ConnectionTimeout not above the inactivity timeout (SR-CFG-01)."""
-    return bool(limits[_AGE] <= limits[_IDLE])
+    return bool(limits["connection_timeout"] <= limits["connection_inactivity_timeout"])
 
 
 def _is_valid_value(name: str, value: JsonValue) -> bool:
     """Return whether a parameter exists, and the value is of its type and in its range."""
     if name in _SWITCHES:
         return isinstance(value, bool)
-    if name == _PREFERENCE:
+    if name == "ShadowMessagePreferenceSetting":
         return value in _PREFERENCES
     return name in _NUMBERS and _NUMBERS[name].allows(value)
 
 
 def _row_of_unjust_refusal(changes: Mapping[str, JsonValue]) -> str:
     """Return the requirement to blame for the refusal of a right change: the one whose contradiction the server seems to have seen."""
-    if {_PREFERENCE, _REMOTE} & changes.keys():
-        return _CONTRADICTING_PREFERENCE
-    return _CONTRADICTING_LIMITS if any(name.startswith("listeners.") for name in changes) else _WRONG_VALUE
+    if {"ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"} & changes.keys():
+        return "SR-CFG-02"
+    return "SR-CFG-01" if any(name.startswith("listeners.") for name in changes) else "SR-CFG-03"
 
 
 def _is_any_problem_named(problems: list[_Problem], refusal: str) -> bool:

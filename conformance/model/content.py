@@ -22,11 +22,8 @@ from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
 
-_SHADOW_ROW, _RELAY_ROW = "SR-CRE-06", "RL-CNT-01"
-"""The rows about shadow copies, and about everything else that is passed on."""
 
-
-@invariant("content-unchanged", _SHADOW_ROW, _RELAY_ROW, timed=False)
+@invariant("content-unchanged", "SR-CRE-06", "RL-CNT-01", timed=False)
 def content_unchanged(context: CheckContext) -> Finding:
     """Check each transmission by a server, and each delivery to a sink: content, reverse-path and recipients.
 
@@ -71,7 +68,7 @@ def _compare_transmission(
     assert sent.dot_n is not None
     what = "the shadow" if sent.kind == "shadow" else "it"
     subject = f"{sent.client} sent {what} to {sent.server}"
-    row = _SHADOW_ROW if sent.kind == "shadow" else _RELAY_ROW
+    row = "SR-CRE-06" if sent.kind == "shadow" else "RL-CNT-01"
     if sent.digest.stable_sha256 not in _given_hashes(original, sent.client, sent.dot_n, transmissions):
         finding.add_message_violation(original, f"{subject} with other content", sent.dot_n, row=row)
     if context.normalize_address(sent.sender) != context.normalize_address(original.sender):
@@ -117,4 +114,4 @@ def _compare_delivery(
     if context.normalize_address(delivery.sender) != context.normalize_address(original.sender):
         differences.append(f"from <{delivery.sender}>, not from <{original.sender}>")
     for difference in differences:
-        finding.add_message_violation(original, f"{subject} {difference}", delivery.n, row=_RELAY_ROW)
+        finding.add_message_violation(original, f"{subject} {difference}", delivery.n, row="RL-CNT-01")

@@ -33,8 +33,6 @@ from conformance.model.facts import Facts
 from conformance.trace.sessions import Session, Transaction
 from conformance.trace.trace import Discard, Query, ShadowCopy
 
-INTERVAL = "ShadowMessageAutoDiscardInterval"
-
 PROMPT_S = 5.0
 """Documented seconds within which a primary queues a notification after the last next hop has accepted the message."""
 
@@ -156,7 +154,7 @@ def _is_no_longer_due(
     copy = due.copy
     if any(n <= query.n for n, _ in delivered.get((copy.primary, copy.holder, copy.shadow_id), ())):
         return True
-    intervals = facts.parameter_numbers_between(copy.primary, INTERVAL, due.n, query.n)
+    intervals = facts.parameter_numbers_between(copy.primary, "ShadowMessageAutoDiscardInterval", due.n, query.n)
     if query.t - due.t >= min(intervals, default=0.0) - facts.slack:
         return True
     return any(

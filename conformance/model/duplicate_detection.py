@@ -37,10 +37,10 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 
-_MAX_WINDOW, _WINDOW_ABOVE_MAX = 49 * 86400.0, 86400.0
+_MAX_WINDOW_S, _WINDOW_ABOVE_MAX_S = 49 * 86400.0, 86400.0
 """A DuplicateTrackingWindow above the maximum is ignored and the other one used instead (SR-DUP-04). Seconds."""
 
-_CLEAN_UP_DELAY = 60.0
+_CLEAN_UP_DELAY_S = 60.0
 """By how much the clean-up of expired entries may follow its interval. Seconds."""
 
 
@@ -59,7 +59,7 @@ def _longest_window(facts: Facts, server: str, after_n: int, before_n: int) -> f
     A value above the maximum of 49 days counts as one day (SR-DUP-04).
     """
     values = facts.possible_parameter_range(server, "DuplicateTrackingWindow", after_n, before_n)
-    return max(_WINDOW_ABOVE_MAX if value > _MAX_WINDOW else value for value in values)
+    return max(_WINDOW_ABOVE_MAX_S if value > _MAX_WINDOW_S else value for value in values)
 
 
 @rule("SR-DUP-02", "SR-DUP-03", "SR-DUP-04", "SR-DUP-05", "SR-DUP-06")
@@ -118,7 +118,7 @@ def _check_delivery(
         if (
             row == "SR-DUP-03"
             and facts.possible_parameter_range(taken.server, "DuplicateTrackingWindow", first_n, facts.end_n).greatest
-            > _MAX_WINDOW
+            > _MAX_WINDOW_S
         ):
             row = "SR-DUP-04"
         finding.add_violation(
@@ -216,7 +216,7 @@ def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
         server, n = inspection.node, inspection.n
         if not any(box.server == server for box in facts.topology.mailboxes):
             continue
-        lifetime = _longest_window(facts, server, -1, n) + _CLEAN_UP_DELAY + facts.slack
+        lifetime = _longest_window(facts, server, -1, n) + _CLEAN_UP_DELAY_S + facts.slack
         lifetime += facts.possible_parameter_range(server, "DuplicateCleanupInterval", -1, n).greatest
         made = [e for e in facts.trace.events_of(Delivered) if e.sink == facts.topology.store_name(server) and e.n < n]
         recent = sum(inspection.t - e.t < lifetime for e in made)

@@ -41,8 +41,8 @@ from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.promotions import find_promotions
 
-_MAX_WINDOW = 49 * 86400.0
-_WINDOW_ABOVE_MAX = 86400.0
+_MAX_WINDOW_S = 49 * 86400.0
+_WINDOW_ABOVE_MAX_S = 86400.0
 """A DuplicateTrackingWindow above the maximum is ignored and this one used instead (SR-DUP-04). Seconds."""
 
 
@@ -91,7 +91,7 @@ def _check_group(context: CheckContext, finding: Finding, deliveries: list[Deliv
     for number, second in enumerate(deliveries):
         server = second.sink.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
         configured = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
-        window = _WINDOW_ABOVE_MAX if configured > _MAX_WINDOW else configured
+        window = _WINDOW_ABOVE_MAX_S if configured > _MAX_WINDOW_S else configured
         for first in deliveries[:number]:
             if zones and first.digest.date == second.digest.date:
                 continue
@@ -105,13 +105,16 @@ def _check_group(context: CheckContext, finding: Finding, deliveries: list[Deliv
                     second.n,
                     first.n,
                     message=context.trace.identify_message(second.digest),
-                    row="SR-DUP-04" if configured > _MAX_WINDOW else "SR-DUP-01",
+                    row="SR-DUP-04" if configured > _MAX_WINDOW_S else "SR-DUP-01",
                 )
                 break
 
 
 def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], list[Delivered]]:
-    """Return the deliveries to mailboxes by mailbox store, recipient, Message-ID and Date; those without both left out."""
+    """Return the deliveries to mailboxes: (mailbox store, recipient, Message-ID, Date) -> deliveries in order.
+
+    Messages without one of the two header fields are left out.
+    """
     groups: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
     stores = {context.cell.topology.store_name(server) for server in context.cell.topology.by_name}
     for event in context.trace.events_of(Delivered):

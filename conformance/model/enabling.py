@@ -29,7 +29,6 @@ from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds, format_times
 from conformance.trace.sessions import Session, Transaction
 
-_ENABLED, _MANDATORY = "ShadowRedundancyEnabled", "RejectMessageOnShadowFailure"
 _SHADOW_OPERATIONS = frozenset({"request-shadow", "track-shadow", "shadow-message", "query-discard"})
 _KEYWORDS = frozenset({"XSHADOW", "XSHADOWREQUEST"})
 _WORDS = "message failed to be made redundant"
@@ -62,12 +61,12 @@ def nothing_while_disabled(facts: Facts) -> Finding:
 
 def _may_be_off(facts: Facts, server: str) -> bool:
     """Return whether redundancy is off on a server at any time of the history."""
-    return facts.is_change_offered_between(server, _ENABLED) or _is_off(facts, server, 0)
+    return facts.is_change_offered_between(server, "ShadowRedundancyEnabled") or _is_off(facts, server, 0)
 
 
 def _is_off(facts: Facts, server: str, n: int) -> bool:
     """Return whether redundancy is off on a server at an event."""
-    return facts.parameter(server, _ENABLED, n) is False
+    return facts.parameter(server, "ShadowRedundancyEnabled", n) is False
 
 
 def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -> None:
@@ -169,10 +168,13 @@ def answer_without_copy(facts: Facts) -> Finding:
                 continue
             reply = given.replies[0]
             if any(
-                facts.is_change_offered_between(primary, switch, given.n, reply.n) for switch in (_ENABLED, _MANDATORY)
+                facts.is_change_offered_between(primary, switch, given.n, reply.n)
+                for switch in ("ShadowRedundancyEnabled", "RejectMessageOnShadowFailure")
             ):
                 continue
-            if facts.parameter(primary, _ENABLED, reply.n) and facts.parameter(primary, _MANDATORY, reply.n):
+            if facts.parameter(primary, "ShadowRedundancyEnabled", reply.n) and facts.parameter(
+                primary, "RejectMessageOnShadowFailure", reply.n
+            ):
                 _check_mandatory(facts, finding, given, reply)
             else:
                 _check_optional(facts, finding, given, reply)

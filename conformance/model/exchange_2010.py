@@ -30,7 +30,7 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 
-_QUERY_DELAY = 5.0
+_QUERY_DELAY_S = 5.0
 """By how much a query may follow the end of its interval. Seconds."""
 
 
@@ -294,7 +294,7 @@ def _check_time_without_session(
         longest = facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n).greatest
         if working and values == [True]:
             finding.occasions += t - begin_t > longest - facts.slack
-            if t - begin_t > longest + _QUERY_DELAY + facts.slack:
+            if t - begin_t > longest + _QUERY_DELAY_S + facts.slack:
                 finding.add_violation(
                     f"{holder} had no session with {primary}, the primary of its shadows, from {format_seconds(begin_t)} to "
                     f"{format_seconds(t)}, longer than {format_seconds(longest)}",

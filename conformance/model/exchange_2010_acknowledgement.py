@@ -31,7 +31,7 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 
-_AT_ONCE = 1.0
+_AT_ONCE_S = 1.0
 """Within this time a reply is given at once. Seconds."""
 
 
@@ -77,7 +77,7 @@ def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
             continue
         waited_until_n, waited_until_t = _end_of_wait(facts, sent)
         finding.occasions += 1
-        if waited_until_t - sent.dot_t > _AT_ONCE + facts.slack:
+        if waited_until_t - sent.dot_t > _AT_ONCE_S + facts.slack:
             finding.add_violation(
                 f"{sent.server} let {sent.client}, which keeps a shadow, wait from {format_seconds(sent.dot_t)} to "
                 f"{format_seconds(waited_until_t)}",
@@ -112,7 +112,7 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
         withheld, least, most = end_t - sent.dot_t, min(limits), max(limits)
         if reply is None or reply.code // 100 == 2:
             finding.occasions += 1
-        if withheld > most + _AT_ONCE + facts.slack:
+        if withheld > most + _AT_ONCE_S + facts.slack:
             finding.add_violation(
                 f"{sent.server} withheld its acknowledgement for {format_seconds(withheld)}, longer than {format_seconds(most)}",
                 end_n,
@@ -131,9 +131,9 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
                 reply.n,
                 sent.dot_n,
                 message=sent.message,
-                row="SR-E10-16" if withheld > _AT_ONCE else "SR-E10-15",
+                row="SR-E10-16" if withheld > _AT_ONCE_S else "SR-E10-15",
             )
-        elif withheld > (late := max(done.values(), default=sent.dot_t) - sent.dot_t) + _AT_ONCE + facts.slack:
+        elif withheld > (late := max(done.values(), default=sent.dot_t) - sent.dot_t) + _AT_ONCE_S + facts.slack:
             finding.add_violation(
                 f"{sent.server} withheld its acknowledgement for {format_seconds(withheld)}, and every next hop had it after "
                 f"{format_seconds(late)}",

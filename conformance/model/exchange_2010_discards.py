@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from conformance.model.exchange_2010 import tracked_shadows
 from conformance.model.facts import Facts, HeldInterval
-from conformance.model.processing import COMMIT_TIME, may_have_forgotten_event, processing_of, was_queue_wiped
+from conformance.model.processing import COMMIT_TIME_S, may_have_forgotten_event, processing_of, was_queue_wiped
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.trace import Discard, Query
@@ -54,7 +54,7 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
             reply = query.exchange.reply
             assert reply is not None
             assert reply.operation is not None
-            if query.t - done_t < COMMIT_TIME or reply.operation.left:
+            if query.t - done_t < COMMIT_TIME_S or reply.operation.left:
                 continue
             notified = [d for d in facts.discards_by_copy.get((primary, shadow_id, holder), ()) if d.n <= reply.n]
             is_taken_over = held.until_n is not None and held.until_n < query.n and not notified

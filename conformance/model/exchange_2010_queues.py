@@ -24,11 +24,11 @@ from collections import defaultdict
 
 from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
 from conformance.model.facts import Facts, HeldInterval
-from conformance.model.processing import COMMIT_TIME, Inspection, inspections, may_have_forgotten_event, processing_of
+from conformance.model.processing import COMMIT_TIME_S, Inspection, inspections, may_have_forgotten_event, processing_of
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
-_CLEAN_UP = 1800.0
+_CLEAN_UP_S = 1800.0
 """How long a shadow may stay beyond its time; no interval of the clean-up is documented. Seconds."""
 
 
@@ -60,7 +60,7 @@ def queues_of_2010(facts: Facts) -> Finding:
                 )
         for name, message in facts.trace.messages.items():
             done = processing_of(facts, inspection.node, name).last_reply_if_processed(facts, inspection.n)
-            if done is not None and inspection.t - done[1] > COMMIT_TIME and message.message_id is not None:
+            if done is not None and inspection.t - done[1] > COMMIT_TIME_S and message.message_id is not None:
                 finding.occasions += 1
                 if inspection.items_in(("delivery", "submission"), message.message_id):
                     finding.add_message_violation(
@@ -88,7 +88,7 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
     age = inspection.t - held.since_t
     words = f"the shadow {shadow_id} of what it had sent to {primary} at {format_seconds(held.since_t)}"
     if held.covers(inspection.n):
-        if age > max(most for _, most in lives) + _CLEAN_UP + facts.slack:
+        if age > max(most for _, most in lives) + _CLEAN_UP_S + facts.slack:
             if kept:
                 finding.add_violation(
                     f"{holder} still keeps {words} at {format_seconds(inspection.t)}", inspection.n, held.since_n
@@ -121,7 +121,7 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
                 notified.n,
                 row="SR-E10-07",
             )
-    elif notified is None and held.until_t is not None and inspection.t - held.until_t >= COMMIT_TIME:
+    elif notified is None and held.until_t is not None and inspection.t - held.until_t >= COMMIT_TIME_S:
         _check_notification(facts, finding, inspection, held, words)
 
 
@@ -156,10 +156,10 @@ def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, 
 def _has_read_reply(facts: Facts, session: str, after_n: int, inspection: Inspection) -> bool:
     """Return whether the client of a session surely read the reply of event `after_n` before an inspection.
 
-    It sent a further command in the session, or `COMMIT_TIME` had passed.
+    It sent a further command in the session, or `COMMIT_TIME_S` had passed.
     """
     said = any(after_n < e.command.n < inspection.n for e in facts.trace.sessions[session].exchanges)
-    return said or inspection.t - facts.trace.events[after_n].t >= COMMIT_TIME
+    return said or inspection.t - facts.trace.events[after_n].t >= COMMIT_TIME_S
 
 
 def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:

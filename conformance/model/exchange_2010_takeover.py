@@ -39,10 +39,10 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.promotions import PromotedTransmission
 
-_DECISION_TIME = 35.0
+_DECISION_TIME_S = 35.0
 """By how much a takeover may follow the last failed interval. Seconds."""
 
-_AT_ONCE = 10.0
+_AT_ONCE_S = 10.0
 """By how much it may follow the sight of a new database. Seconds."""
 
 
@@ -176,7 +176,7 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
             continue
         seen = first_sight_of_other_database(facts, held, facts.end_n)
         for failed_n, failed_t in _certain_failures(facts, held):
-            due = failed_t + _DECISION_TIME + facts.slack
+            due = failed_t + _DECISION_TIME_S + facts.slack
             if _stopped_by_time(facts, holder, failed_n, due) or due >= facts.end_t:
                 break
             if (held.until_t is not None and held.until_t < failed_t) or (seen is not None and seen[1] < due):
@@ -266,7 +266,7 @@ def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
         if seen is None:
             continue
         n, t = seen
-        due = t + _AT_ONCE + facts.slack
+        due = t + _AT_ONCE_S + facts.slack
         holder, primary = held.copy.holder, held.copy.primary
         if due >= facts.end_t or _stopped_by_time(facts, holder, n - 1, due):
             continue

@@ -31,8 +31,6 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 
-_TIMEOUT, _RETRY = "MessageExpirationTimeout", "MessageRetryInterval"
-
 _PROMPT_S = 60.0
 """Documented seconds within which a message is expired and its report sent, beside one retry interval."""
 
@@ -64,7 +62,9 @@ def expires_in_time(facts: Facts) -> Finding:
     if "shadow-2013" not in facts.context.claims:
         return finding
     for queued in _queued_messages(facts):
-        timeouts = facts.parameter_numbers_between(queued.server, _TIMEOUT, queued.handed_n, facts.end_n)
+        timeouts = facts.parameter_numbers_between(
+            queued.server, "MessageExpirationTimeout", queued.handed_n, facts.end_n
+        )
         if not timeouts:
             continue
         deadline = _latest_expiry(facts, queued, max(timeouts))
@@ -80,7 +80,7 @@ def expires_in_time(facts: Facts) -> Finding:
                 finding.add_message_violation(
                     message,
                     f"{queued.server} reported that it could not be delivered to {queued.recipient} {format_seconds(age)} "
-                    f"after it had taken it, though it met with transient failures only; {_TIMEOUT} is "
+                    f"after it had taken it, though it met with transient failures only; MessageExpirationTimeout is "
                     f"{format_seconds(min(timeouts))}",
                     report.n,
                     queued.handed_n,
@@ -94,7 +94,7 @@ def expires_in_time(facts: Facts) -> Finding:
             finding.add_message_violation(
                 message,
                 f"{queued.server} still tried to pass it on to {queued.recipient} at {format_seconds(late.t)}, "
-                f"{format_seconds(late.t - queued.handed_t)} after it had taken it; {_TIMEOUT} is "
+                f"{format_seconds(late.t - queued.handed_t)} after it had taken it; MessageExpirationTimeout is "
                 f"{format_seconds(max(timeouts))}",
                 late.n,
                 queued.handed_n,
@@ -103,7 +103,7 @@ def expires_in_time(facts: Facts) -> Finding:
             finding.add_message_violation(
                 message,
                 f"{queued.server} took it at {format_seconds(queued.handed_t)}, did not pass it on to {queued.recipient}, and sent "
-                f"no report by {format_seconds(deadline)}; {_TIMEOUT} is {format_seconds(max(timeouts))}",
+                f"no report by {format_seconds(deadline)}; MessageExpirationTimeout is {format_seconds(max(timeouts))}",
                 queued.handed_n,
             )
     return finding
@@ -204,7 +204,10 @@ def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float
 
     The message lives for `timeout` documented seconds since it was handed over; one retry interval and `_PROMPT_S` are added.
     """
-    retry = max(facts.parameter_numbers_between(queued.server, _RETRY, queued.handed_n, facts.end_n), default=0.0)
+    retry = max(
+        facts.parameter_numbers_between(queued.server, "MessageRetryInterval", queued.handed_n, facts.end_n),
+        default=0.0,
+    )
     room = retry + _PROMPT_S + facts.slack
     for span in facts.working_spans[queued.server]:
         deadline = max(queued.handed_t + timeout, span.since_t) + room

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from conformance.history.events import FaultArmed
 from conformance.model.facts import Facts, operation_name
 from conformance.model.rules import rule
-from conformance.model.shadow_pairs import FREQUENCY, ShadowPair, Wait, shadow_pairs
+from conformance.model.shadow_pairs import ShadowPair, Wait, shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 from conformance.trace.trace import Discard
@@ -129,7 +129,10 @@ def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, fol
     """
     since_n, since_t = last.until_n, last.until_t
     gap = following.since_t - since_t
-    frequency = max(facts.parameter_numbers_between(pair.holder, FREQUENCY, since_n, following.since_n), default=gap)
+    frequency = max(
+        facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", since_n, following.since_n),
+        default=gap,
+    )
     finding.occasions += gap >= frequency / 2
     if gap <= frequency + facts.slack:
         return

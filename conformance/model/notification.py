@@ -25,7 +25,6 @@ such a reply; a `ShadowCopy` is a stored copy: its transaction, and the reply th
 from collections.abc import Iterator
 
 from conformance.model.due_notifications import (
-    INTERVAL,
     DueNotification,
     answered_queries,
     delivered_notifications,
@@ -244,7 +243,10 @@ def unasked_notifications_deleted(facts: Facts) -> Finding:
         before, last_asked[pair] = last_asked.get(pair, 0.0), query.t
         if query.n not in answered:
             continue
-        interval = max(facts.parameter_numbers_between(query.server, INTERVAL, -1, query.n), default=query.t)
+        interval = max(
+            facts.parameter_numbers_between(query.server, "ShadowMessageAutoDiscardInterval", -1, query.n),
+            default=query.t,
+        )
         if query.t - before <= interval + _CLEAN_UP_S + facts.slack:
             continue
         span = next((s for s in facts.working_spans[query.server] if s.since_n < query.n < s.until_n), None)

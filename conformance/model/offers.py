@@ -149,7 +149,7 @@ def _is_offered(session: Session, command: Command) -> bool:
 
 
 def _is_well_formed(line: str) -> bool:
-    """Return whether a shadow verb has a name and, in their form, a database or a number."""
+    """Return whether a shadow verb has two arguments: a server's name, and the name of a database or, in a query, a number above 0."""
     verb, *arguments = line.split(" ")
     form = _NUMBER if verb.upper() in ("XQDISCARD", "XQUERYDISCARD") else _WORD
     return len(arguments) == 2 and bool(arguments[0]) and form.fullmatch(arguments[1]) is not None

@@ -38,7 +38,7 @@ from conformance.trace.trace import ShadowAttempt
 _LIMITS = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow")
 _PARAMETERS = (*_LIMITS, "ShadowMessagePreferenceSetting")
 
-_AT_ONCE = 1.0
+_AT_ONCE_S = 1.0
 """A server has its own report made redundant within this time of sending it. Seconds."""
 
 
@@ -247,7 +247,7 @@ def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transact
     if attempt.message is not None:
         return attempt.message == given.message
     if any(
-        not own.sender and own.kind != "shadow" and abs(own.t - attempt.t) <= _AT_ONCE
+        not own.sender and own.kind != "shadow" and abs(own.t - attempt.t) <= _AT_ONCE_S
         for own in facts.transactions_by_client.get(attempt.client, ())
     ):
         return False  # it may be for a report that the server makes

@@ -13,14 +13,14 @@ from conformance.history.events import Inspected
 from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.trace.sessions import Transaction
 
-COMMIT_TIME = 1.0
+COMMIT_TIME_S = 1.0
 """A server that stops within this time after an event may have forgotten it: it was not on disk yet. Seconds."""
 
 
 def may_have_forgotten_event(facts: Facts, server: str, n: int, t: float) -> bool:
-    """Return whether a server stopped within `COMMIT_TIME` after event `n` at time `t`, so that it may have forgotten the event."""
+    """Return whether a server stopped within `COMMIT_TIME_S` after event `n` at time `t`, so that it may have forgotten the event."""
     return any(
-        e.n > n and e.t - t < COMMIT_TIME and e.action in STOPPING_ACTIONS and e.action not in ("paused", "wiped")
+        e.n > n and e.t - t < COMMIT_TIME_S and e.action in STOPPING_ACTIONS and e.action not in ("paused", "wiped")
         for e in facts.node_events.get(server, ())
     )
 
@@ -79,7 +79,7 @@ def _known_processings(facts: Facts) -> dict[tuple[str, str], Processing]:
 def _process(facts: Facts, server: str, name: str) -> Processing:
     """Return what a server did with a message; called once for each pair, by `processing_of`.
 
-    A reply within `COMMIT_TIME` of the server's stop is left out, since it may have forgotten it, and so are altered sessions.
+    A reply within `COMMIT_TIME_S` of the server's stop is left out, since it may have forgotten it, and so are altered sessions.
     """
     handed, passed_on = [], dict[str, list[tuple[int, float, str]]]()
     for t in facts.trace.transactions_of(name):

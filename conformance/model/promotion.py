@@ -44,7 +44,7 @@ from conformance.history.events import CommandRun, ConnectFailed, FaultArmed, No
 from conformance.model.due_notifications import was_reply_read_by_client
 from conformance.model.facts import RESUBMITTING_STEPS, Facts, HeldInterval
 from conformance.model.rules import rule
-from conformance.model.shadow_pairs import FREQUENCY, SPAN, DatabaseSeen, ShadowPair, expiry_of_copy, shadow_pairs
+from conformance.model.shadow_pairs import DatabaseSeen, ShadowPair, expiry_of_copy, shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 
@@ -54,7 +54,7 @@ def late_promotion(facts: Facts) -> Finding:
     """Check that each copy is promoted within the resubmit time span and a heartbeat after the last contact with its primary."""
     finding = Finding("a holder promotes itself when the primary was away for ShadowResubmitTimeSpan")
     for pair in facts.compute_once(shadow_pairs):
-        spans = facts.parameter_numbers_between(pair.holder, SPAN, -1, facts.end_n)
+        spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", -1, facts.end_n)
         times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
         absences = [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
         for last, back in absences:
@@ -75,8 +75,10 @@ def _check_absence(
         since = max(last, working.since_t)
         n = facts.first_event_at(since)
         end_n = min(facts.first_event_at(back), working.until_n)
-        span = max(facts.parameter_numbers_between(pair.holder, SPAN, n, end_n), default=facts.end_t)
-        frequency = max(facts.parameter_numbers_between(pair.holder, FREQUENCY, n, end_n), default=0.0)
+        span = max(
+            facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", n, end_n), default=facts.end_t
+        )
+        frequency = max(facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", n, end_n), default=0.0)
         deadline = since + span + frequency + facts.slack
         if deadline >= min(back, working.until_t) or not _must_promote(facts, held, deadline):
             continue
@@ -225,7 +227,8 @@ def _deadline_of_new_database(
         what = f"{pair.primary} was ready on a new queue database"
         found.append((max([ready.since_t, *under_way]), ready.since_n, what, (pair.holder, pair.primary)))
     frequency = max(
-        facts.parameter_numbers_between(pair.holder, FREQUENCY, held.since_n, facts.end_n), default=facts.end_t
+        facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", held.since_n, facts.end_n),
+        default=facts.end_t,
     )
     for since, n, what, servers in sorted(found):
         until = since + frequency + facts.slack

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from conformance.history.events import CommandRun, MessageMade, StepEvent
 from conformance.model.facts import RESUBMITTING_STEPS, Facts
 from conformance.model.processing import (
-    COMMIT_TIME,
+    COMMIT_TIME_S,
     inspections,
     may_have_forgotten_event,
     processing_of,
@@ -93,7 +93,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
             notified = (
                 facts.discards_by_copy.get((copy.primary, copy.shadow_id, holder), ()) if copy.holder == holder else ()
             )
-            settled = [d for d in notified if d.n < n and d.t < inspection.t - COMMIT_TIME]
+            settled = [d for d in notified if d.n < n and d.t < inspection.t - COMMIT_TIME_S]
             if (
                 not settled
                 or held.until_n != settled[0].n

@@ -26,7 +26,6 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Exchange, Session, Transaction
 
-_OCTETS, _ANSWERED, _CONSUMED, _TOGETHER = "RL-BDA-01", "RL-BDA-02", "RL-BDA-03", "RL-BDA-04"
 _BDAT = re.compile(r"BDAT ([0-9]+)( LAST)?\s*", re.IGNORECASE)
 _SYNTAX = frozenset({500, 501, 502, 503, 504})
 """Codes that refuse a command as such, and no content."""
@@ -41,7 +40,7 @@ def _is_chunked(facts: Facts, sent: Transaction) -> bool:
     return sent.dot_n is not None and before > 0 and exchanges[before - 1].command.verb == "BDAT"
 
 
-@rule(_OCTETS, timed=False)
+@rule("RL-BDA-01", timed=False)
 def chunks_are_the_content(facts: Facts) -> Finding:
     """Check that a body sent or received in chunks arrives at the next hop as the server was given it.
 
@@ -78,7 +77,7 @@ def chunks_are_the_content(facts: Facts) -> Finding:
     return finding
 
 
-@rule(_ANSWERED, _CONSUMED, timed=False)
+@rule("RL-BDA-02", "RL-BDA-03", timed=False)
 def chunks_are_answered(facts: Facts) -> Finding:
     """Check that each chunk gets one reply and that none of its octets is taken for a command; `BDAT 0 LAST` ends a message.
 
@@ -105,12 +104,12 @@ def chunks_are_answered(facts: Facts) -> Finding:
                 f"{session.server} answered nothing with {surplus.code} {' '.join(surplus.lines)[:80]}"
                 + (f", after it had refused {refused.command.line}" if after_refusal and refused is not None else ""),
                 surplus.n,
-                row=_CONSUMED if after_refusal else _ANSWERED,
+                row="RL-BDA-03" if after_refusal else "RL-BDA-02",
             )
     return finding
 
 
-@rule(_TOGETHER, timed=False)
+@rule("RL-BDA-04", timed=False)
 def chunks_are_one_transaction(facts: Facts) -> Finding:
     """Check that DATA amid chunks, and a chunk after the last, get 503, and that chunks before RSET come to nothing."""
     finding = Finding("chunks are of one transaction, until RSET")

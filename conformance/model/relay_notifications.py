@@ -37,7 +37,6 @@ _MAIL, _RCPT = ("RET", "ENVID"), ("NOTIFY", "ORCPT")
 _SUCCESSES = frozenset({"delivered", "relayed", "expanded"})
 _ANY = re.compile(r" (?:NOTIFY|ORCPT|RET|ENVID)=", re.IGNORECASE)
 _XTEXT = re.compile(r"\+([0-9A-F]{2})")
-_PASSED_ON, _UNWANTED, _RELAYED, _NOT_TWICE, _NAMED = "RL-DSN-03", "RL-DSN-04", "RL-DSN-05", "RL-DSN-06", "RL-DSN-07"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def _parse_parameters(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, 
             yield name, ",".join(sorted(value.upper().split(","))) if name in ("NOTIFY", "RET") else value
 
 
-@rule(_PASSED_ON, timed=False)
+@rule("RL-DSN-03", timed=False)
 def parameters_are_passed_on(facts: Facts) -> Finding:
     """Check that each message is passed on with the parameters that it came with, and without any where DSN is not offered.
 
@@ -211,7 +210,7 @@ class _Reports:
                 )
 
 
-@rule(_UNWANTED, _NOT_TWICE, timed=False)
+@rule("RL-DSN-04", "RL-DSN-06", timed=False)
 def reports_are_asked_for(facts: Facts) -> Finding:
     """Check that nothing is reported which NOTIFY did not ask for, and no success for which the next hop is responsible.
 
@@ -243,7 +242,7 @@ def reports_are_asked_for(facts: Facts) -> Finding:
                     message,
                     f"{report.origin} reported it {action} for {recipient}, who was given with {given}",
                     sent.n,
-                    row=_UNWANTED if action not in _SUCCESSES or "NEVER" in asked_for[-1] else _NOT_TWICE,
+                    row="RL-DSN-04" if action not in _SUCCESSES or "NEVER" in asked_for[-1] else "RL-DSN-06",
                 )
             elif action == "relayed":
                 tries = relaying.tries.get((report.origin, report.message, recipient), [])
@@ -254,7 +253,7 @@ def reports_are_asked_for(facts: Facts) -> Finding:
                         f"{report.origin} reported it relayed for {recipient}, though {accepted[-1].transaction.server} "
                         "offers DSN",
                         sent.n,
-                        row=_NOT_TWICE,
+                        row="RL-DSN-06",
                     )
     return finding
 
@@ -264,7 +263,7 @@ def _offers_dsn(facts: Facts, one: Try) -> bool:
     return "DSN" in (facts.trace.sessions[one.transaction.session].keywords or ())
 
 
-@rule(_RELAYED)
+@rule("RL-DSN-05")
 def relays_are_reported(facts: Facts) -> Finding:
     """Check that each recipient with NOTIFY=SUCCESS is reported once by the server that passed it to a next hop without DSN.
 
@@ -313,7 +312,7 @@ def relays_are_reported(facts: Facts) -> Finding:
     return finding
 
 
-@rule(_NAMED, timed=False)
+@rule("RL-DSN-07", timed=False)
 def reports_name_what_the_sender_named(facts: Facts) -> Finding:
     """Check that a report has the envelope id and the original recipients that the sender gave (RFC 3461 6.3)."""
     finding = Finding("a report names the sender's envelope id and original recipients")

@@ -35,8 +35,6 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
 
-_REPORT, _NO_REPORT, _EACH, _RETRY, _REDUNDANCY_RETRY = "RL-DSN-01", "RL-DSN-02", "RL-RCP-01", "RL-RTY-01", "RL-RTY-02"
-
 _LONG_WAY = 20
 """Received fields of a message that a server may take for one in a loop, rightly or not."""
 
@@ -107,7 +105,7 @@ def _reported_recipients(facts: Facts, digest: Digest, messages: Iterable[Messag
     return frozenset(failed - (originals - recipients) or failed)
 
 
-@rule(_NO_REPORT, _REPORT, _EACH, _RETRY, _REDUNDANCY_RETRY)
+@rule("RL-DSN-02", "RL-DSN-01", "RL-RCP-01", "RL-RTY-01", "RL-RTY-02")
 def reports_are_of_failures(facts: Facts) -> Finding:
     """Check each report: null reverse-path, to the sender, about what has failed at its origin, and only once."""
     finding = Finding("reports go to the sender, and are about recipients for whom the message failed for good")
@@ -122,12 +120,12 @@ def reports_are_of_failures(facts: Facts) -> Finding:
             finding.add_violation(
                 f"{report.origin} sent a report with the reverse-path <{sent.sender}>, which must be null",
                 sent.n,
-                row=_REPORT,
+                row="RL-DSN-01",
             )
         about = sent.digest.about if sent.digest is not None else None
         if about in reports.message_ids:
             finding.add_violation(
-                f"{report.origin} reported the failure of the report <{about}>", report.n, row=_NO_REPORT
+                f"{report.origin} reported the failure of the report <{about}>", report.n, row="RL-DSN-02"
             )
         if not report.messages:
             continue
@@ -137,7 +135,7 @@ def reports_are_of_failures(facts: Facts) -> Finding:
                 message,
                 f"{report.origin} reported its failure, though its reverse-path is null",
                 report.n,
-                row=_NO_REPORT,
+                row="RL-DSN-02",
             )
             continue
         senders = facts.context.normalize_addresses(other.sender for other in report.messages)
@@ -146,7 +144,7 @@ def reports_are_of_failures(facts: Facts) -> Finding:
                 message,
                 f"{report.origin} sent the report of its failure to {min(strangers)}, not to its sender",
                 report.n,
-                row=_REPORT,
+                row="RL-DSN-01",
             )
         for recipient in report.failed:
             _check_failure(facts, finding, relaying, report, recipient)
@@ -157,7 +155,7 @@ def reports_are_of_failures(facts: Facts) -> Finding:
                     message,
                     f"{report.origin} reported {len(times[key])} times that it failed for {recipient}",
                     report.n,
-                    row=_REPORT,
+                    row="RL-DSN-01",
                 )
     return finding
 
@@ -183,7 +181,7 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     if not handings:
         if any((origin, m.message) in relaying.handed_any for m in report.messages):
             sentence = f"{origin} reported that it failed for {recipient}, for whom it was never handed it"
-            finding.add_message_violation(message, sentence, report.n, row=_EACH)
+            finding.add_message_violation(message, sentence, report.n, row="RL-RCP-01")
         return
     tries = [t for m in report.messages for t in relaying.tries.get((origin, m.message, recipient), ())]
     tries = [t for t in tries if t.transaction.n < report.n]
@@ -205,15 +203,15 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     last = max(tries, key=lambda t: t.end_n, default=None)
     reply = last.reply if last is not None else None
     if last is not None and last.outcome == 2:
-        why, row = "though a next hop had accepted it for that recipient", _EACH
+        why, row = "though a next hop had accepted it for that recipient", "RL-RCP-01"
     elif last is not None and any(
         reply.code // 100 == 5 for reply in facts.trace.sessions[last.transaction.session].replies
     ):
-        why, row = "though another recipient was refused", _EACH
+        why, row = "though another recipient was refused", "RL-RCP-01"
     elif reply is not None and reply.code == 451 and reply.enhanced == "4.4.0":
-        why, row = "though 451 4.4.0 is a transient failure", _REDUNDANCY_RETRY
+        why, row = "though 451 4.4.0 is a transient failure", "RL-RTY-02"
     else:
-        why, row = "though no next hop had refused it for good, and it had not expired", _RETRY
+        why, row = "though no next hop had refused it for good, and it had not expired", "RL-RTY-01"
     evidence = [reply.n] if reply is not None else []
     finding.add_message_violation(
         message, f"{origin} reported that it failed for {recipient}, {why}", report.n, *evidence, row=row
@@ -237,7 +235,7 @@ def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recip
     )
 
 
-@rule(_REPORT)
+@rule("RL-DSN-01")
 def failures_are_reported(facts: Facts) -> Finding:
     """Check that a server that is responsible for a message reports each recipient for whom a next hop refused it for good.
 

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 
 from conformance.history.events import CommandRun, StepEvent
 from conformance.model.facts import Facts
-from conformance.model.processing import COMMIT_TIME, processing_of, was_queue_wiped
+from conformance.model.processing import COMMIT_TIME_S, processing_of, was_queue_wiped
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
-_RESUBMISSION_TIME = 300.0
+_RESUBMISSION_TIME_S = 300.0
 """Within this time of the request the first of the messages is sent again. Seconds."""
 
 
@@ -133,9 +133,9 @@ def _must_send_again(
     `last` is number, time and next hop of the reply by which it was done with the recipient. A duplicate for a mailbox of its own it need
     not deliver again. Of a next hop that refuses or is away nothing is known; one that took another message for the recipient is there.
     """
-    due = request.t + _RESUBMISSION_TIME + facts.slack
+    due = request.t + _RESUBMISSION_TIME_S + facts.slack
     hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", last[0], request.n).least
-    if due >= facts.end_t or request.t - last[1] > hold - facts.slack or request.t - last[1] < COMMIT_TIME:
+    if due >= facts.end_t or request.t - last[1] > hold - facts.slack or request.t - last[1] < COMMIT_TIME_S:
         return False
     if was_queue_wiped(facts, server, last[0], facts.end_n) or facts.stopped_or_wiped_between(server, request.n):
         return False

@@ -32,10 +32,8 @@ from conformance.trace.finding import Finding, format_seconds
 _PROMPT_S = 1.0
 """Documented seconds within which a message that is done was not left without a try, whatever the interval is."""
 
-_RETRY, _REDUNDANCY_RETRY = "RL-RTY-01", "RL-RTY-02"
 
-
-@rule(_RETRY, _REDUNDANCY_RETRY)
+@rule("RL-RTY-01", "RL-RTY-02")
 def transient_failures_are_tried_again(facts: Facts) -> Finding:
     """Check that no server leaves a message that it is responsible for without a try for longer than MessageRetryInterval."""
     finding = Finding("what a server is responsible for is tried, and tried again at each MessageRetryInterval")
@@ -104,7 +102,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
             f"{server} did not try to pass it on to {recipient} from {format_seconds(since)} on, longer than "
             f"{format_seconds(interval)}{_format_last_reply(last_reply)}",
             last_reply.n if last_reply is not None else acknowledged.n,
-            row=_REDUNDANCY_RETRY if _is_not_redundant(last_reply) else None,
+            row="RL-RTY-02" if _is_not_redundant(last_reply) else None,
         )
 
 

@@ -24,7 +24,7 @@ from itertools import pairwise
 from conformance.history.events import CommandRun
 from conformance.model.facts import Facts
 from conformance.model.processing import (
-    COMMIT_TIME,
+    COMMIT_TIME_S,
     Inspection,
     inspections,
     may_have_forgotten_event,
@@ -34,7 +34,7 @@ from conformance.model.processing import (
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
-_CLEAN_UP = 1800.0
+_CLEAN_UP_S = 1800.0
 """How long a message may stay in a queue beyond its time; no interval of the clean-up is documented. Seconds."""
 
 _ANY_QUEUE = ("shadow", "shadow-safety-net", "delivery", "submission", "safety-net")
@@ -102,7 +102,7 @@ def _check_message(
         and not _was_command_run(facts, server, done[0], n)
     ):
         hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", done[0], n).least
-        if t - done[1] > COMMIT_TIME:
+        if t - done[1] > COMMIT_TIME_S:
             finding.occasions += 1
             sentence = f"{server} had processed it by {format_seconds(done[1])}, and at {format_seconds(t)}"
             # what came over `delivery` stays with the server that sent it, whose Safety Net holds it
@@ -122,7 +122,7 @@ def _check_message(
     longest = facts.possible_parameter_range(server, "SafetyNetHoldTime", -1, n).greatest
     if (
         replies
-        and t - max(replies)[1] > longest + _CLEAN_UP + facts.slack
+        and t - max(replies)[1] > longest + _CLEAN_UP_S + facts.slack
         and not _may_be_processed_unseen(facts, server, name, max(replies)[0], n)
     ):
         finding.occasions += 1
@@ -197,7 +197,7 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
             ]
             shadows = inspection.items_in(("shadow", "shadow-safety-net"), message.message_id)
             finding.occasions += 1
-            if age > sum(most for _, most in lives) + _CLEAN_UP + facts.slack:
+            if age > sum(most for _, most in lives) + _CLEAN_UP_S + facts.slack:
                 others = any(
                     other.copy is not copy and other.copy.holder == copy.holder and other.since_n > one.since_n
                     and other.copy.transaction.message == copy.transaction.message

@@ -43,9 +43,6 @@ from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 
-_AGE, _IDLE = "connection_timeout", "connection_inactivity_timeout"
-_SEND_LIMIT = "SendConnectionInactivityTimeout"
-
 _DELAYING = frozenset({"delay", "merge", "throttle"})
 """Faults that hold may_send_octets back for a while, and with them the end of the connection that follows them."""
 
@@ -88,7 +85,9 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
     shutdown = next((reply for reply in session.replies if reply.code == 421), None)
     ended_by_server = shutdown is not None or (session.closed is not None and session.closed.by == "server")
     limits = facts.listener_limits_between(session.server, session.listener, session.n, end_n)
-    ages, idles = ([float(limit[name]) for limit in limits] for name in (_AGE, _IDLE))
+    ages, idles = (
+        [float(limit[name]) for limit in limits] for name in ("connection_timeout", "connection_inactivity_timeout")
+    )
     if not ended_by_server and end_t - session.t < min(*ages, *idles):
         return
     over_n, over_t = (shutdown.n, shutdown.t) if shutdown is not None else (end_n, end_t)
@@ -189,7 +188,7 @@ def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
     Occasions are each silence of the server that reaches the limit, and each end by the client.
     """
     end_n, end_t = _end_of_session(facts, session)
-    limits = facts.parameter_numbers_between(session.client, _SEND_LIMIT, session.n, end_n)
+    limits = facts.parameter_numbers_between(session.client, "SendConnectionInactivityTimeout", session.n, end_n)
     closed = session.closed
     is_left = closed is not None and closed.by == "client" and closed.how != "secured"
     if not limits or (end_t - session.t < min(limits) and not is_left):

@@ -29,8 +29,6 @@ from conformance.history.events import Configured, ConnectFailed
 from conformance.model.facts import Facts, HeldInterval
 from conformance.trace.sessions import Session
 
-SPAN, FREQUENCY = "ShadowResubmitTimeSpan", "ShadowHeartbeatFrequency"
-
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -115,7 +113,7 @@ def _make_pair(
         for event in facts.trace.events_of(ConnectFailed)
         if (event.client, event.server, event.listener) == (holder, primary, "transport")
     ]
-    idle = facts.numeric_parameter(holder, FREQUENCY, copies[0].since_n) or 0.0
+    idle = facts.numeric_parameter(holder, "ShadowHeartbeatFrequency", copies[0].since_n) or 0.0
     waits = [wait for session in own for wait in _waits_in_session(facts, session, idle / 2)]
     own_contacts = _positive_replies(own)
     pair = ShadowPair(
@@ -177,8 +175,8 @@ def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]])
     heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
     """
     first = pair.copies[0]
-    spans = facts.parameter_numbers_between(pair.holder, SPAN, first.since_n, facts.end_n)
-    frequency = facts.numeric_parameter(pair.holder, FREQUENCY, first.since_n) or 0.0
+    spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", first.since_n, facts.end_n)
+    frequency = facts.numeric_parameter(pair.holder, "ShadowHeartbeatFrequency", first.since_n) or 0.0
     span = min(spans, default=0.0)
     times = [first.since_t - frequency, *(t for t, _ in own[bisect_left(own, (first.since_t, -1)) :]), facts.end_t]
     for before, after in pairwise(times):

@@ -21,7 +21,7 @@ from conformance.trace.context import CheckContext
 from conformance.trace.sessions import Transaction
 from conformance.trace.trace import ShadowCopy
 
-_AT_ONCE = 1.0
+_AT_ONCE_S = 1.0
 """Within this time of a lost session, a mailbox server may begin to pass on what it was given in it. Seconds."""
 
 
@@ -115,5 +115,5 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
         closed is None
         or closed.n > transmission.n
         or given.listener != "delivery"
-        or transmission.t - closed.t <= _AT_ONCE
+        or transmission.t - closed.t <= _AT_ONCE_S
     )
