@@ -141,8 +141,9 @@ def _judge_expectations(
 def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSettings) -> tuple[Verdict, bool]:
     """Return an expectation's verdict on the events so far, and whether it is a failure that explains others.
 
-    The kind of its first violation decides which rows it is blamed on. On a clock of real time a failure is excused if the lags since the
-    bound began add up to too much (`excuse_late_bound`); one that came too early cannot come from lateness.
+    The kind of its first violation decides which rows it is blamed on. A loss of what was never acknowledged is excused. On a clock of
+    real time a failure is excused if the lags since the bound began add up to too much; one that came too early cannot come from
+    lateness.
     """
     check, requirements, expectation = _check_and_rows(cell, step, settings)
     result = find_on_events_so_far(cell, step, trace, settings.tolerance, settings.claims)

@@ -64,8 +64,7 @@ _ROWS_PROMOTED = frozenset(
 
 @expectation_check(DiscardedExpected, rows_by_kind={"missing": _ROWS_NOTIFIED})
 def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Finding:
-    """Check that the holder `on` (any) was notified to discard each message's copy: `times` times, or at least once
-    where that is None.
+    """Check that the holder `on` (None: any) was notified to discard each message's copy: `times` times, or at least once with None.
 
     With `times: 0` each stored copy is an occasion, else each message.
     """
@@ -95,7 +94,7 @@ def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Findi
     NotDiscardedExpected, rows_by_kind={"": _ROWS_NOT_NOTIFIED, "early": frozenset({"SR-MNT-01", "SR-E10-04"})}
 )
 def not_discarded(expected: NotDiscardedExpected, context: ExpectationContext) -> Finding:
-    """Check that no discard notification was given to `on` (any) up to now; each stored copy is an occasion.
+    """Check that no discard notification was given to `on` (None: any) up to now; each stored copy is an occasion.
 
     A violation is `early` where no next hop had accepted the message yet.
 
@@ -233,7 +232,7 @@ def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding
     explaining_kinds=("elsewhere",),
 )
 def not_promoted(expected: NotPromotedExpected, context: ExpectationContext) -> Finding:
-    """Check that no holder `by` (any) promoted its copy and transmitted it; with `to`, not to these servers.
+    """Check that no holder `by` (None: any) promoted its copy and transmitted it; with `to`, not to these servers.
 
     Each copy held is an occasion; with `to`, each promotion.
     """

@@ -101,7 +101,7 @@ def _parameters_of(context: ExpectationContext, sent: Transaction) -> Parameters
 def _normalized_parameters(text: str, path: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of the parameters in `text`, the rest of a command after its path; keywords in capitals.
 
-    Those that mean the same as no parameter, given the recipient's address `path`, are left out.
+    BODY=7BIT, and an ORCPT that is the recipient's own address `path`, mean the same as no parameter and are left out.
     """
     for word in text.split():
         name, _, value = word.partition("=")

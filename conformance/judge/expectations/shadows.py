@@ -175,7 +175,7 @@ def _last_final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | 
 
 @expectation_check(NoShadowExpected, explaining_kinds=("surplus",))
 def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Finding:
-    """Check that no copy was stored by `on` (any); each transaction with the whole message is an occasion."""
+    """Check that no copy was stored by `on` (None: any); each transaction with the whole message is an occasion."""
     finding = Finding(f"no shadow copy of {expected.of}" + (f" on {' or '.join(expected.on)}" if expected.on else ""))
     for message in context.messages(expected.of):
         finding.occasions += len(context.trace.transactions_of(message.message))
