@@ -225,7 +225,7 @@ def _add_runs(
         }
     catalog = warehouse.remove_runs(catalog, added)
     local = (session.sparkContext.master or "").startswith("local")
-    partitioning = Partitioning(written.buckets, local)
+    partitioning = Partitioning(partitions=written.buckets, local=local)
     batch = batch_name(added)
     folders = warehouse.move_built_files(batch)
     with (

@@ -59,7 +59,10 @@ class _CatalogHead(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """The warehouse in a folder. A table's rows have a column `run`, the name of their run."""
+    """The warehouse in a folder. A table's rows have a column `run`, the name of their run.
+
+    A *summary* is the file with the rows of one table for all runs; a *batch* is the runs that one aggregation added.
+    """
 
     path: Path
 
