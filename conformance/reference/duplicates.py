@@ -36,11 +36,11 @@ class DuplicateDetection(Component):
         self._alarm = host.alarms.new(self.clean_up)
 
     def start(self) -> None:
-        """Schedule the clean-up of the delivered-to table."""
+        """Schedule the clean-up of the delivered-to table, at the start of the node."""
         self._set_alarm()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply a changed DuplicateCleanupInterval."""
+        """Apply a changed DuplicateCleanupInterval: it counts anew from the reload."""
         self._alarm.cancel()
         self._set_alarm()
 

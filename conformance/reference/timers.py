@@ -66,7 +66,7 @@ class Alarms:
         return Alarm(self, callback)
 
     def cancel(self) -> None:
-        """Cancel every alarm."""
+        """Cancel every alarm that is set, as the node ends."""
         for alarm in tuple(self._set):
             alarm.cancel()
 
@@ -120,7 +120,7 @@ class Alarm:
             self._alarms.track(self, is_set=False)
 
     def _on_timer(self) -> None:
-        """Unset the alarm, and call back."""
+        """Unset the alarm, and call `callback`; the event loop calls this when the alarm is due."""
         self._due = self._handle = None
         self._alarms.track(self, is_set=False)
         self._callback()

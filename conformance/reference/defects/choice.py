@@ -28,11 +28,11 @@ class ChoosesByDistance(ShadowServerChoice):
     """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn."""
 
     def same_site_peers(self) -> list[Peer]:
-        """Return the possible shadow servers in this server's site."""
+        """Return the possible shadow servers (`other_members`) in this server's site."""
         return [peer for peer in self.other_members() if peer.site == self.host.config.site]
 
     def other_site_peers(self) -> list[Peer]:
-        """Return the possible shadow servers in other sites."""
+        """Return the possible shadow servers (`other_members`) in other sites."""
         return [peer for peer in self.other_members() if peer.site != self.host.config.site]
 
     def other_members(self) -> list[Peer]:

@@ -47,9 +47,8 @@ class ForgetsDiscardsOnRestart(DiscardStatus):
 
     def start(self) -> None:
         """Delete all queued notifications at the start of the node."""
-        for event in self.host.discards.notifications_queued_until(
-            self.host.now() + 1
-        ):  # all: none was queued later than now
+        # all: none was queued later than now
+        for event in self.host.discards.notifications_queued_until(self.host.now() + 1):
             self.host.discards.remove_notification(event.id)
         super().start()
 
@@ -68,7 +67,7 @@ class ExpiresDiscardsAtHalf(DiscardStatus):
 
     @property
     def notification_lifetime(self) -> float:
-        """Return half of the correct lifetime, in seconds."""
+        """Return how long a notification is kept that no server asks for: half of the correct time, in seconds."""
         return super().notification_lifetime / 2
 
 

@@ -20,7 +20,7 @@ class NeverDeduplicates(DuplicateDetection):
     """Delivers every copy."""
 
     def was_delivered(self, key: DuplicateKey) -> bool:
-        """Return False: no message counts as delivered before."""
+        """Return False: no message counts as delivered before, so that every copy is delivered."""
         return False
 
 
@@ -75,7 +75,7 @@ class ForEver(DuplicateDetection):
 
     @property
     def tracking_window(self) -> float:
-        """Return a hundred years, in seconds."""
+        """Return, for the time within which duplicates are dropped, a hundred years, in seconds."""
         return 36_525 * 86400.0
 
 
@@ -85,7 +85,7 @@ class ForHalfTheWindow(DuplicateDetection):
 
     @property
     def tracking_window(self) -> float:
-        """Return half of the correct window, in seconds."""
+        """Return half of the correct time within which duplicates are dropped, in seconds."""
         return super().tracking_window / 2
 
 

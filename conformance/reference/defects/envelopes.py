@@ -69,7 +69,10 @@ class ShadowsWithoutSmtpUtf8(ShadowCreation):
     """Sends shadow copies without SMTPUTF8 if their addresses are ASCII."""
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy without SMTPUTF8 where the peer accepts that."""
+        """Send the shadow copy to a server without SMTPUTF8 if all its addresses are ASCII: others could not be sent without it.
+
+        Raises SessionLost if the copy is not stored.
+        """
         envelope = message.envelope
         addresses = (envelope.reverse_path, *(one.address for one in envelope.recipients))
         stripped = replace(envelope, smtputf8=envelope.smtputf8 and not all(map(str.isascii, addresses)))
@@ -81,7 +84,7 @@ class KeepsShadowsWithoutSmtpUtf8(ShadowKeeping):
     """Stores shadow copies without SMTPUTF8, so that a promoted one has none."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Store the copy without SMTPUTF8."""
+        """Store a shadow copy without SMTPUTF8; `database` is the queue database of its `primary`, `shadow_id` its id there."""
         super().store(replace(envelope, smtputf8=False), content, primary, database, shadow_id)
 
 
@@ -109,7 +112,7 @@ class ForwardsWithoutOriginalRecipient(AltersEnvelopes):
     """Passes mail on without ORCPT."""
 
     def altered_envelope(self, envelope: Envelope) -> Envelope:
-        """Return the envelope without ORCPT."""
+        """Return the envelope that is sent to the next hop: the received one without the ORCPT of its recipients."""
         return envelope.for_recipients(tuple(replace(one, orcpt="") for one in envelope.recipients))
 
 
@@ -118,7 +121,7 @@ class ForwardsEightBitsAsSeven(AltersEnvelopes):
     """Passes mail with 8-bit content on without BODY=8BITMIME."""
 
     def altered_envelope(self, envelope: Envelope) -> Envelope:
-        """Return the envelope without BODY."""
+        """Return the envelope that is sent to the next hop: the received one without BODY=8BITMIME."""
         return replace(envelope, body="")
 
 

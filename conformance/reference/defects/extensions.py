@@ -29,7 +29,7 @@ class ForgetsRetAndEnvid(AltersEnvelopes):
     """Passes NOTIFY and ORCPT of each recipient on, and forgets the parameters of MAIL."""
 
     def altered_envelope(self, envelope: Envelope) -> Envelope:
-        """Return the envelope without RET and ENVID."""
+        """Return the envelope that is sent to the next hop: the received one without RET and ENVID."""
         return replace(envelope, ret="", envid="")
 
 
@@ -171,7 +171,7 @@ class DropsWhatFollowsARefusal(Receiver):
     """Empties its input when it refuses a command, so that the rest of the group is lost."""
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply; with one that refuses drop what has been read."""
+        """Send a reply; with one that refuses for good (5yz), drop the commands that have been received and not yet handled."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         if text.startswith("5") and self._line_buffer is not None:
             self._line_buffer.clear()
@@ -183,7 +183,7 @@ class DropsWhatFollowsAMessage(Receiver):
     """Empties its input when it has taken a message, so that a group that came with the final dot is lost."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Handle a message, and drop what has been read behind it."""
+        """Drop the commands that were received after the message, and then accept or refuse it; return the reply."""
         if self._line_buffer is not None:
             self._line_buffer.clear()
         return await super().handle_message(content)
@@ -194,7 +194,7 @@ class ReportsToTheSenderOfNothing(Receiver):
     """Answers DATA with 354 where it has refused every recipient, and sends what comes then to the reverse-path."""
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Take the reverse-path for the recipient if there is no other."""
+        """Handle DATA; if no recipient was accepted, as if the reverse-path were one. Correct is to refuse DATA then."""
         assert self.envelope is not None
         if self.envelope.mail_from and not self.envelope.rcpt_tos:
             self.envelope.rcpt_tos.append(self.envelope.mail_from)

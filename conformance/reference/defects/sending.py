@@ -56,7 +56,10 @@ class GivesUpOnShadowFailure(AltersReplies):
     """Takes 451 4.4.0, a next hop without a shadow, for the last word."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies, 551 5.4.0 in place of each 451 4.4.0."""
+        """Return the next hop's replies by recipient, with 551 5.4.0 (permanent) in place of each 451 4.4.0.
+
+        451 4.4.0 says that the next hop could make no shadow; the message is to be tried again.
+        """
         return {
             recipient: Reply(551, "5.4.0", reply.text) if (reply.code, reply.enhanced) == (451, "4.4.0") else reply
             for recipient, reply in replies.items()

@@ -35,10 +35,12 @@ class HubCompletion(Completion):
             self._passed_on_events.pop(message.id, None)
 
     def release_if_processed(self, row_id: int) -> None:
-        """Wake the waiters of a message without pending recipients, and release the message if it is processed."""
-        if (event := self._passed_on_events.get(row_id)) is not None and not self.host.messages.pending_recipients(
-            row_id
-        ):
+        """Wake the sessions that wait for a message if it has no pending recipients, and release it if it is processed.
+
+        Called after each attempt at one next hop.
+        """
+        event = self._passed_on_events.get(row_id)
+        if event is not None and not self.host.messages.pending_recipients(row_id):
             event.set()
         super().release_if_processed(row_id)
 
@@ -52,7 +54,7 @@ class NoShadowAtReceipt(ShadowCreation):
     """Makes no shadow at receipt: a 2010 server keeps one itself when it sends."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make no shadow, and return False."""
+        """Return False: no server has stored a shadow, and none is asked to."""
         return False
 
 
@@ -60,7 +62,7 @@ class NoSafetyNet(SafetyNet):
     """Holds no processed messages."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Do nothing: there is nothing to resubmit."""
+        """Do nothing at a reload: no message is held for a time that may change, and none is resubmitted."""
 
     def drop_expired(self) -> None:
         """Do nothing: the shadow queues have an expiry of their own (SR-E10-12)."""

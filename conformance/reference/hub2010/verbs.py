@@ -28,7 +28,7 @@ class HubVerbs(ShadowVerbs):
         return session_state.listener == "transport" and advertises_xshadow_to(self.host.config, session_state.peer)
 
     async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
-        """Handle a shadow verb; return the lines of the reply."""
+        """Handle a shadow verb with these arguments; return the lines of the reply, 502 for a verb that 2010 does not have."""
         match verb:
             case "XSHADOW":
                 return await self.handle_xshadow(arguments)

@@ -30,7 +30,8 @@ class Delivery(Component):
 
     `_processing` has the row ids of the messages in process, `_redundancy_tasks` by row id the tasks that make their
     shadows, `_attempts` the attempts queued or under way, `_deferred` a heap of (due time, tie-breaker, message,
-    recipients) to retry. `_redirect_target` is set during a redirection, `_paused` once the node stops.
+    recipients) to retry, `_queues` the queue for each next hop that has work. `_redirect_target` is set during a redirection,
+    `_paused` once the node stops.
     """
 
     def __init__(self, host: Host) -> None:
@@ -46,7 +47,7 @@ class Delivery(Component):
         self._paused = False
 
     def start(self) -> None:
-        """Resume all primary messages in the database."""
+        """Resume, at the start of the node, the processing of all primary messages in the database."""
         for message in self.host.messages.held_as("primary"):
             self.start_processing(message)
 
@@ -118,7 +119,7 @@ class Delivery(Component):
         return self._queues[hop]
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return a new queue for a next hop."""
+        """Return a new queue for a next hop, whose attempts end in `record_outcome`."""
         return create_hop_queue(self.host, hop, self.record_outcome)
 
     async def record_outcome(

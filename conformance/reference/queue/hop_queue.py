@@ -83,7 +83,7 @@ class HopQueue:
         return self.waiting.popleft() if self.waiting and not self.paused else None
 
     async def _worker(self) -> None:
-        """Deliver attempts until none is left."""
+        """Deliver attempts until the queue is empty or paused; the task of a worker."""
         while (attempt := self.pop()) is not None:
             await self.deliver(attempt)
 

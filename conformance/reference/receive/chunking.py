@@ -74,7 +74,7 @@ class Chunking(FastSMTP):
         await self.push(status)
 
     def forget_chunks(self) -> None:
-        """Drop the chunks of the transaction."""
+        """Drop the chunks of the mail transaction: it has ended, or was reset."""
         self._chunks = None
 
     async def smtp_DATA(self, arg: str) -> None:

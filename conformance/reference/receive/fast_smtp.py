@@ -58,7 +58,7 @@ class FastSMTP(PrefixedDir, SMTP):
         auth_exclude_mechanism: Iterable[str] = (),
         authenticator: Any = None,
     ) -> None:
-        # SMTP.__init__ inspects all members of both classes; a test compares the attributes that it sets with these.
+        # instead of SMTP.__init__, which inspects all members of both classes: sets the same attributes, as a test checks
         asyncio.StreamReaderProtocol.__init__(self, None, loop=loop)  # type: ignore[arg-type]  # see _reader
         self.__ident__ = ident
         self.loop = loop
@@ -153,7 +153,7 @@ class FastSMTP(PrefixedDir, SMTP):
         return None if self.session.ssl is not None else asyncio.StreamReaderProtocol.eof_received(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the session, and cancel the running command."""
+        """End the session and cancel the running command, if any; drop the references by which objects refer to the session."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         if self._original_transport is not None:  # else it would report its end to a session that is gone

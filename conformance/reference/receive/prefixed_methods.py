@@ -52,7 +52,7 @@ class PrefixedMethods(Mapping[str, Any]):
         return getattr(self._object, self._names[suffix])
 
     def get(self, suffix: str, default: Any = None) -> Any:
-        """Return the bound method, or the default."""
+        """Return the bound method whose name ends in `suffix` after the prefix, or the default if there is none."""
         name = self._names.get(suffix)
         return default if name is None else getattr(self._object, name)
 

@@ -37,7 +37,9 @@ class Receiver(Chunking, PeerAuthentication):
     `name` is that of the listener, `limits` its configuration; `sessions` is the set of the node's open sessions, to
     which it adds itself. `verbs` handles the shadow verbs. `acceptance_task` decides about the message in hand, or is
     None. `_mail_parameters` (of MAIL, by name in upper case), `_recipients` and `_shadow_id` (the value of XSHADOW=) belong to the mail
-    transaction. Names that begin with `smtp_`, and `push`, `session` and `envelope`, are aiosmtpd's.
+    transaction. `_started_at` is the event loop's time, `_age_timer` ends the session when it is too old. `_in_ehlo`: the reply to EHLO
+    is being sent; `_shutting_down`: the session ends after the message in hand. Names that begin with `smtp_`, and `push`, `session`
+    and `envelope`, are aiosmtpd's.
     """
 
     utf8_verbs = frozenset({"MAIL", "RCPT"})
@@ -320,7 +322,7 @@ class Receiver(Chunking, PeerAuthentication):
 
     @syntax("XQDISCARD server max")
     async def smtp_XQDISCARD(self, arg: str | None) -> None:
-        """Handle the query which shadows the client may discard."""
+        """Handle XQDISCARD, by which the client asks which shadows that it holds for this server it may discard."""
         await self._shadow_verb("XQDISCARD", arg)
 
     @syntax("XQUERYDISCARD server max")

@@ -28,11 +28,11 @@ class NextHop:
 
     @property
     def crosses_boundary(self) -> bool:
-        """Whether the message leaves the boundary here."""
+        """Whether a message that is sent to this next hop leaves the transport high-availability boundary of this server."""
         return self.kind in ("transport", "outside")
 
     def protocol_of(self, server: str) -> Literal["smtp", "lmtp"]:
-        """Return the protocol of one of its servers."""
+        """Return the protocol that one of this hop's servers, given by name, speaks."""
         return "lmtp" if self.kind in ("mailbox", "delivery") or server in self.lmtp_servers else "smtp"
 
     def fate_when_accepted(self, *, takes_over_reports: bool) -> Fate:

@@ -49,7 +49,7 @@ def _neighbours(links: Sequence[SiteLink], site: str) -> list[tuple[str, int]]:
 
 
 def common_beginning(paths: Sequence[Path]) -> Path:
-    """Return the beginning that all routes have in common."""
+    """Return the sites that all routes have in common from the first one on, up to where they part."""
     return tuple(step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*paths, strict=False)))
 
 

@@ -59,7 +59,7 @@ class LmtpDialogue(Dialogue):
             writer.transport.abort()
 
     def _write(self, octets: bytes) -> None:
-        """Send octets. Raises SessionLost if the session is closed."""
+        """Put octets into the send buffer. Raises SessionLost if the session is closed."""
         if self._writer is None or self._writer.is_closing():
             raise SessionLost("the session is closed")
         self._writer.write(octets)

@@ -75,9 +75,9 @@ def _parse_whole_reply(octets: bytes) -> SMTPResponse | None:
 class SmtpDialogue(Dialogue):
     """A client session with an SMTP server.
 
-    `_secret` is shared with the server, if it is a peer: AUTH proves the client's name with it. One timer limits the time of all replies:
-    `_idle_until` (the event loop's time) moves with each command, and the timer is set again if it fires before. `_unsent_before` is how
-    much was in the send buffer when it moved.
+    `_secret` is shared with the server, if it is a peer that has one: AUTH proves the client's name with it. One timer limits the time of
+    all replies: `_idle_until` (the event loop's time) moves with each command, and the timer is set again if it fires before.
+    `_unsent_before` is how much was in the send buffer when it moved.
     """
 
     greeting_command = "EHLO"
@@ -131,7 +131,7 @@ class SmtpDialogue(Dialogue):
 
     @property
     def _offers_auth_plain(self) -> bool:
-        """Whether the server offers AUTH PLAIN."""
+        """Whether the server offers AUTH PLAIN in its last EHLO reply."""
         return "PLAIN" in self.keywords.get("AUTH", "").split()
 
     async def _start_tls(self) -> None:

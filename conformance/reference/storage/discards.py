@@ -47,7 +47,7 @@ class Discards:
         )
 
     def remove_holder(self, message: int, server: str) -> None:
-        """Record that a server holds no shadow of a message."""
+        """Record that a server holds no shadow of a message, so that it gets no discard notification."""
         self._db.write("DELETE FROM holder WHERE message = ? AND server = ?", (message, server))
 
     def holders_of_shadow(self, message: int) -> list[Holder]:
@@ -96,7 +96,7 @@ class Discards:
         return [DiscardNotification(*row) for row in rows]
 
     def remove_notification(self, event_id: int) -> None:
-        """Delete a notification."""
+        """Delete a queued notification by its row id."""
         self._db.write("DELETE FROM discard WHERE id = ?", (event_id,))
 
     def oldest_queued_at(self) -> float | None:
