@@ -53,7 +53,7 @@ async def serve_commands(directory: Path, command: Command) -> AsyncIterator[Non
 
 
 async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Run a command; return the response: `answer`, or the `error` of one that is unknown or refused."""
+    """Run a command; return the response: `answer`, or the `error` of one that is unknown (NotImplementedError) or refused (ValueError)."""
     try:
         return {"answer": await command(name, arguments)}
     except NotImplementedError:

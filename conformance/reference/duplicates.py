@@ -1,7 +1,7 @@
 """Duplicate detection: a message is delivered to a mailbox once within the tracking window (SR-DUP-01 to SR-DUP-07).
 
 The Internet message id is the Message-ID header field without its brackets, compared octet for octet; the client submit time is the
-instant in the Date header field. A message without both is never a duplicate.
+instant in the Date header field. A message without one of them is never a duplicate.
 """
 
 import asyncio

@@ -84,7 +84,7 @@ class TransportWithoutLocalOnly(Transport):
 
     @model_validator(mode="after")
     def _local_only_tries_no_remote_site(self) -> "TransportWithoutLocalOnly":
-        """Raise ValueError for LocalOnly, even where no remote attempt is configured."""
+        """Raise ValueError for LocalOnly, even if no remote attempt is configured; correct is only if some are (SR-CFG-02)."""
         if self.ShadowMessagePreferenceSetting == "LocalOnly":
             raise ValueError("ShadowMessagePreferenceSetting LocalOnly contradicts MaxRetriesForRemoteSiteShadow")
         return self

@@ -56,7 +56,7 @@ class ShadowsThoughDisabled(ShadowCreation):
 
 
 async def _do_nothing() -> None:
-    """Replace `Dialogue.open` of a session that is open already."""
+    """Do nothing: takes the place of `Dialogue.open`, which connects, in a session that is open already."""
 
 
 @defect(
@@ -145,7 +145,7 @@ class TakesRefusalForAShadow(ShadowCreation):
     """Counts the last permitted attempt as a success, however it ended."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Try to make a shadow, and return True even if all attempts failed."""
+        """Try to have a shadow stored, and return True, as if one were, even if all attempts failed."""
         await super().make_shadow(message, content, deadline)
         return True
 

@@ -70,7 +70,7 @@ class HubTakesOverWithoutARoute(HubManager):
     """Takes shadows over though there is no other way for them."""
 
     def has_alternative(self, message: Message) -> bool:
-        """Return True: every message counts as having another route."""
+        """Return True: each shadow of a failed primary counts as having another route, and so is promoted."""
         return True
 
 
@@ -95,7 +95,10 @@ class HubResubmitsWhenItIsBack(HubManager):
     """Takes over for a primary that comes back with the database that it had."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Take shadows over at the first session after a failed interval, whatever `database` the primary has."""
+        """Promote all shadows of a primary at the first session after a failed interval, whatever `database` it has.
+
+        Correct is to promote only those that came from another database.
+        """
         if self.missed_intervals.get(primary):
             self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
         super().promote_if_new_database(primary, database)

@@ -119,7 +119,7 @@ class TakesThirtyHopsForALoop(Acceptance):
     """Refuses a message that has been through thirty servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse a message with more than thirty Received fields, and accept any other."""
+        """Refuse a message with more than thirty Received fields (correct is more than a hundred), and accept any other."""
         if content.count(b"\r\nReceived:") > 30:
             return Reply(554, "5.4.6", "too many hops")
         return await super().accept(envelope, content, origin)

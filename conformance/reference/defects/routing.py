@@ -72,7 +72,7 @@ class TakesManyHops(RoutesByAlteredConfiguration):
     """Takes the route of most hops of those that cost the same."""
 
     def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return the configuration with costs that make a route of equal cost cheaper by each hop."""
+        """Return the configuration with each cost multiplied by 100, minus 1: of routes of equal cost that of most hops is the cheapest."""
         links = tuple(link.model_copy(update={"cost": link.cost * 100 - 1}) for link in config.site_links)
         return with_fields(config, site_links=links)
 
@@ -86,7 +86,10 @@ class TakesTheHigherName(RoutesByAlteredConfiguration):
     """Takes the alphanumerically higher of two routes that are equal in cost and hops."""
 
     def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return the configuration with site links that cost slightly more the lower the names of their sites are."""
+        """Return the configuration with each cost multiplied by 10000, and a little more the lower the names of the link's sites are.
+
+        So of routes that are equal in cost and hops the one with the higher names is the cheapest.
+        """
         names = sorted({site for link in config.site_links for site in link.between}, reverse=True)
         links = tuple(
             link.model_copy(update={"cost": link.cost * 10000 + sum(map(names.index, link.between))})

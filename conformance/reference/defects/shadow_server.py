@@ -118,7 +118,7 @@ class StopsAsking(ShadowRedundancyManager):
         super().heartbeat_failed(primary)
 
     def next_heartbeat_at(self, primary: str) -> float:
-        """Return a time ten years after the correct one for a primary that did not answer once."""
+        """Return when the next heartbeat to a primary is due (POSIX seconds): ten years late if it has ever failed to answer one."""
         return super().next_heartbeat_at(primary) + (10 * 365 * 86400 if primary in self.silent else 0)
 
 

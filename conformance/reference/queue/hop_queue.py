@@ -151,8 +151,8 @@ class RemoteQueue(HopQueue):
         """Transmit `first` and then further attempts of the queue in one session, at most `messages_per_session`.
 
         Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its outcome or
-        is back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue if the session ended
-        between messages, so that the server cannot have it.
+        is back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue if the session was
+        lost after other messages and before the final dot of this one: then the server cannot have it.
         """
         outbound = self.host.outbound
         dialogue = outbound.new_dialogue(self.hop, server, address)

@@ -97,7 +97,7 @@ class ExpiresShadowsLater(HubManager):
     """Counts a shadow's expiry by the longer of MessageExpirationTimeout and ShadowMessageAutoDiscardInterval."""
 
     def shadow_lifetime(self) -> float:
-        """Return how long a shadow without a route is kept, in seconds."""
+        """Return how long a shadow without an alternative route is kept, in seconds."""
         return max(super().shadow_lifetime(), self.host.transport.ShadowMessageAutoDiscardInterval)
 
 
@@ -152,7 +152,10 @@ class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
         """Messages whose reply is withheld -> the refusal that the report of their failure stored here, None before that."""
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
-        """Return the acknowledgement, or the next hop's refusal where it refused the message meanwhile (`withheld`)."""
+        """Start the delivery of a message; when the reply need not be withheld any more, return it.
+
+        That is the acknowledgement, or the next hop's refusal if it refused the message for good meanwhile (`withheld`).
+        """
         self.withheld[message.id] = None
         try:
             reply = await super().acknowledge_after_delivery(message, deadline)
@@ -235,7 +238,7 @@ class _DropsTakenOverMessages(Delivery):
         self._taken_over_ids: set[int] = set()  # row ids
 
     def drop_when_idle(self, row: int) -> None:
-        """Drop the message in a row now, or after the attempts that are queued or running have failed."""
+        """Delete the message in a row (`Message.id`) now, or after the attempts that are queued or running have failed."""
         self._taken_over_ids.add(row)
         if all(attempt.message.id != row for attempt in self._attempts):
             self._drop(row)

@@ -27,7 +27,7 @@ IDLE_SESSION_S = 20.0
 
 
 async def _do_nothing() -> None:
-    """Replace `Dialogue.open` of a session that is open already."""
+    """Do nothing: takes the place of `Dialogue.open`, which connects, in a session that is open already."""
 
 
 @reading("keeps-shadow-sessions", allowed_by="rulings 14 and 25", slots=("creation",))
@@ -41,7 +41,10 @@ class KeepsShadowSessions(ShadowCreation):
         self._requested: set[Dialogue] = set()  # sessions in which the request was sent
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return an idle session with the server that is still alive, or a new one."""
+        """Return an idle session with the server that is still alive, or a new one, not connected yet.
+
+        The task that keeps the idle session (`_finish_session`) ends when it is taken over.
+        """
         while idle := self._idle.get(peer.name):
             kept, taken_over = idle.pop()
             taken_over.set_result(None)
@@ -102,7 +105,7 @@ class OpensShadowSessionsEarly(ShadowCreation):
             self._early[peer.name] = dialogue
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return the session that was opened at the start, if it is alive, or a new one."""
+        """Return the session with the server that was opened at the start, if it is alive and unused, or a new one, not connected yet."""
         early = self._early.pop(peer.name, None)
         if not isinstance(early, SmtpDialogue) or not early.is_alive:
             return super().new_dialogue(peer)
@@ -156,7 +159,7 @@ class ChoosesInOrder(ShadowServerChoice):
 
 
 def _in_turn(peers: Sequence[Peer]) -> list[Peer]:
-    """Return as many attempts as `peers` has, at its servers by name in turn."""
+    """Return as many peers as `peers` has: its servers sorted by name, again and again in turn."""
     servers = sorted({peer.name: peer for peer in peers}.values(), key=lambda peer: peer.name)
     return [servers[turn % len(servers)] for turn in range(len(peers))]
 

@@ -62,7 +62,7 @@ class ShadowRedundancyManager(Component):
             self.watch(primary, since=self.host.shadows.last_contact(primary))
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply changed intervals and a changed ShadowRedundancyEnabled."""
+        """Apply changed intervals and a changed ShadowRedundancyEnabled: set the alarm of each primary anew."""
         for primary in self.host.shadows.primaries():
             self.watch(primary)
         for primary in tuple(self.watched):

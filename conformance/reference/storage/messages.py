@@ -49,7 +49,7 @@ class Messages:
         return replace(message, id=row_id)
 
     def content(self, row_id: int) -> bytes:
-        """Return a message's content."""
+        """Return the content of a stored message, which must not have been deleted."""
         return bytes(self._db.read("SELECT octets FROM content WHERE message = ?", (row_id,))[0]["octets"])
 
     def get(self, row_id: int) -> Message | None:
@@ -66,7 +66,7 @@ class Messages:
                 yield message
 
     def rows_for_mailboxes(self, place: Place, addresses: Sequence[str]) -> list[int]:
-        """Return the row ids of messages in a place with a recipient among these addresses (in lower case), in order."""
+        """Return the row ids of messages in a place with a recipient among these addresses (in lower case), in row order."""
         address_set = frozenset(addresses)
         rows = self._db.read(
             "SELECT recipient.message, recipient.address FROM recipient JOIN message ON message.id = recipient.message"

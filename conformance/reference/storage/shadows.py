@@ -42,7 +42,7 @@ class Shadows:
         )
 
     def rows_held_for(self, primary: str) -> list[int]:
-        """Return the row ids of the shadows held for a primary, in order."""
+        """Return the row ids of the shadows held for a primary, oldest first."""
         rows = self._db.read(
             "SELECT id FROM message WHERE place = 'shadow' AND primary_server = ? ORDER BY id", (primary,)
         )
