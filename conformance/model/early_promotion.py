@@ -58,7 +58,7 @@ class HeldCopy:
 
     @classmethod
     def from_stored(cls, copy: ShadowCopy) -> "HeldCopy":
-        """Return a copy that is known to be stored."""
+        """Return the `HeldCopy` of a stored shadow copy: held since the reply that shows that it is stored."""
         return cls(copy.primary, copy.holder, copy.stored_reply.n, copy.stored_reply.t, copy.transaction.shadow_id)
 
 

@@ -126,7 +126,7 @@ def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session
 
 
 def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation for each final reply that the server, being off, held back."""
+    """Add a violation for each final reply that the server, with redundancy off, held back for more than `_PROMPT_S`."""
     server = session.server
     if session.listener == "delivery" or session.name in facts.faults_by_session or _has_slow_disk(facts, server):
         return

@@ -63,7 +63,10 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
 
 
 def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
-    """Return whether the connector of a server grants a peer `accept_xshadow`, or itself `send_xshadow` towards the peer."""
+    """Return whether a server's connector grants a right: `accept_xshadow` to a peer, or `send_xshadow` to itself towards the peer.
+
+    Where the topology says nothing, servers of the topology have both rights, and no other party.
+    """
     for entry in facts.topology.rights:
         if (entry.server, entry.peer) == (server, peer):
             return bool(getattr(entry, right))

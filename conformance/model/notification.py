@@ -164,7 +164,10 @@ def notified_when_done(facts: Facts) -> Finding:
 
 
 def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
-    """Return whether a notification was given before the reply to `query`, or may be in one that is under way at the same time."""
+    """Return whether a notification need not be in the reply to `query`, since another reply has it or may have it.
+
+    It was given before that reply, or another query of the same server is unanswered at that time.
+    """
     reply, _ = reply_and_discard_list(query)
     notified = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
     if any(discard.n < reply.n for discard in notified):

@@ -116,7 +116,10 @@ def attempts_by_preference(facts: Facts) -> Finding:
 
 
 def _check_site(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempts: list[ShadowAttempt]) -> None:
-    """Count an occasion for an attempt where sites differ; add a violation where the preference forbids its site, or forbids it yet."""
+    """Count an occasion for an attempt where sites differ; add a violation where the preference forbids its site, or forbids it so early.
+
+    With PreferRemote a server of the own site may be tried only after the permitted number of attempts at other sites.
+    """
     primary, message = attempt.client, facts.trace.messages[attempt.message or ""]
     since = _effort_begin(facts, attempt)
     permitted = permitted_attempts(facts, primary, attempt.n)

@@ -77,7 +77,7 @@ def nothing_comes_from_nowhere(facts: Facts) -> Finding:
 
 
 def _add_from_nowhere(facts: Facts, finding: Finding, sent: Transaction) -> None:
-    """Add a violation for a transaction of what its client was never handed."""
+    """Add a violation for a transaction whose content its client was never handed; for unknown content, RL-SMG-01 or RL-ACK-02."""
     assert sent.dot_n is not None
     if sent.message is not None:
         finding.add_message_violation(
@@ -95,7 +95,10 @@ def _add_from_nowhere(facts: Facts, finding: Finding, sent: Transaction) -> None
 
 
 def _is_broken_off(facts: Facts, sent: Transaction) -> bool:
-    """Return whether a transaction with the same reverse-path was lost before its final dot: what was sent may be half of it."""
+    """Return whether what the client sent may be half of a message that it was given.
+
+    A transaction to it with the same reverse-path and some recipient was lost before its final dot.
+    """
     return any(
         other.server == sent.client and other.dot_n is None and other.sender == sent.sender and other.recipients
         and other.n < sent.n

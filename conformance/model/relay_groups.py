@@ -3,6 +3,16 @@
 A *group* is a sequence of commands of which each was sent before the one in front of it was answered, and within `_TOGETHER_S`
 of it; the final dot of a content may be in front. The row binds a server that offers PIPELINING in the session. `n` is an
 event's number in the history, `t` its time in documented seconds.
+
+The judge calls each rule once for a recorded history. A rule returns a `Finding`, whose `occasions` count the chances to fail; a
+violation has the numbers of the events that show it, and is blamed on the decorator's first requirement.
+
+A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
+it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
+added or removed octets in it.
+
+Records: an `Exchange` is a command with its reply, None before it.
 """
 
 from collections.abc import Iterator
@@ -33,7 +43,7 @@ def groups_are_answered(facts: Facts) -> Finding:
             continue
         if facts.faults_by_session.get(session.name) or facts.is_altered_or_held(session.name):
             continue
-        for group in _groups(session):
+        for group in _groups_in_session(session):
             finding.occasions += 1
             words = " ".join(x.command.verb for x in group)
             problem = next((p for x in group if (p := _find_problem(facts, session, x))), None)
@@ -46,7 +56,7 @@ def groups_are_answered(facts: Facts) -> Finding:
     return finding
 
 
-def _groups(session: Session) -> Iterator[list[Exchange]]:
+def _groups_in_session(session: Session) -> Iterator[list[Exchange]]:
     """Yield the groups of a session up to QUIT: two or more commands, or one that was sent with the final dot before it."""
     sent: list[tuple[int, float, Reply | None, Exchange | None]] = [
         (x.command.n, x.command.t, x.reply, x) for x in session.exchanges
@@ -73,7 +83,7 @@ def _groups(session: Session) -> Iterator[list[Exchange]]:
 
 
 def _find_problem(facts: Facts, session: Session, exchange: Exchange) -> tuple[str, int] | None:
-    """Return what is wrong with the reply to a command of a group, and the number of its event; None for nothing."""
+    """Return what is wrong with the reply to a command of a group, in words, and the number of the event; None for nothing."""
     command, reply = exchange.command, exchange.reply
     if reply is not None and reply.code != 421:
         if (command.verb == "DATA" and reply.code // 100 == 2) or (command.verb != "DATA" and reply.code == 354):
@@ -100,7 +110,9 @@ def _check_without_recipients(facts: Facts, finding: Finding, session: Session, 
         if empty.n not in numbers or empty.recipients or not empty.refused or not empty.sender:
             continue
         if any(
-            _is_of(t, empty.sender) and t is not empty for t in facts.trace.transactions if t.server == empty.server
+            _has_address(t, empty.sender) and t is not empty
+            for t in facts.trace.transactions
+            if t.server == empty.server
         ):
             continue
         for sent in facts.trace.transactions:
@@ -120,6 +132,6 @@ def _check_without_recipients(facts: Facts, finding: Finding, session: Session, 
                 return
 
 
-def _is_of(sent: Transaction, sender: str) -> bool:
-    """Return whether a transaction has this reverse-path, or goes to it."""
+def _has_address(sent: Transaction, sender: str) -> bool:
+    """Return whether an address is the reverse-path or an accepted recipient of a transaction."""
     return sender in (sent.sender, *sent.recipients)

@@ -49,7 +49,7 @@ class _Parameters:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Whether the transaction has no parameter of DSN."""
         return not self.mail and not any(self.recipients.values())
 
 
@@ -62,7 +62,7 @@ class _Requests:
     """The requests with which each server was handed each message: (server, message's name) -> requests in order."""
 
     def __init__(self, facts: Facts) -> None:
-        """Collect them from the sessions in which a server under test offered DSN and was sent a whole message."""
+        """Collect the requests of the sessions in which a server under test offered DSN and was sent a whole message."""
         self._is_used = facts.compute_once(_uses_parameters)
         self.by_server_and_message: Mapping[tuple[str, str], list[_Parameters]] = defaultdict(list)
         for given in facts.trace.transactions:
@@ -186,7 +186,7 @@ class _Reports:
     """The reports of a history about messages whose Message-ID no other message has."""
 
     def __init__(self, facts: Facts) -> None:
-        """Collect them, each once, at the server that sent it first; without those in sessions that a fault altered."""
+        """Collect the reports, each once, at the server that sent it first; sessions that a fault altered are left out."""
         self.all: list[_Report] = []
         names: dict[str, list[str]] = defaultdict(list)
         for message in facts.trace.messages.values():

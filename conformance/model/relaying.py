@@ -92,7 +92,7 @@ class Relaying:
     """The handings and tries of every message, and the connections without mail; `Facts.compute_once(Relaying)` makes one for a history."""
 
     def __init__(self, facts: Facts) -> None:
-        """Collect them from all sessions that the servers under test opened themselves."""
+        """Collect handings, tries and connections from all sessions that the servers under test opened themselves."""
         self.facts = facts
         self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
         self.tries: Mapping[Key, list[Try]] = defaultdict(list)

@@ -54,7 +54,7 @@ class _Report:
 
     @property
     def n(self) -> int:
-        """The number of the event in which it was sent."""
+        """The number of the event of the report's final dot, or of its MAIL where it has none."""
         return self.transaction.dot_n or self.transaction.n
 
 

@@ -86,7 +86,10 @@ class Model:
         return tuple(self._messages[number] for number in self._unpack(state)[1])
 
     def moves(self, state: int) -> Iterator[Move]:
-        """Yield every move that is permitted in a state. Causes are those of the first message."""
+        """Yield every move that is permitted in a state: a step of one message, or of a server or the network.
+
+        The cause of a move is the one as seen from the first message.
+        """
         site, messages = self._unpack(state)
         for position, message in enumerate(messages):
             shift = _BITS * (position + 1)
