@@ -230,7 +230,7 @@ ALONE = "## What each check catches alone"
 
 
 def page(table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
-    """Return docs/defects.md; equal tables give equal pages."""
+    """Return the text of docs/defects.md; equal tables give equal texts."""
     parts = (
         *_format_groups(table, catalogue),
         *_format_first_blames(table),

@@ -146,7 +146,7 @@ def run_trial(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory
 
 def _run_and_keep(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory) -> Trial:
     """Run and judge one cell, and write its file to the run directory."""
-    assignment, settings = _conditions(planned, seed)
+    assignment, settings = _candidate_and_settings(planned, seed)
     header = run_directory.header(planned.cell, assignment, settings)
     try:
         with _limited_cpu_time():
@@ -162,7 +162,7 @@ def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
     Returns the finished run; a `Trial`, its result, at once when the cell is not applicable or took too long.
     """
     cell = planned.cell
-    assignment, settings = _conditions(planned, seed)
+    assignment, settings = _candidate_and_settings(planned, seed)
     if reason := inapplicable_reason(cell, assignment, settings):
         return _not_applicable(planned, reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
@@ -194,7 +194,7 @@ def judge_finished(finished: FinishedTrial) -> Trial:
     return _judged_trial(planned, outcome, verdicts, sentence)
 
 
-def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]:
+def _candidate_and_settings(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]:
     """Return who plays the servers in a trial, and the settings of its run, in which a broken `should` row fails."""
     return Assignment(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 

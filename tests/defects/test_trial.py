@@ -60,7 +60,7 @@ def test_a_former_error_of_the_reference_is_caught_and_the_reference_passes(
 
 
 def test_trials_are_judged_with_should_fail(cells: list[Cell]):
-    _, settings = trial._conditions(PlannedTrial(None, cells[0]), seed=1)
+    _, settings = trial._candidate_and_settings(PlannedTrial(None, cells[0]), seed=1)
     assert settings.should == "fail"
 
 
