@@ -128,7 +128,7 @@ def due_notifications(facts: Facts) -> list[tuple[Query, list[DueNotification]]]
     queries, delivered = facts.compute_once(answered_queries), facts.compute_once(delivered_notifications)
     found = []
     for pair, notifications in due.items():
-        waiting = sorted(notifications, key=lambda one: one.n, reverse=True)
+        waiting = sorted(notifications, key=lambda one: one.n, reverse=True)  # the oldest is popped first
         active: list[DueNotification] = []
         for query in queries.get(pair, ()):
             while waiting and waiting[-1].n < query.n and waiting[-1].t + PROMPT_S <= query.t:

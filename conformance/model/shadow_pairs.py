@@ -208,6 +208,7 @@ def _waits_in_session(facts: Facts, session: Session, idle: float) -> Iterator[W
         return
     since_n, since_t = session.n, session.t
     replied: tuple[int, float] | None = None
+    # number and time of each command, with 0, and of each reply, with its code
     lines = sorted(
         [(x.command.n, x.command.t, 0) for x in session.exchanges] + [(r.n, r.t, r.code) for r in session.replies]
     )
