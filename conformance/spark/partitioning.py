@@ -59,7 +59,10 @@ class Partitioning:
         return rows if self.several or not self.local else rows.localCheckpoint(eager=False)
 
     def cached_when_small(self, rows: "DataFrame") -> "DataFrame":
-        """Do what `cached` does where there is one local partition; else nothing."""
+        """Compute rows now for several queries, and hint that a join looks them up, where there is one local partition.
+
+        Else return them as they are.
+        """
         return rows if self.several or not self.local else self.cached(rows)
 
     def hash_join_hint(self, rows: "DataFrame") -> "DataFrame":

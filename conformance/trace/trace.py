@@ -200,7 +200,7 @@ class Trace:
         return self._steps.get((path, phase))
 
     def find_label_event(self, label: str) -> StepEvent | None:
-        """Return the event from which `since: LABEL` counts: where the step with that label began, `start` ended."""
+        """Return the event from which `since: LABEL` counts, None before it: where the step with that label began, or a `start` ended."""
         return self._labels.get(label)
 
     def find_messages(self, name: str) -> list[MessageMade]:
