@@ -147,7 +147,7 @@ class KeepsShadowsOfOutsideMail(Completion):
     """Queues no notification for a message that a server outside the boundary acknowledged."""
 
     def release(self, message: Message) -> None:
-        """Release a processed message; one that was handed to a server outside the boundary without discard notifications."""
+        """Release a processed message, but queue no discard notifications if it was handed to a server outside the boundary."""
         if self.host.messages.recipients_with_fate(message.id, ("relayed", "passed-on"), crossed=True):
             self.host.safety_net.hold(message.id, "safety-net")
         else:

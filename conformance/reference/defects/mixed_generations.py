@@ -24,7 +24,7 @@ class KeepsShadowsOfHubMail(Completion):
     """Offers no discard notification for a message that a 2010 hub has acknowledged."""
 
     def release(self, message: Message) -> None:
-        """Release a processed message; one that went to a 2010 hub without discard notifications for the holders of its shadow."""
+        """Release a processed message, but queue no discard notifications for the holders of its shadow if it went to a 2010 hub."""
         if any(goes_to_a_hub(self.host, one.address) for one in message.envelope.recipients):
             self.host.safety_net.hold(message.id, "safety-net")
         else:

@@ -76,7 +76,7 @@ class GoesOnBeforeTheReply(UsesOtherDialogue):
 
 @defect("waits-a-minute-for-replies", breaks="RL-TMO-01", slot="outbound")
 class WaitsAMinute(Outbound):
-    """Waits a minute for each reply of a next hop, ten for that to the final dot."""
+    """Waits a minute for each reply of a next hop."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
         """Return a session with a server of a next hop that waits a minute for each reply, not SendConnectionInactivityTimeout."""

@@ -246,6 +246,6 @@ class HoldsPromotedMail(Delivery):
         super()._begin_delivery(message)
 
     def _begin_delivery(self, message: Message) -> None:
-        """Begin delivery unless the message still waits for its shadow; `_make_redundant` begins it then."""
+        """Begin the delivery of a message for which no shadow is to be made any more; of any other `_make_redundant` begins it."""
         if not message.redundancy_pending:
             super()._begin_delivery(message)
