@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.faults import FAULTS
 from conformance.listen.checks import judge_client
 from conformance.listen.record import ListenRecord
 from tests.suite.helpers import command, conformance_command, environment
@@ -148,3 +149,6 @@ def test_list_prints_the_language_of_addresses(tmp_path: Path):
     done = conformance_command("listen", "--list", cwd=tmp_path)
     assert done.returncode == 0
     assert "silent[-PLACE]" in done.stdout
+    text = " ".join(done.stdout.split())
+    asked_otherwise = ("replace", "answer")  # by a code, as in rcpt-451
+    assert [name for name, kind in FAULTS.items() if kind.about not in text and name not in asked_otherwise] == []

@@ -7,6 +7,7 @@ The files in `0.1.0/` are as that version wrote them; only the paths of the mach
         --candidate ./mine.yaml --candidate exec:reference --baseline (known.yaml without its last entry)
 """
 
+import json
 import shlex
 import shutil
 from collections import Counter
@@ -142,3 +143,6 @@ def test_the_stored_run_is_aggregated(run_dir: Path, tmp_path: Path, tables: boo
     ran = conformance_command("aggregate", "run", "--out", "site", cwd=tmp_path, timeout=400)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (tmp_path / "site" / "index.html").is_file()
+    matrix = json.loads((tmp_path / "site" / "tables" / "matrix.json").read_bytes())
+    counted = {name: sum(row[name] for row in matrix) for name in ("passed", "failed", "not_applicable")}
+    assert tuple(counted.values()) == tuple(OUTCOMES.values())

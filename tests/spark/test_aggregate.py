@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyspark")
@@ -16,6 +17,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from conformance.commands.aggregate import write_page
+from conformance.history.events import Connected, Content, Reply
+from conformance.results.reader import read_run
 from conformance.spark import aggregation, partitioning
 from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES, TABLES, AggregationResult, aggregate
 from conformance.spark.ingest import read_headers
@@ -175,10 +178,25 @@ def test_losses_and_duplicates_are_listed(made: tuple[Path, AggregationResult]) 
     assert [(row["sink"], row["copies"]) for row in duplicates] == [("mbx1-store", 2), ("outside", 2)]
 
 
-def test_latency_and_placement_are_computed(made: tuple[Path, AggregationResult]) -> None:
+def latencies(run: Path, scenario: str) -> list[float]:
+    """Return the seconds from each final dot that came from outside to its acknowledgement."""
+    found: list[float] = []
+    for cell in read_run(run).cells():
+        if cell.header.scenario == scenario:
+            outside = {e.session for e in cell.events if isinstance(e, Connected) and e.client == "outside"}
+            dots = {e.session: e.t for e in cell.events if isinstance(e, Content)}
+            replies = [e for e in cell.events if isinstance(e, Reply) and e.to == "CONTENT" and e.session in outside]
+            found += [reply.t - dots[reply.session] for reply in replies]
+    return found
+
+
+def test_latency_and_placement_are_computed(made: tuple[Path, AggregationResult], runs: Path) -> None:
     (row,) = table(made, "latency", run="planted", scenario="grid")
-    assert row["messages"] == 30
-    assert 0 < row["least"] <= row["p50"] <= row["p95"] <= row["p99"] <= row["most"]
+    seconds = latencies(runs / "planted", "grid")
+    assert row["messages"] == len(seconds) == 30
+    expected = np.percentile(seconds, [0, 50, 95, 99, 100])
+    assert [row[name] for name in ("least", "p50", "p95", "p99", "most")] == pytest.approx(expected, abs=1e-6)
+    assert len(set(expected)) == 5
     (row,) = table(made, "placement", run="planted", scenario="grid")
     assert (row["primary_site"], row["holder_site"], row["same_site"], row["copies"]) == (
         "NewYork",
