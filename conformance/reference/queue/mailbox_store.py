@@ -44,7 +44,7 @@ class MailboxStore(Component):
                 delivered = reply.positive
             finally:
                 duplicates.end_delivery(key, delivered=delivered)
-            await self.host.db.commit()  # before QUIT, whose reply may take long
+            await self.host.db.commit()
         return reply
 
     async def transmit_to_store(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
@@ -65,11 +65,22 @@ class MailboxStore(Component):
 
     @asynccontextmanager
     async def session_with_store(self, sink: Address) -> AsyncIterator[Dialogue]:
-        """Yield a session with a mailbox store that is not open yet, and end it, with QUIT if it still is open."""
+        """Yield a session with a mailbox store that is not open yet; after the block a task ends it with QUIT.
+
+        The delivery is recorded without waiting for the reply to QUIT, which may take SendConnectionInactivityTimeout.
+        """
         session = create_dialogue(sink, self.host.name, self.host.transport.SendConnectionInactivityTimeout, "lmtp")
         try:
             yield session
-            with suppress(SessionLost):  # it is over: nothing is left to say
-                await session.quit()
-        finally:
+        except BaseException:
             session.abort()
+            raise
+        ending = self.host.tasks.start(
+            self._end_session(session), f"{self.host.name}: end a session with a mailbox store"
+        )
+        ending.add_done_callback(lambda _: session.abort())  # also if the task is cancelled before it runs
+
+    async def _end_session(self, session: Dialogue) -> None:
+        """Send QUIT and wait for its reply; do nothing if the session is lost."""
+        with suppress(SessionLost):
+            await session.quit()
