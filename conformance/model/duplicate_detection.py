@@ -30,8 +30,8 @@ from functools import lru_cache
 
 from conformance.history.events import CommandRun, Delivered, Drained, StepEvent
 from conformance.history.values import Digest
-from conformance.model.facts import Facts
-from conformance.model.processing import inspections
+from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.processing import Inspection, inspections
 from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
@@ -216,10 +216,12 @@ def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
         server, n = inspection.node, inspection.n
         if not any(box.server == server for box in facts.topology.mailboxes):
             continue
-        lifetime = _longest_window(facts, server, -1, n) + _CLEAN_UP_DELAY_S + facts.slack
-        lifetime += facts.possible_parameter_range(server, "DuplicateCleanupInterval", -1, n).greatest
+        interval = facts.possible_parameter_range(server, "DuplicateCleanupInterval", -1, n).greatest
+        interval += _CLEAN_UP_DELAY_S + facts.slack
+        lifetime = _longest_window(facts, server, -1, n) + interval
         made = [e for e in facts.trace.events_of(Delivered) if e.sink == facts.topology.store_name(server) and e.n < n]
-        recent = sum(inspection.t - e.t < lifetime for e in made)
+        cleaned = _time_in_operation(facts, inspection, interval)
+        recent = sum(cleaned - e.t < lifetime for e in made)
         finding.occasions += recent < len(made)
         if inspection.delivered_to > recent and recent < len(made):
             finding.add_violation(
@@ -228,3 +230,18 @@ def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
                 n,
             )
     return finding
+
+
+def _time_in_operation(facts: Facts, inspection: Inspection, interval: float) -> float:
+    """Return the time (documented seconds) by which an inspected server cleaned up what was due one clean-up interval before.
+
+    It is the time of the inspection if the server was in operation for the interval until then. Otherwise it is the time at which it
+    was last stopped before that: the background clean-up may begin its interval anew after each start.
+    """
+    time = inspection.t
+    for event in reversed([e for e in facts.node_events.get(inspection.node, ()) if e.n < inspection.n]):
+        if event.action in STOPPING_ACTIONS:
+            time = event.t
+        elif event.action in ("ready", "resumed") and time - event.t >= interval:
+            break
+    return time
