@@ -103,7 +103,12 @@ def explore(
     scenarios: Annotated[
         list[str] | None, typer.Argument(help="ids of scenarios; default: every scenario whose run is short")
     ] = None,
-    sweep: Annotated[int, typer.Option(min=1, max=1, help="1: every single fault at every point")] = 1,
+    sweep: Annotated[
+        int,
+        typer.Option(
+            min=1, max=2, help="1: every single fault at every point; 2: every pair, in scenarios that are named"
+        ),
+    ] = 1,
     at_random: Annotated[bool, typer.Option("--random", help="random plans instead of a sweep of scenarios")] = False,
     candidate: Annotated[str, typer.Option("--candidate", help="what is explored, in virtual time")] = "reference",
     plans: Annotated[int | None, typer.Option(min=1, help="run this many, drawn by --seed; default: all")] = None,
@@ -120,6 +125,7 @@ def explore(
     raise typer.Exit(
         command.explore(
             scenarios or [],
+            faults=sweep,
             at_random=at_random,
             candidate=candidate,
             plans=plans,

@@ -1,6 +1,6 @@
-"""`conformance explore`: breaks every point of a scenario once, and reduces what violates the model to scenario files.
+"""`conformance explore`: breaks every point of a scenario once or twice, and reduces what violates the model to scenario files.
 
-A *plan* is one cell that is run with a fault at one point, and judged by the model alone. To *sweep* a scenario is to make a plan
+A *plan* is one cell that is run with a fault at one point, or two, and judged by the model alone. To *sweep* a scenario is to make a plan
 for each fault at each point. A *campaign* has the results of the plans that were run, a *finding* a violation and the smallest
 plan that shows it.
 """
@@ -24,6 +24,7 @@ from conformance.execute import available_cores
 from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_plans
 from conformance.explore.documents import write_cell
 from conformance.explore.injections import Injection
+from conformance.explore.pairs import sweep_pairs
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.sweep import Enumeration, ObservedCell, Plan, ScenePlans, sweep, without_faults
 from conformance.explore.trial import run_plan
@@ -45,6 +46,7 @@ _MANY = 1_000_000
 def explore(
     scenarios: Sequence[str],
     *,
+    faults: int = 1,
     at_random: bool = False,
     candidate: str,
     plans: int | None,
@@ -56,7 +58,8 @@ def explore(
 ) -> int:
     """Sweep scenarios (names; none: the first cell of each cheap one), and write what violates the model to `out`.
 
-    With `at_random` the plans are random ones, and scenarios are not used. At most `plans` are run, drawn by `seed`, and none is
+    Each plan of a sweep has `faults` faults, 1 or 2; two need names of scenarios. With `at_random` the plans are random ones, and
+    scenarios are not used. At most `plans` are run, drawn by `seed`, and none is
     begun after `duration`. Ctrl-C keeps what was found.
     Returns 1 when there is a finding, 2 for wrong input, 3 when no plan could be judged, else 0.
     """
@@ -65,6 +68,8 @@ def explore(
         assignment = Assignment(find_candidate(candidate, paths.fixtures() / "candidates"))
         if at_random and scenarios:
             raise ValueError("random plans are made without scenarios: leave out their names, or --random")
+        if faults > 1 and not scenarios:
+            raise ValueError("pairs of faults are tried in scenarios that are named: give the id of one")
         cells = [] if at_random else _first_cells(scenarios)
     except (ValueError, CandidateError, InvalidFile, SelectionError, OSError) as error:
         typer.echo(error, err=True)
@@ -73,6 +78,15 @@ def explore(
     console = Console(stderr=True)
     with console.status("running the scenarios without faults", spinner="line"):
         enumeration = _enumerate_plans(cells, assignment, settings, named=bool(scenarios))
+    if faults > 1:
+        with console.status(f"running {len(enumeration.plans)} plans with one fault", spinner="line"):
+            enumeration = sweep_pairs(
+                enumeration,
+                assignment,
+                settings,
+                jobs or available_cores(),
+                lambda plan, fault: _reason_against(plan, fault, assignment, settings),
+            )
     chosen: Sequence[Plan] = (
         RandomPlans(seed, plans or _MANY, assignment, settings)
         if at_random

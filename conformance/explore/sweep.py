@@ -28,7 +28,7 @@ _LEFT_OUT = (Expect, Fault, Partition, Heal, Disk)
 _MARGIN_S = 60
 """Documented seconds to wait longer than the point took to come in the run without a fault."""
 _NAMES = ("explored", "explored-2")
-"""The names of the faults of sessions in a plan."""
+"""The names of the first and the second fault of a plan, if it is a fault of a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class ObservedCell:
     """A cell without faults of its own, and what its run showed.
 
     These are the protocol points; event and time (documented seconds) at which the last step ended; and the last step that needs
-    each server to be as the scenario left it, by the number of the event at which it began.
+    each server to be as the scenario left it, by the number of the event at which it began. For the second fault of a pair
+    (`pairs`) the cell has the first fault already: `texts` says it in words, and `faults` is the name under which it fires.
     """
 
     cell: Cell
@@ -53,10 +54,14 @@ class ObservedCell:
     end_n: int = -1
     end_t: float = 0.0
     last_uses: Mapping[str, int] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
     @classmethod
-    def from_run(cls, cell: Cell, events: Sequence[AnyEvent]) -> "ObservedCell":
-        """Return a cell with what the history of its run without faults shows; `events` are that history."""
+    def from_run(
+        cls, cell: Cell, events: Sequence[AnyEvent], texts: tuple[str, ...] = (), faults: tuple[str, ...] = ()
+    ) -> "ObservedCell":
+        """Return a cell with what the history of its run shows, in which no fault occurred but those named by `faults`."""
         steps = [event for event in events if isinstance(event, StepEvent)]
         end = max(((event.n, event.t) for event in steps), default=(-1, 0.0))
         used: dict[str, int] = {}
@@ -64,33 +69,28 @@ class ObservedCell:
         for event in steps:
             for node in _nodes_of(by_path.get(event.path)) if event.phase == "began" else ():
                 used[node] = event.n
-        return cls(cell, find_points(events, cell.topology), *end, used)
+        return cls(cell, find_points(events, cell.topology), *end, used, texts, faults)
 
     def last_use_of(self, node: str) -> int:
         """Return the event at which the last step that acts on a server began, -1 without one."""
         return max(self.last_uses.get(node, -1), self.last_uses.get("all", -1))
 
-    def plan(self, *injections: Injection) -> Plan:
-        """Return the plan with these faults, at most two, added to the cell."""
-        names = _NAMES[: len(injections)]
-        before = [injection.arm(name) for injection, name in zip(injections, names, strict=True)]
-        after: list[Action] = []
-        for injection in injections:
-            # The drain begins by healing faults and starting nodes, so the plan waits until the fault has acted.
-            seconds_after_end = max(0.0, injection.point.t - self.end_t)
-            after += injection.follow(seconds_after_end + _MARGIN_S, is_late=injection.point.n > self.end_n)
-        steps = numbered((*map(as_step, before), *self.cell.steps, *map(as_step, after)))
-        occasions = [injection.occasion(name) for injection, name in zip(injections, names, strict=True)]
-        title = ", then ".join(injection.text for injection in injections)
-        return Plan(
-            name=f"{self.cell.id}: {title}", cell=self.cell.model_copy(update={"steps": steps}), faults=tuple(occasions)
-        )
+    def plan(self, injection: Injection) -> Plan:
+        """Return the plan with this fault added to the cell."""
+        name = _NAMES[len(self.faults)]
+        # The drain begins by healing faults and starting nodes, so the plan waits until the fault has acted.
+        seconds_after_end = max(0.0, injection.point.t - self.end_t)
+        after = injection.follow(seconds_after_end + _MARGIN_S, is_late=injection.point.n > self.end_n)
+        steps = numbered((as_step(injection.arm(name)), *self.cell.steps, *map(as_step, after)))
+        title = ", then ".join((*self.texts, injection.text))
+        cell = self.cell.model_copy(update={"steps": steps})
+        return Plan(f"{self.cell.id}: {title}", cell, (*self.faults, injection.occasion(name)))
 
 
 class ScenePlans(Sequence[Plan]):
-    """Plans that are built when they are asked for: an entry is an observed cell with one or two faults to add to it."""
+    """Plans that are built when they are asked for: each is an observed cell with one more fault."""
 
-    def __init__(self, entries: Sequence[tuple[ObservedCell, tuple[Injection, ...]]] = ()) -> None:
+    def __init__(self, entries: Sequence[tuple[ObservedCell, Injection]] = ()) -> None:
         self.entries = list(entries)
 
     def __len__(self) -> int:
@@ -107,8 +107,8 @@ class ScenePlans(Sequence[Plan]):
         """Build the plan with this number; of a slice, return the plans without building them."""
         if isinstance(index, slice):
             return ScenePlans(self.entries[index])
-        observed, injections = self.entries[index]
-        return observed.plan(*injections)
+        observed, injection = self.entries[index]
+        return observed.plan(injection)
 
     def subset(self, numbers: Sequence[int]) -> "ScenePlans":
         """Return the plans with these numbers, in this order."""
@@ -158,7 +158,7 @@ def sweep(
             if reason:
                 found.pruned[reason] += 1
             else:
-                found.plans.entries.append((observed, (injection,)))
+                found.plans.entries.append((observed, injection))
     return found
 
 
