@@ -28,7 +28,10 @@ class SafetyNet(Component):
         self.drop_expired()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply changed hold times, and resubmit the messages of mailbox databases that have become active on another server."""
+        """Apply changed hold times, and resubmit the messages of mailbox databases that have become active on another server (SR-SFN-05).
+
+        That is what a mailbox shows whose server is another one than before the reload.
+        """
         self.drop_expired()
         server_before = {box.address.casefold(): box.server for box in before.mailboxes}
         moved = {

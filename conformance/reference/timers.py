@@ -48,7 +48,7 @@ class Tasks:
             await asyncio.wait(running)
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
-        """Forget a task that has ended, and report the exception that ended it, if any."""
+        """Forget a task that has ended, and pass the exception that ended it, if any, to `on_failure`; asyncio calls this."""
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)

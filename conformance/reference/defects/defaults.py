@@ -16,7 +16,8 @@ from conformance.reference.defects.defect import defect
 class OtherDefaults(NodeConfiguration):
     """A configuration with other defaults; times in documented seconds.
 
-    `transport`: by the name of the parameter. `limits` and `edge_limits`: of listeners, on most servers and on an Edge server.
+    `other_transport`: by the name of the transport parameter. `other_limits` and `other_edge_limits`: time limits of listeners, on most
+    servers and on an Edge server. What is not in them has its documented default.
     """
 
     other_transport: ClassVar[Mapping[str, Any]] = {}

@@ -250,7 +250,7 @@ class HubAcceptsThoughSwitchedOff(HubVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client has the right, even if shadow redundancy is disabled."""
+        """Whether the client is on the transport listener and has the right to use XSHADOW, even if shadow redundancy is disabled."""
         peer = self.session_state.peer
         return self.session_state.listener == "transport" and peer is not None and peer.accept_xshadow
 

@@ -169,7 +169,10 @@ class ReportsToThePostmaster(Reports):
     """Reports the failure of a message with a null reverse-path to an address of its header."""
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Send a report; one about a message with an empty reverse-path goes to alice@outside.test."""
+        """Send a report; one about a message with a null reverse-path goes to alice@outside.test, the usual author in scenarios.
+
+        Correct is to send no report about such a message.
+        """
         if not message.envelope.reverse_path:
             envelope = replace(message.envelope, reverse_path="alice@outside.test")
             message = replace(message, envelope=envelope)

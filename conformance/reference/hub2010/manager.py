@@ -126,7 +126,7 @@ class HubManager(ShadowRedundancyManager):
         return self.host.transport.MessageExpirationTimeout
 
     def has_alternative(self, message: Message) -> bool:
-        """Return whether every recipient of a shadow message has a next hop with a server that has not failed."""
+        """Return whether every recipient of a shadow message has a next hop with a server that is not in `failed_primaries`."""
         hops = group_by_next_hop(self.host.config, message.envelope.recipients)
         return all(set(hop.servers) - self.failed_primaries for hop in hops)
 

@@ -190,7 +190,7 @@ class RemoteQueue(HopQueue):
 
 
 def create_hop_queue(host: Host, hop: NextHop, record_outcome: RecordOutcome) -> HopQueue:
-    """Return an empty queue for a next hop: nowhere, the mailbox store of this server, or another server."""
+    """Return an empty queue for a next hop, of the class for its kind: nowhere, the mailbox store of this server, or another server."""
     match hop.kind:
         case "nowhere":
             return NowhereQueue(host, hop, record_outcome)

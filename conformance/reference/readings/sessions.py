@@ -97,7 +97,7 @@ class OffersAuthWithoutTls(Receiver):
 
     def __init__(self, host: Host, listener: ListenerName, limits: Listener, sessions: set[Receiver]) -> None:
         super().__init__(host, listener, limits, sessions)
-        self._auth_require_tls = False
+        self._auth_require_tls = False  # of aiosmtpd: AUTH is accepted before STARTTLS
 
     def auth_keywords(self) -> list[str]:
         """Return the AUTH keyword where the client may authenticate, with TLS or without."""

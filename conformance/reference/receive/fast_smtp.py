@@ -224,7 +224,7 @@ class FastSMTP(PrefixedDir, SMTP):
             await self.push(await self.handle_exception(error))
 
     async def _dispatch(self, line: bytes) -> None:
-        """Parse a command line and await the method of its verb, or send the error reply."""
+        """Parse a command line and await the method of its verb, or send the error reply; a known verb restarts the idle timeout."""
         line = line.rstrip(b"\r\n")
         first, _, rest = line.partition(b" ")
         if not line or not first.isascii():

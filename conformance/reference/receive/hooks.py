@@ -36,7 +36,7 @@ class Hooks(PrefixedDir):
     async def handle_MAIL(
         self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
     ) -> str:
-        """Accept the reverse-path, unless it has characters that cannot be sent on."""
+        """Accept the reverse-path, unless it has characters that cannot be sent on; return the reply to MAIL."""
         if address and not address.isprintable():
             return UNSENDABLE_ADDRESS
         envelope.mail_from = address or "<>"  # aiosmtpd takes an empty one for none

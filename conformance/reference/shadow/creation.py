@@ -104,7 +104,10 @@ class ShadowCreation(Component):
         self.host.manager.record_contact_and_database(peer.name, _named_database(answer))
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy, and record on disk that the server holds it, or may hold it. Raises SessionLost if it is not stored."""
+        """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
+
+        It counts as stored if it was accepted for all recipients. The server may hold it if the reply to the final dot was lost.
+        """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be
         discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=False)

@@ -199,12 +199,18 @@ class ShadowRedundancyManager(Component):
         return self.watched[primary].last_query + self.host.transport.ShadowHeartbeatFrequency
 
     def promotion_at(self, primary: str) -> float:
-        """Return when the shadows of a primary are promoted unless a session succeeds before, POSIX seconds (SR-MNT-09)."""
+        """Return when the shadows of a primary are promoted unless a session with it succeeds before, POSIX seconds (SR-MNT-09).
+
+        That is ShadowResubmitTimeSpan after the last successful one.
+        """
         contact = self.host.shadows.last_contact(primary)
         return (self.host.now() if contact is None else contact) + self.host.transport.ShadowResubmitTimeSpan
 
     def _set_alarm(self, primary: str) -> None:
-        """Set the alarm of a watched primary to its next session; stop watching one for which no shadow is held."""
+        """Set the alarm of a watched primary to its next session, or unset it while shadow redundancy is disabled.
+
+        Stops watching a primary for which no shadow is held.
+        """
         watch = self.watched[primary]
         if watch.heartbeat_running:  # the alarm is set when it ends
             return

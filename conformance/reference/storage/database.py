@@ -138,7 +138,10 @@ class Database:
             self._cache.clear()
 
     async def commit(self) -> None:
-        """Wait until everything written so far is on disk. Raises DatabaseError if the commit fails for good."""
+        """Wait until everything written so far is on disk; while the disk is full, without limit.
+
+        Returns at once if nothing has been written since the last commit. Raises DatabaseError if the commit fails for good.
+        """
         if self._commit_timer is not None:
             if self._committed is None:
                 loop = asyncio.get_running_loop()
@@ -187,7 +190,7 @@ class Database:
         return self._connection
 
     def _end_transaction(self) -> list[asyncio.Future[None]]:
-        """Mark the transaction as ended, and return the futures of the callers that wait for it."""
+        """Mark the transaction as ended, and return the futures of the callers that wait for it: of `commit` and of `commit_if_room`."""
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None

@@ -135,13 +135,13 @@ class Messages:
         return list(dict.fromkeys(self.recipients_with_fate(row_id, ("pending",))))
 
     def without_delay_report(self, row_id: int, recipients: Iterable[Recipient]) -> list[Recipient]:
-        """Return those of the recipients whose delay has not been reported."""
+        """Return those of the recipients whose delay has not been reported to the sender."""
         rows = self._db.read("SELECT address FROM recipient WHERE message = ? AND delay_told = 1", (row_id,))
         reported = {row["address"] for row in rows}
         return [recipient for recipient in recipients if recipient.address not in reported]
 
     def set_delay_reported(self, row_id: int, recipients: Iterable[Recipient]) -> None:
-        """Record that the delay of recipients has been reported."""
+        """Record that the delay of recipients has been reported to the sender, which is done once."""
         for recipient in recipients:
             self._db.write(
                 "UPDATE recipient SET delay_told = 1 WHERE message = ? AND address = ?", (row_id, recipient.address)
