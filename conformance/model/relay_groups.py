@@ -1,8 +1,8 @@
-"""Judges groups of commands (PIPELINING, RFC 2920): the replies of a server to them.
+"""Judges groups of commands (PIPELINING, RFC 2920): the replies of a server to them, and what a client takes the replies for.
 
 A *group* is a sequence of commands of which each was sent before the one in front of it was answered, and within `_TOGETHER_S`
-of it; the final dot of a content may be in front. The row binds a server that offers PIPELINING in the session. `n` is an
-event's number in the history, `t` its time in documented seconds.
+of it; the final dot of a content may be in front. The rows bind a server that offers PIPELINING in the session, and a client
+that sends a group. `n` is an event's number in the history, `t` its time in documented seconds.
 
 The judge calls each rule once for a recorded history. A rule returns a `Finding`, whose `occasions` count the chances to fail; a
 violation has the numbers of the events that show it, and is blamed on the decorator's first requirement.
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from conformance.history.events import Reply
 from conformance.model.facts import Facts
+from conformance.model.reports import FailureReports
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Exchange, Session, Transaction
@@ -135,3 +136,58 @@ def _check_without_recipients(facts: Facts, finding: Finding, session: Session, 
 def _has_address(sent: Transaction, sender: str) -> bool:
     """Return whether an address is the reverse-path or an accepted recipient of a transaction."""
     return sender in (sent.sender, *sent.recipients)
+
+
+@rule("RL-PIP-02", timed=False)
+def replies_to_a_group_are_each_taken_for_their_command(facts: Facts) -> Finding:
+    """Check that a client sends a message to those recipients of a group who were accepted, and reports no failure of them.
+
+    Judged are transactions of which some recipients were accepted and some refused. Left out are sessions with a fault.
+    """
+    finding = Finding("each reply to a group is taken for that to its own command")
+    for session in facts.trace.sessions.values():
+        if "PIPELINING" not in (session.keywords or ()) or facts.faults_by_session.get(session.name):
+            continue
+        if not facts.is_opened_by_tested_server(session.client, session.name):
+            continue
+        if facts.is_altered_or_held(session.name):
+            continue
+        grouped = {x.command.n for group in _groups_in_session(session) for x in group if x.command.verb == "RCPT"}
+        for sent in session.transactions:
+            end_n = next((later.n for later in session.transactions if later.n > sent.n), facts.end_n)
+            if sent.recipients and sent.refused and any(sent.n < n < end_n for n in grouped):
+                finding.occasions += 1
+                _check_accepted(facts, finding, session, sent, end_n)
+    return finding
+
+
+def _check_accepted(facts: Facts, finding: Finding, session: Session, sent: Transaction, end_n: int) -> None:
+    """Add a violation where the accepted recipients of a transaction got no content, or an empty one, or were reported as failed.
+
+    `end_n` is the number of the next MAIL in the session, or one behind the last event.
+    """
+    if sent.dot_n is None:
+        commands = (x for x in session.exchanges if sent.n < x.command.n < end_n)
+        data = next((x for x in commands if x.command.verb == "DATA"), None)
+        is_left = session.closed is not None and session.closed.by == "client"
+        if facts.stopped_or_wiped_between(session.client, session.n):
+            return
+        if data is not None and data.reply is not None and data.reply.code == 354 and is_left:
+            finding.add_violation(
+                f"{sent.client} left after 354 without a content, though {sent.server} had accepted {sent.recipients[0]}",
+                data.reply.n,
+            )
+        return
+    if sent.digest is not None and sent.digest.size == 0:
+        finding.add_violation(
+            f"{sent.client} sent an empty content, which {sent.server} took for {sent.recipients[0]}", sent.dot_n
+        )
+        return
+    accepted = facts.context.normalize_addresses(sent.accepted_recipients)
+    for report in facts.compute_once(FailureReports).all:
+        is_about = any(message.message == sent.message for message in report.messages)
+        if report.origin == sent.client and is_about and report.n > sent.n and (wrong := accepted & report.failed):
+            finding.add_violation(
+                f"{sent.client} reported the failure of {min(wrong)}, whom {sent.server} had accepted", report.n, sent.n
+            )
+            return

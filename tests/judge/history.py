@@ -143,9 +143,12 @@ class History:
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
         refused: Iterable[str] = (), deferred: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
-        new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "", chunked: bool = False,
+        new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "", chunked: bool = False, grouped: bool = False,
     ) -> None:  # fmt: skip
-        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550, `deferred` 450."""
+        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550, `deferred` 450.
+
+        `grouped`: all commands are said before the first reply.
+        """
         mail = self.mails.get(name)
         assert mail is not None or digest is not None, name
         one = self.connect(client, server, listener) if new else self.session(client, server, listener)
@@ -157,17 +160,17 @@ class History:
         one.mail, one.digest = name, digest or (mail.digest() if mail else None)
         one.recipients, one.refused = tuple(to or (mail.to if mail else ())), tuple(refused)
         line = f"MAIL FROM:<{one.sender}> {mail_parameter}".rstrip()
-        self.say(one, line + (f" XSHADOW={shadow}" if shadow else ""), 250, "2.1.0 ok")
-        for recipient in one.recipients:
-            self.say(one, f"RCPT TO:<{recipient}> {rcpt_parameter}".rstrip(), 250, "2.1.5 ok")
-        for recipient in one.refused:
-            self.say(one, f"RCPT TO:<{recipient}>", 550, "5.1.1 no")
-        for recipient in deferred:
-            self.say(one, f"RCPT TO:<{recipient}>", 450, "4.2.0 later")
+        said: list[tuple[str, int, str]] = [(line + (f" XSHADOW={shadow}" if shadow else ""), 250, "2.1.0 ok")]
+        said += [(f"RCPT TO:<{who}> {rcpt_parameter}".rstrip(), 250, "2.1.5 ok") for who in one.recipients]
+        said += [(f"RCPT TO:<{who}>", 550, "5.1.1 no") for who in one.refused]
+        said += [(f"RCPT TO:<{who}>", 450, "4.2.0 later") for who in deferred]
+        said += [("DATA", 354, "go")] if not chunked else []
+        for words, code, text in said:
+            self.say(one, words, None if grouped else code, text)
+        for words, code, text in said if grouped else ():
+            self.reply_to(one, words.split(" ")[0], code, text)
         if chunked:
             self.add(ev.Command, session=one.name, verb="BDAT", line="BDAT 300 LAST")
-        else:
-            self.say(one, "DATA", 354, "go")
         self.add(ev.Content, session=one.name, digest=one.digest)
 
     def _of_2010(self, *servers: str) -> bool:

@@ -8,6 +8,7 @@
     mbx1 > outside  m for a@x deferring b@x: 250 RCPT of b@x gets 450 (`refusing`: 550)
     outside > mbx1  m after 95 hops: 250         so many Received fields
     outside > mbx1  m in chunks                  its content by BDAT
+    mbx1 > outside  m in a group                 its commands before the first reply; `as a lone dot`: without content
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  report on m, failed for victor@outside.test, naming q1 and rfc822;v@x, to alice@outside.test: 250
@@ -58,7 +59,7 @@ _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
     r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?"
-    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
+    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<grouped> in a group)?(?P<emptied> as a lone dot)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
 _REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
@@ -104,10 +105,12 @@ def _sent(history: History, m: re.Match[str]) -> None:
     )
     if digest is not None and m["hops"]:
         digest = replace(digest, received=int(m["hops"]))
+    if m["emptied"]:
+        digest = Digest(size=0, sha256=sha(""), body_sha256=sha(""), stable_sha256=sha(""))
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
         deferred=_several(m["deferred"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
-        mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "", chunked=bool(m["chunked"]),
+        mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "", chunked=bool(m["chunked"]), grouped=bool(m["grouped"]),
     )  # fmt: skip
     if m["harness"]:
         history.harness.add(history.session(m["client"], m["server"]).name)

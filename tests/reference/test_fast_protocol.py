@@ -7,7 +7,7 @@ import pytest
 from aiosmtplib import SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
-from conformance.reference.send.smtp import _FastProtocol
+from conformance.reference.send.smtp import FastProtocol
 
 REPLIES = [
     b"250 ok\r\n",
@@ -59,4 +59,4 @@ def states_after(kind: type[SMTPProtocol], parts: list[bytes]) -> list[SMTPRespo
 @pytest.mark.parametrize("reply", REPLIES, ids=[repr(reply[:40]) for reply in REPLIES])
 def test_a_reply_is_parsed_as_aiosmtplib_parses_it(reply: bytes) -> None:
     for parts in [[reply], [reply[:5], reply[5:]], [reply, b"250 late\r\n"]]:
-        assert states_after(_FastProtocol, parts) == states_after(SMTPProtocol, parts)
+        assert states_after(FastProtocol, parts) == states_after(SMTPProtocol, parts)

@@ -127,3 +127,45 @@ class HoldsRepliesBack(ExtendedRelay):
 
     async def converse(self, reader: asyncio.StreamReader, writer: Any) -> None:
         await super().converse(reader, _SendsLate(reader, writer))  # type: ignore[arg-type]
+
+
+class _SendsInAGroup(ExtendedHop):
+    """MAIL, RCPT and DATA are sent together where PIPELINING is offered."""
+
+    async def send(self, message: dict[str, Any], recipients: Any) -> dict[str, int]:
+        assert self.writer is not None
+        lines = [f"MAIL FROM:<{message['sender']}>", *(f"RCPT TO:<{to}>" for to in recipients), "DATA"]
+        self.writer.write("".join(f"{line}\r\n" for line in lines).encode())
+        await self.reply()
+        codes: dict[str, int] = {}
+        for to in recipients:
+            codes[to] = await self.reply()
+            if codes[to] != 250 and self.leaves():
+                return dict.fromkeys(recipients, codes[to])
+        content = message["content"].encode("latin-1") if set(codes.values()) == {250} else b""
+        if await self.reply() == 354:
+            self.writer.write((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:] + b".\r\n")
+            await self.reply()
+        return codes
+
+    def leaves(self) -> bool:
+        """Return whether the first refusal ends the session."""
+        return False
+
+
+class _LeavesAtARefusal(_SendsInAGroup):
+    def leaves(self) -> bool:
+        self.usable = False
+        return True
+
+
+class LeavesAtTheFirstRefusal(ExtendedRelay):
+    """The first refused RCPT ends the transaction of all, and the other replies are left unread."""
+
+    hop = _LeavesAtARefusal
+
+
+class EndsWithALoneDot(ExtendedRelay):
+    """After a refused RCPT a lone dot is sent, though other recipients were accepted."""
+
+    hop = _SendsInAGroup

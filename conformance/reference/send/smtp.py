@@ -22,7 +22,7 @@ _CACHED_REPLY = 1024
 """The most octets of a reply whose parsed form is cached: the same few short replies come in every session."""
 
 
-class _FastProtocol(SMTPProtocol):
+class FastProtocol(SMTPProtocol):
     """aiosmtplib's protocol without its lock, time limits and repeated parsing, which cost as much as the rest of a short session.
 
     The caller sends one command at a time and limits the time itself.
@@ -81,6 +81,7 @@ class SmtpDialogue(Dialogue):
     """
 
     greeting_command = "EHLO"
+    protocol_class = FastProtocol
     _loop: asyncio.AbstractEventLoop
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float, secret: str | None = None) -> None:
@@ -91,7 +92,7 @@ class SmtpDialogue(Dialogue):
         self.login_refused = False
         """Whether the server has refused AUTH."""
         self._transport: asyncio.Transport | None = None
-        self._protocol: _FastProtocol | None = None
+        self._protocol: FastProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_until = 0.0
         self._unsent_before = 0
@@ -103,7 +104,7 @@ class SmtpDialogue(Dialogue):
         try:
             async with asyncio.timeout(self.idle_timeout):
                 self._transport, self._protocol = await loop.create_connection(
-                    lambda: _FastProtocol(loop), *self.address
+                    lambda: self.protocol_class(loop), *self.address
                 )
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
@@ -226,7 +227,7 @@ class SmtpDialogue(Dialogue):
         """Return the number of octets in the send buffer."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def _open_protocol(self) -> _FastProtocol:
+    def _open_protocol(self) -> FastProtocol:
         """Return the protocol object of the connection. Raises SessionLost if the session is closed."""
         if self._protocol is None or not self.is_alive:
             raise SessionLost("the session is closed")

@@ -1,0 +1,99 @@
+"""Defects of a client that sends commands in groups (PIPELINING, RFC 2920). The reference itself waits for each reply.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+import re
+from collections import deque
+
+from aiosmtplib import SMTPResponse
+
+from conformance.reference.config import Address
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Envelope, Recipient
+from conformance.reference.queue.outbound import Outbound
+from conformance.reference.replies import Reply
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.smtp import FastProtocol, SmtpDialogue
+
+_REPLY = re.compile(rb"(?:\d{3}-[^\n]*\n)*(\d{3})(?: ([^\n]*))?\r\n")
+
+
+class _GroupProtocol(FastProtocol):
+    """Keeps replies that come before they are awaited, as those to a group do."""
+
+    _ahead = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what has come, and finish the awaited reply."""
+        self._ahead += data
+        self._finish_reply()
+
+    def send_command(self, octets: bytes) -> None:
+        """Send octets, or none to await one more reply to what was sent."""
+        super().send_command(octets)
+        self._finish_reply()
+
+    def _finish_reply(self) -> None:
+        """Give the first whole reply that has come to the one who awaits it."""
+        waiter, whole = self._response_waiter, _REPLY.match(self._ahead)
+        if waiter is None or waiter.done() or whole is None:
+            return
+        self._ahead = self._ahead[whole.end() :]
+        lines = [line[4:] for line in whole[0].decode("utf-8", "replace").splitlines()]
+        waiter.set_result(SMTPResponse(int(whole[1]), "\n".join(lines)))
+
+
+class _GroupedDialogue(SmtpDialogue):
+    """A session in which MAIL and all RCPT are sent in one group."""
+
+    protocol_class = _GroupProtocol
+
+    def __init__(self, address: Address, own_name: str, idle_timeout: float, secret: str | None = None) -> None:
+        super().__init__(address, own_name, idle_timeout, secret)
+        self._sent_ahead: deque[str] = deque()
+
+    async def command(self, line: str) -> Reply:
+        """Send a command and return its reply; of one that was sent in a group, read the reply only."""
+        if not self._sent_ahead or self._sent_ahead[0] != line:
+            return await super().command(line)
+        self._sent_ahead.popleft()
+        self._send(b"")
+        return await self._reply(line.partition(" ")[0])
+
+    async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
+        """Send the envelope in a group if that is offered, and transmit the message; read all replies to the group."""
+        if "PIPELINING" in self.keywords:
+            lines = [self._mail_command(envelope, content) + extra, *map(self._rcpt_command, envelope.recipients)]
+            self._open_protocol().write("".join(f"{line}\r\n" for line in lines).encode("ascii", "replace"))
+            self._sent_ahead.extend(lines)
+        replies = await super()._transmit(envelope, content, extra)
+        while self._sent_ahead:
+            await self.command(self._sent_ahead[0])
+        return self.matched(replies)
+
+    def matched(self, replies: dict[Recipient, Reply]) -> dict[Recipient, Reply]:
+        """Return the replies with the recipients to whom they belong."""
+        return replies
+
+
+class _ShiftedDialogue(_GroupedDialogue):
+    """Takes each reply for that to the recipient after its own."""
+
+    def matched(self, replies: dict[Recipient, Reply]) -> dict[Recipient, Reply]:
+        """Return the replies, each with the next recipient."""
+        values = list(replies.values())
+        return dict(zip(replies, [*values[-1:], *values[:-1]], strict=True))
+
+
+@defect("takes-replies-to-a-group-for-others", breaks="RL-PIP-02", slot="outbound")
+class TakesRepliesToAGroupForOthers(Outbound):
+    """Sends MAIL and RCPT in one group, and takes each reply for that to the recipient after its own."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session in groups with an SMTP server; another one is correct."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        if not isinstance(dialogue, SmtpDialogue):
+            return dialogue
+        return _ShiftedDialogue(dialogue.address, dialogue.own_name, dialogue.idle_timeout)
