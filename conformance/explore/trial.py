@@ -105,7 +105,11 @@ def record_plan(plan: Plan, assignment: Assignment, settings: Settings) -> Recor
 
 
 def judge_plan(recorded: RecordedPlan, assignment: Assignment, settings: Settings) -> PlanRun:
-    """Return what came of a plan that was run."""
+    """Return what came of a plan that was run, without running it again.
+
+    It is `violated` where the model or the harness's checks find anything; else `unfinished` where it did not get to its end, else
+    `sound`.
+    """
     plan, events = recorded.plan, recorded.events
     if recorded.inapplicable:
         return PlanRun(
