@@ -45,10 +45,11 @@ Envelope = Mapping[str, frozenset[str]]
 
 @rule("SR-CRE-06", "RL-CNT-01", timed=False)
 def envelope_is_passed_on(facts: Facts) -> Finding:
-    """Check each transmission of a server against one way in which it was given the message.
+    """Check that each transmission of a server has the envelope of a transaction by which the server was given the message before.
 
-    A shadow copy has all recipients, any other transmission some of them: `content` judges those. Sessions that a fault altered are
-    left out, on either side. Relays without shadow redundancy are not judged: RFC 3461 binds only those that offer DSN.
+    Recipients of shadow copies and parameters are compared; of the recipients of other transmissions `content` judges that they are some
+    of the message's. SR-CRE-06 is blamed for shadow copies, and for what a server has as a copy only. Left out are sessions that a fault
+    altered, on either side, and relays without shadow redundancy: RFC 3461 binds only those that offer DSN.
     """
     finding = Finding("transmissions with the envelope of the message")
     if is_relay_only(facts.context.claims):

@@ -126,7 +126,11 @@ def _check_restarts(context: CheckContext, finding: Finding) -> None:
 
 
 def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str) -> bool:
-    """Return whether the message was reported as failed to its sender, may not be reported, or was a duplicate."""
+    """Return whether a message need not be delivered to a recipient.
+
+    That is so if its sender got a failure report for the recipient, if a message that a server may take for the same one
+    was delivered there, or if it has a null reverse-path, so that nobody may be told, and was refused with 5yz.
+    """
     address = context.normalize_address(recipient)
     for event in context.trace.events_of(Delivered):
         report = event.digest

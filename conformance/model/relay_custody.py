@@ -108,7 +108,11 @@ def _is_broken_off(facts: Facts, sent: Transaction) -> bool:
 
 @rule("RL-RCP-01", "RL-ACK-04")
 def ended_recipients_are_not_tried_again(facts: Facts) -> Finding:
-    """Check that no server tries a recipient again for whom a next hop has accepted the message, or refused it for good."""
+    """Check that no server tries a recipient again for whom a next hop has accepted the message, or refused it for good.
+
+    An occasion is such an end after which the server tried any recipient of the message once more. Tries after messages were resubmitted
+    on request are not judged.
+    """
     finding = Finding("no recipient is tried again after a next hop has accepted or refused the message for it")
     relaying = facts.compute_once(Relaying)
     again = [event.n for event in facts.trace.events_of(CommandRun)]

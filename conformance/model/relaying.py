@@ -127,7 +127,10 @@ class Relaying:
                 )
 
     def _add_handings(self, name: str) -> None:
-        """Add the transactions in which servers under test were handed a message."""
+        """Enter the transactions in which servers under test were handed a message.
+
+        They go into `handed_any`, `handings` and `_handed`; the last keeps at most `_SEVERAL` for a server, sender and recipient.
+        """
         facts = self.facts
         for sent in facts.trace.transactions_of(name):
             if not facts.is_tested_server(sent.server) or sent.dot_n is None or sent.dot_t is None:

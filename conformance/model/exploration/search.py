@@ -78,7 +78,7 @@ class Model:
         )
 
     def site(self, state: int) -> Site:
-        """Return what the messages of a state share."""
+        """Return what the messages of a state share; the state's lowest bits are the number of the site."""
         return self._sites[state & _MASK]
 
     def messages(self, state: int) -> tuple[Message, ...]:
