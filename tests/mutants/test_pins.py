@@ -16,6 +16,7 @@ SITES = all_sites(paths.reference())
 
 def test_every_pinned_mutant_exists():
     known = {site.id for site in SITES}
+    assert PINS.pinned
     assert sorted({*PINS.pinned, *PINS.survivors} - known) == []
 
 

@@ -78,6 +78,7 @@ def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_
             clock.advance(host.transport.ShadowHeartbeatFrequency + 1)
             assert {host.choice.servers_to_try()[0].name for _ in range(30)} == {"mbx2", "mbx3"}
             host.choice.record_failure("mbx2")
+            assert host.choice.unresponsive_servers() == frozenset({"mbx2"})
             host.manager.record_contact("mbx2")
             assert host.choice.unresponsive_servers() == frozenset()
 

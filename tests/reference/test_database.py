@@ -209,6 +209,10 @@ def test_a_write_that_no_task_waits_for_is_committed_after_the_delay(tmp_path: P
         async with open_host(tmp_path) as (host, _):
             await host.db.commit()
             add_primary(host)
+            await asyncio.sleep(0)
+            lose_uncommitted(host)
+            assert places(host) == []
+            add_primary(host)
             await asyncio.sleep(COMMIT_DELAY * 2)  # the delay itself is tested
             lose_uncommitted(host)
             assert places(host) == ["primary"]

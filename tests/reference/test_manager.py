@@ -82,9 +82,11 @@ def test_a_primary_that_announces_more_discards_and_sends_none_is_queried_once(t
 def test_a_primary_without_shadows_here_is_not_queried(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx3", "s-1")
-        primary = Primary()
+        primary = Primary(answer("db-1"))
         await host.manager.query_in_session("mbx2", primary)
         assert primary.said == []
+        await host.manager.query_in_session("mbx3", primary)
+        assert len(primary.said) == 1
 
     run(tmp_path, steps)
 

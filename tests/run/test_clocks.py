@@ -99,7 +99,7 @@ def test_progress_is_flushed_once_before_virtual_time_passes() -> None:
             await asyncio.sleep(0)
         assert handed_on == []
         await clock.sleep(7)
-        assert handed_on[0] == ["one", "two"]
+        assert handed_on == [["one", "two"]]
 
     run_with_clock(main, "virtual")
 

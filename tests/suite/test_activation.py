@@ -1,5 +1,6 @@
 """An installed harness does not affect the pytest of other projects until their ini file activates it."""
 
+import ast
 import json
 import shutil
 import sys
@@ -60,7 +61,7 @@ def test_the_ini_key_activates_the_plugin_in_the_workers_of_xdist(project: pytes
 
 def test_the_activation_module_imports_only_pytest() -> None:
     source = Path(sys.modules["conformance"].__file__ or "").with_name("activation.py").read_text("utf-8")
-    imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    imports = [ast.unparse(one) for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Import | ast.ImportFrom)]
     assert imports == ["from __future__ import annotations", "import pytest"]
 
 

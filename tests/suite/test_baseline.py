@@ -253,7 +253,7 @@ def test_a_rewritten_baseline_keeps_the_comments(tmp_path: Path):
     assert str(comments["sends", "expect.mailbox"]).startswith("say why:")
     assert comments["elsewhere", "expect.reply"] == "of what was not run"
     race = next(one for one in entries if one["check"] == "expect.race")
-    assert race["sometimes"] == "it depends on the disk"
+    assert (race["comment"], race["sometimes"]) == ("it is a race", "it depends on the disk")
 
 
 @pytest.mark.integration
