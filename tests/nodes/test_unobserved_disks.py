@@ -47,6 +47,8 @@ def test_a_static_program_is_refused_before_it_is_started(tmp_path: Path) -> Non
 def test_a_layer_without_a_log_of_syncs_accepts_a_static_program(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
     Layer("n", tmp_path, tmp_path / "disk", logs_syncs=False).check_program(str(program))
+    with pytest.raises(UnobservedDisk):
+        Layer("n", tmp_path, tmp_path / "disk", logs_syncs=True).check_program(str(program))
 
 
 @pytest.mark.parametrize("way", ["os.execv(P, [P])", "os.execve(P, [P], {})", "os.posix_spawn(P, [P], os.environ)",
