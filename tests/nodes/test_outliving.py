@@ -44,13 +44,18 @@ def configuration() -> Iterator[NodeConfiguration]:
 def nothing_outlives(tmp_path: Path) -> Iterator[None]:
     yield
     tree.delete_tree(tmp_path / "mta1")  # deeper than pytest can delete
-    deadline = time.monotonic() + 10
-    while (left := marked(str(tmp_path))) and time.monotonic() < deadline:
-        psutil.wait_procs(left, timeout=0.1)
-    assert left == []
+    assert left_after_10_s(tmp_path) == []
     assert psutil.Process().children(recursive=True) == []
     home = cgroups._parent()
     assert home is None or [path.name for path in home.main.glob(f"conformance-{os.getpid()}-*")] == []
+
+
+def left_after_10_s(directory: Path) -> list[psutil.Process]:
+    """Wait at most 10 s for the end of all processes with a path below a directory in their command line; return the others."""
+    deadline = time.monotonic() + 10
+    while (left := marked(str(directory))) and time.monotonic() < deadline:
+        psutil.wait_procs(left, timeout=0.1)
+    return left
 
 
 def marked(word: str) -> list[psutil.Process]:
@@ -130,12 +135,14 @@ def test_nothing_outlives_its_node(tmp_path: Path, configuration: NodeConfigurat
                 await node._ended.wait()
             else:
                 await asyncio.sleep(0.3)  # the deed goes on meanwhile
+                assert marked(str(tmp_path))
         finally:
             began = time.monotonic()
             await node.close()
         return time.monotonic() - began
 
     assert asyncio.run(steps()) < 20
+    assert left_after_10_s(tmp_path) == []
 
 
 @pytest.mark.parametrize("which", ["the guard", "the one above it"])

@@ -164,14 +164,19 @@ def test_leftover_tasks_are_cancelled_and_reported(name: ClockName) -> None:
 
 @EVERY
 def test_leftover_sockets_are_closed_and_reported(name: ClockName) -> None:
+    opened: list[asyncio.trsock.TransportSocket] = []
+
     async def main(clock: Clock) -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
-        await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        opened.extend((server.sockets[0], transport.get_extra_info("socket")))
         await asyncio.sleep(0)
+        assert all(sock.fileno() >= 0 for sock in opened)
 
     with pytest.raises(Leftovers, match=r"sockets left open:(?s:.)*Transport fd=(?s:.)*listener fd="):
         run_with_clock(main, name)
+    assert [sock.fileno() for sock in opened] == [-1, -1]
 
 
 def test_leftovers_are_added_as_a_note_to_the_error_of_the_cell() -> None:

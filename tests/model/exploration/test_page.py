@@ -75,7 +75,7 @@ def test_each_failure_is_shown_by_its_scenario_on_the_reference(tmp_path: Path):
     shown = {}
     for cell in read_run(tmp_path / "run").cells():
         axes = ",".join(f"{name}={value}" for name, value in sorted(cell.header.axes.items()))
-        shown[cell.header.scenario, axes] = custodies_after_handing_on(cell.events)
+        shown[cell.header.scenario, axes] = outcomes_of_messages(cell.events)
     missing = [
         f.title for f in FAILURES if f.outcome not in shown[cell_key(f)] and cell_key(f)[0] != SHOWN_BY_ITS_EXPECTATION
     ]
@@ -89,7 +89,7 @@ def cell_key(failure: Failure) -> tuple[str, str]:
     return cell[1], cell[2] or ""
 
 
-def custodies_after_handing_on(events: object) -> set[str]:
+def outcomes_of_messages(events: object) -> set[str]:
     """Return `lost` and `duplicated` where an acknowledged message of the scenario is that."""
     found, made, acknowledged = set(), {}, set()
     arrived: Counter[tuple[str, str]] = Counter()
