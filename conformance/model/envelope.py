@@ -22,7 +22,7 @@ Records: a `StepEvent` is the begin or end of a step of the scenario; a `Command
 
 from collections.abc import Mapping
 
-from conformance.history.events import CommandRun, StepEvent
+from conformance.history.events import CommandRun, MessageMade, StepEvent
 from conformance.model.facts import RESUBMITTING_STEPS, Facts
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
@@ -66,6 +66,8 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
             if not given or any(g.session in altered for g in given):
                 continue
             offered = facts.trace.sessions[sent.session].keywords or frozenset()
+            if sent.kind != "shadow" and _is_ascii(message):
+                offered -= {"SMTPUTF8"}
             copy = _envelope_of(facts, sent, offered)
             envelopes = [_envelope_of(facts, one, offered) for one in given]
             if sent.kind != "shadow":
@@ -84,6 +86,11 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
                     row="SR-CRE-06" if is_of_copy else "RL-CNT-01",
                 )
     return finding
+
+
+def _is_ascii(message: MessageMade) -> bool:
+    """Return whether a message needs no SMTPUTF8, so that a client that passes it on should leave that out (RFC 6531 3.4)."""
+    return not message.digest.eight_bit and all(map(str.isascii, (message.sender, *message.recipients)))
 
 
 def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]) -> Envelope:

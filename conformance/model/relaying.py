@@ -244,6 +244,11 @@ class Relaying:
         return names.pop() if len(names) == 1 else None
 
 
+def needs_smtputf8(*addresses: str) -> bool:
+    """Return whether the local part of an address is not ASCII, so that it can be sent only with SMTPUTF8 (RFC 6531 3.2)."""
+    return not all(address.rpartition("@")[0].isascii() for address in addresses)
+
+
 def sessions_from(facts: Facts, server: str) -> Iterator[Session]:
     """Yield the sessions that a server opened itself and in which the next hop answered EHLO or LHLO."""
     for (client, _), sessions in facts.sessions_by_client_and_server.items():

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from conformance.history.events import Drained, MessageMade
 from conformance.history.values import Digest
 from conformance.model.facts import Facts
-from conformance.model.relaying import Relaying, sessions_from
+from conformance.model.relaying import Relaying, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
@@ -195,6 +195,10 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
         "8BITMIME" not in (session.keywords or ()) for session in sessions_from(facts, origin) if session.n < report.n
     ):
         return  # a server that does not convert the content returns the message (RFC 6152 3)
+    if needs_smtputf8(message.sender, recipient) and any(
+        "SMTPUTF8" not in (session.keywords or ()) for session in sessions_from(facts, origin) if session.n < report.n
+    ):
+        return  # it can be sent on with SMTPUTF8 only (RFC 6531 3.2)
     lifetimes = facts.parameter_values_between(origin, "MessageExpirationTimeout", 0, report.n)
     lifetime = min((float(v) for v in lifetimes if isinstance(v, int | float)), default=0.0)
     waited = (report.transaction.dot_t or report.transaction.t) - min(h.t for h in handings)

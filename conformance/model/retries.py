@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import STOPPING_ACTIONS, Facts
-from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, sessions_from
+from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
 from conformance.scenarios.steps.nodes import Redirect
 from conformance.trace.context import is_relay_only
@@ -66,6 +66,9 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     done_n, done_t = _find_end_of_duty(facts, tries, contacts, name, recipient)
     if facts.trace.messages[name].digest.eight_bit:  # a next hop without 8BITMIME may not be sent it (RFC 6152 3)
         lacking = [s for s in sessions_from(facts, server) if s.server in hops and "8BITMIME" not in (s.keywords or ())]
+        done_n, done_t = min([(done_n, done_t), *((s.n, s.t) for s in lacking)])
+    if needs_smtputf8(facts.trace.messages[name].sender, recipient):  # nor what needs SMTPUTF8 (RFC 6531 3.2)
+        lacking = [s for s in sessions_from(facts, server) if s.server in hops and "SMTPUTF8" not in (s.keywords or ())]
         done_n, done_t = min([(done_n, done_t), *((s.n, s.t) for s in lacking)])
     if done_n < acknowledged.n:
         return

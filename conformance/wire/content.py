@@ -31,6 +31,9 @@ _FIELD_END = re.compile(rb"(?:\r\n)(?![ \t])")
 _MESSAGE_ID = re.compile(rb"^Message-ID[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^Date[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _RECEIVED = re.compile(rb"^Received[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_GLOBAL_PART = re.compile(
+    rb"^(Content-Type[ \t]*:[ \t]*)message/global(-headers|-delivery-status)?(?=[;\s])", re.IGNORECASE | re.MULTILINE
+)
 _ESCAPED = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
 _ANGLE_BRACKETS = re.compile(r"<([^<>]*)>")
 _MESSAGE_ID_LINE = re.compile(r"^[ \t]*Message-ID:[ \t]*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
@@ -178,9 +181,20 @@ def _raw_field(header: bytes, pattern: re.Pattern[bytes]) -> str | None:
 
 
 def _field(message: Message, name: str) -> str | None:
-    """Return the value of a message's field, unfolded and cut to 998 characters; None if it has none of that name."""
-    value = message.get(name)
-    return None if value is None else " ".join(str(value).split())[:998]
+    """Return the value of a message's field, unfolded and cut to 998 characters; None if it has none of that name.
+
+    Octets above 127 are read as UTF-8 (RFC 6532).
+    """
+    value = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), None)
+    if value is None:
+        return None
+    return " ".join(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split())[:998]
+
+
+def _plain_part(match: re.Match[bytes]) -> bytes:
+    """Return the Content-Type of a part of an internationalized report (RFC 6533 4) as that of an ordinary one, which has its form."""
+    kinds = {b"": b"message/rfc822", b"-headers": b"text/rfc822-headers", b"-delivery-status": _STATUS_PART}
+    return match[1] + kinds[(match[2] or b"").lower()]
 
 
 def _without_brackets(value: str | None) -> str | None:
@@ -219,7 +233,7 @@ def _parse_report(header: bytes, body: bytes) -> _Report:
     else:
         return _Report()
     try:
-        whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
+        whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + _GLOBAL_PART.sub(_plain_part, body))
         about = _reported_message_id(whole)
         if kind == "journal":
             return _Report(kind, about)

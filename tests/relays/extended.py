@@ -1,4 +1,4 @@
-"""The small relay with DSN, CHUNKING and 8BITMIME: parameters are passed on, and reports are made as NOTIFY asks for."""
+"""The small relay with DSN, CHUNKING, 8BITMIME and SMTPUTF8: parameters are passed on, and reports are made as NOTIFY asks for."""
 
 import asyncio
 import re
@@ -14,6 +14,14 @@ def parameters(line: str) -> dict[str, str]:
     """Return the parameters of MAIL or RCPT by name."""
     words = (word.partition("=") for word in line.partition(">")[2].split())
     return {name.upper(): value for name, _, value in words}
+
+
+def typed(address: str) -> str:
+    """Return an address, as octets of UTF-8, with its type in a report (RFC 6533 3)."""
+    text = address.encode("latin-1").decode("utf-8")
+    if text.isascii():
+        return f"rfc822; {text}"
+    return "utf-8; " + "".join(c if c.isascii() else f"\\x{{{ord(c):X}}}" for c in text)
 
 
 class ExtendedHop(Hop):
@@ -49,12 +57,15 @@ class ExtendedHop(Hop):
     def words(self, given: dict[str, str]) -> str:
         """Return parameters as they are written behind a command."""
         dsn = {name: value for name, value in given.items() if name in ("RET", "ENVID", "NOTIFY", "ORCPT")}
-        return "".join(f" {name}={value}" for name, value in dsn.items()) if "DSN" in self.offered else ""
+        utf8 = " SMTPUTF8" if "SMTPUTF8" in given and self.declares_utf8() else ""
+        return utf8 + ("".join(f" {name}={value}" for name, value in dsn.items()) if "DSN" in self.offered else "")
 
     async def send(self, message: dict[str, Any], recipients: Any) -> dict[str, int]:
         self.message = message
         if not message["content"].isascii() and not self.takes_eight_bits():
             return dict.fromkeys(recipients, 554)
+        if not self.takes_utf8(message, recipients):
+            return dict.fromkeys(recipients, 553)
         if "CHUNKING" not in self.offered:
             return await super().send(message, recipients)
         if (code := await self.say(f"MAIL FROM:<{message['sender']}>")) != 250:
@@ -68,6 +79,14 @@ class ExtendedHop(Hop):
     def takes_eight_bits(self) -> bool:
         """Return whether the next hop may be sent 8-bit content."""
         return "8BITMIME" in self.offered
+
+    def declares_utf8(self) -> bool:
+        """Return whether SMTPUTF8 is said to the next hop for a message that came with it."""
+        return "SMTPUTF8" in self.offered
+
+    def takes_utf8(self, message: dict[str, Any], recipients: Any) -> bool:
+        """Return whether the next hop may be sent a message with its addresses, which are octets of UTF-8 here."""
+        return "SMTPUTF8" in self.offered or all(map(str.isascii, (message["sender"], *recipients)))
 
     def chunk(self, content: bytes) -> bytes:
         """Return the content as it is put into a chunk: as it is."""
@@ -87,7 +106,9 @@ class ExtendedRelay(Relay):
             line = (await reader.readuntil(b"\r\n")).decode("latin-1").rstrip()
             verb, code = line[:4].upper(), self.answer(line, self.recipients)
             if verb == "EHLO":
-                writer.write(b"250-mini\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-DSN\r\n250 CHUNKING\r\n")
+                writer.write(
+                    b"250-mini\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-DSN\r\n250-SMTPUTF8\r\n250 CHUNKING\r\n"
+                )
                 continue
             if verb == "BDAT":
                 await self.take_chunk(line, reader, writer)
@@ -178,11 +199,11 @@ class ExtendedRelay(Relay):
             "Date: Thu, 1 Jan 2026 00:00:00 +0000", "MIME-Version: 1.0",
             "Content-Type: multipart/report; report-type=delivery-status; boundary=b", "",
             "--b", "", action, "--b", "Content-Type: message/delivery-status", "", "Reporting-MTA: dns; mini", *of_message, "",
-            *of_recipient, f"Final-Recipient: rfc822; {to}", f"Action: {action}", "Status: 5.0.0", "",
+            *of_recipient, f"Final-Recipient: {typed(to)}", f"Action: {action}", "Status: 5.0.0", "",
             "--b", "Content-Type: text/rfc822-headers", "", header, "", "--b--", "",
         ]  # fmt: skip
         self.count += 1
         file = self.queue / f"{self.count}.json"
-        self.keep(file, {"sender": "", "recipients": [message["sender"]], "content": "\r\n".join(lines), "mail": {},
-                         "rcpt": {message["sender"]: {}}})  # fmt: skip
+        self.keep(file, {"sender": "", "recipients": [message["sender"]], "content": "\r\n".join(lines),
+                         "mail": {} if message["sender"].isascii() else {"SMTPUTF8": ""}, "rcpt": {message["sender"]: {}}})  # fmt: skip
         self.later(self.deliver(file))

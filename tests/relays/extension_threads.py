@@ -169,3 +169,36 @@ class EndsWithALoneDot(ExtendedRelay):
     """After a refused RCPT a lone dot is sent, though other recipients were accepted."""
 
     hop = _SendsInAGroup
+
+
+class _DeclaresNoUtf8(ExtendedHop):
+    def declares_utf8(self) -> bool:
+        return False
+
+
+class ForgetsUtf8(ExtendedRelay):
+    """SMTPUTF8 is not said to the next hop, which is sent addresses in UTF-8 all the same."""
+
+    hop = _DeclaresNoUtf8
+
+
+class _TakesAnyForUtf8(ExtendedHop):
+    def takes_utf8(self, message: dict[str, Any], recipients: Any) -> bool:
+        return True
+
+
+class SendsUtf8ToAny(ExtendedRelay):
+    """Nothing looks whether the next hop offers SMTPUTF8."""
+
+    hop = _TakesAnyForUtf8
+
+
+class _TakesAllForUtf8(ExtendedHop):
+    def takes_utf8(self, message: dict[str, Any], recipients: Any) -> bool:
+        return "SMTPUTF8" in self.offered or "SMTPUTF8" not in message["mail"]
+
+
+class ReturnsAllThatCameWithUtf8(ExtendedRelay):
+    """What came with SMTPUTF8 is taken to need it."""
+
+    hop = _TakesAllForUtf8

@@ -77,6 +77,15 @@ def test_a_delivery_status_report_is_parsed_for_message_action_and_recipients(re
     assert found.message_id == "dsn@mbx1"
 
 
+@pytest.mark.parametrize("address", [b"utf-8; wend\\x{FF}@second.test", "rfc822; wend\u00ff@second.test".encode()])
+@pytest.mark.parametrize("kind", [b"message/delivery-status", b"message/global-delivery-status"])
+def test_a_report_in_utf8_is_parsed_like_another(address: bytes, kind: bytes) -> None:
+    returned = b"Content-Type: message/global-headers\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n"
+    report = (REPORT % returned).replace(b"rfc822; bob@corp.test", address)
+    found = digest(report.replace(b"message/delivery-status", kind))
+    assert (found.report, found.about, found.failed) == ("delivery-status", "m-1@x", ("wend\u00ff@second.test",))
+
+
 def test_all_failed_recipients_of_a_report_are_found() -> None:
     other = b"Original-Recipient: rfc822;eve@corp.test\r\nFinal-Recipient: rfc822;eve@here\r\nAction: delayed\r\n"
     third = b"Final-Recipient: rfc822;dan@here\r\nOriginal-Recipient: rfc822;dan@corp.test\r\nAction: failed\r\n"

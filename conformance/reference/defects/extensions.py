@@ -1,4 +1,4 @@
-"""Defects of extensions: the parameters and reports of DSN (RFC 3461), chunks (RFC 3030), 8-bit content (RFC 6152).
+"""Defects of extensions: the parameters and reports of DSN (RFC 3461), chunks (RFC 3030), 8-bit content (RFC 6152), UTF-8 (RFC 6531).
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
 place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
@@ -200,3 +200,34 @@ class ReportsToTheSenderOfNothing(Receiver):
             self.envelope.rcpt_tos.append(self.envelope.mail_from)
             self._recipients.append(Recipient(self.envelope.mail_from))
         await super().smtp_DATA(arg)
+
+
+@defect("forwards-without-smtputf8", breaks="RL-UTF-01", slot="outbound")
+class ForwardsWithoutSmtpUtf8(AltersEnvelopes):
+    """Passes mail on without SMTPUTF8, and its addresses as they are."""
+
+    def altered_envelope(self, envelope: Envelope) -> Envelope:
+        """Return the envelope without SMTPUTF8."""
+        return replace(envelope, smtputf8=False)
+
+
+@defect("sends-utf8-to-any-next-hop", breaks="RL-UTF-02", slot="outbound")
+class SendsUtf8ToAnyNextHop(Outbound):
+    """Sends addresses in UTF-8 as they are, whether or not the next hop offers SMTPUTF8."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session in which addresses in UTF-8 are sent in any case."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        dialogue.sends_utf8_always = True
+        return dialogue
+
+
+@defect("returns-all-that-came-with-smtputf8", breaks="RL-UTF-03", slot="outbound")
+class ReturnsAllThatCameWithSmtpUtf8(Outbound):
+    """Returns what came with SMTPUTF8 where the next hop does not offer it, whether or not the message needs it."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+        """Refuse a message that came with SMTPUTF8 for all its recipients, else transmit it."""
+        if attempt.message.envelope.smtputf8 and "SMTPUTF8" not in dialogue.keywords:
+            return dict.fromkeys(attempt.recipients, Reply(550, "5.6.7", "SMTPUTF8 is not offered by the next hop"))
+        return await super().transmit(attempt, server, dialogue)
