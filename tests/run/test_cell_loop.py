@@ -16,10 +16,17 @@ async def main(clock: Clock) -> tuple[asyncio.AbstractEventLoop, float]:
     return asyncio.get_running_loop(), clock.elapsed()
 
 
+async def thread_of(clock: Clock) -> threading.Thread:
+    """Be a cell that returns its thread."""
+    await asyncio.sleep(0)
+    return threading.current_thread()
+
+
 def test_own_loop_runs_in_the_callers_thread_without_a_running_loop() -> None:
     loop, elapsed = run_without_loop(OWN_LOOP.run(main, Settings()))
     assert loop.is_closed()
     assert elapsed == 0.0
+    assert run_without_loop(OWN_LOOP.run(thread_of, Settings())) is threading.current_thread()
     assert run_without_loop(OWN_LOOP.call(threading.current_thread)) is threading.current_thread()
 
 
