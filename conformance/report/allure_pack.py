@@ -91,7 +91,7 @@ def _json_value(content: bytes) -> str | list[str]:
 
 
 def _with_resolved_links(content: bytes, resolve: Resolve) -> bytes:
-    """Return the JSON of a result with its links resolved, without those that are left out."""
+    """Return the JSON of a result with the URLs that `resolve` returns for its links, without links for which that is None."""
     result: dict[str, Any] = json.loads(content)
     links = [(link, resolve(link["url"])) for link in result.get("links", [])]
     result["links"] = [link | {"url": url} for link, url in links if url is not None]

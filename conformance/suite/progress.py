@@ -163,13 +163,13 @@ class Progress:
         """Erase the status line if it is drawn, and return the cursor to pytest's line."""
         if self._drawn:
             # one line down, to its beginning, erase it, one line up
-            self._write(f"\x1b[1B\r\x1b[2K\x1b[1A{self._back()}")
+            self._write(f"\x1b[1B\r\x1b[2K\x1b[1A{self._return_cursor()}")
             self._drawn = False
 
     def _draw(self) -> None:
         """Draw the status line below pytest's line, unless the session has ended."""
         if not self._over.is_set():
-            self._write(f"\n\r\x1b[2K{self._line()}\x1b[1A{self._back()}")
+            self._write(f"\n\r\x1b[2K{self._line()}\x1b[1A{self._return_cursor()}")
             self._drawn = True
 
     def _line(self) -> str:
@@ -187,7 +187,7 @@ class Progress:
         running = [(name.partition("::")[2] or name, now - since) for name, since in list(self._since.items())]
         return ProgressState(self._planned, self._ended, running)
 
-    def _back(self) -> str:
+    def _return_cursor(self) -> str:
         """Return the escape sequence that moves the cursor to the column where pytest left it."""
         column = self._terminal._tw.width_of_current_line
         return f"\r\x1b[{column}C" if column else "\r"

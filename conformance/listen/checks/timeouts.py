@@ -47,7 +47,11 @@ class Wait:
 
 
 def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check each phase's minimum. One that was not reached when the listener stopped is inconclusive."""
+    """Check each phase's minimum. One that was not reached when the listener stopped is inconclusive.
+
+    A session counts if a fault held something back in it (`held`). Its `wait` is the last one: `awaited` names what for,
+    and `gave_up` says whether the client ended it. `half_closed`: when the client sent FIN after QUIT, without all replies.
+    """
     tallies = {
         awaited: Tally(check, clause, f"waits at least {format_seconds(least)} for {words}", should=True)
         for awaited, (check, clause, words, least) in _MINIMUM.items()
@@ -95,14 +99,18 @@ def last_wait(
         return None
     since = max(since, start)
     later = [event for event in sent[answered:] if isinstance(event, Command)]
-    until, gave_up = _end(later, since, session, ended)
+    until, gave_up = _end_of_wait(later, since, session, ended)
     if awaited == "DATA" and early is not None and since + _PIPELINED_S < early < until:
         until, gave_up = early, True
     return Wait(awaited, since, until, gave_up)
 
 
-def _end(later: Iterable[Command], since: float, session: Session, ended: float) -> tuple[float, bool]:
-    """Return when the wait ended, and whether the client ended it: by a command that gives up, or by closing."""
+def _end_of_wait(later: Iterable[Command], since: float, session: Session, ended: float) -> tuple[float, bool]:
+    """Return when a wait ended, and whether the client ended it: by a command that gives up, or by closing.
+
+    `later` are the commands behind the one that got no reply, `since` is when the wait began; `ended` is when the listener
+    stopped. A command within `_PIPELINED_S` of the beginning was pipelined, and gives nothing up.
+    """
     for command in later:
         if command.verb in _GIVES_UP and command.t - since > _PIPELINED_S:
             return command.t, True
