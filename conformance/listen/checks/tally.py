@@ -43,9 +43,17 @@ class Tally:
             outcome, sentence = LiveOutcome.PASS, f"{self.good} ({self.occasions} of {self.occasions})"
         else:
             outcome, sentence = LiveOutcome.NOT_APPLICABLE, f"no occasion to see that the client {self.good}"
-        return LiveFinding(self.check, self.clause, outcome, sentence, self.requirement, session)
+        return LiveFinding(
+            check=self.check,
+            clause=self.clause,
+            outcome=outcome,
+            sentence=sentence,
+            requirement=self.requirement,
+            session=session,
+        )
 
     @staticmethod
     def _first(remarks: list[Remark]) -> Remark:
+        """Return the first remark, a pair of sentence and session, with the number of the others in its sentence."""
         sentence, session = remarks[0]
         return sentence + (f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""), session
