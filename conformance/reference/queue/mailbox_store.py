@@ -1,4 +1,8 @@
-"""Delivery into mailboxes hosted here: duplicate detection, then LMTP to the mailbox store behind this server."""
+"""Delivery into mailboxes hosted here: duplicate detection, then LMTP to the mailbox store behind this server.
+
+`host.store` is called by the queue for mailboxes here (hop_queue.py), and for messages of other servers (receive/acceptance.py). A message
+is a duplicate if the mailbox has got one with the same Message-ID and Date before (duplicates.py).
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -16,10 +20,10 @@ NOT_ACTIVE_HERE = Reply(451, "4.3.0", "the mailbox is not active here")
 
 
 class MailboxStore(Component):
-    """Delivers into the mailbox databases that are active on this server; `sink` is the mailbox store's address."""
+    """Delivers into the mailbox databases that are active on this server; `sink` is the address of the mailbox store, an LMTP server."""
 
     async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox for another server of the boundary; return 451 if its database is not active here."""
+        """Deliver to one mailbox for another server of the boundary; return the reply, 451 if its database is not active here."""
         mailbox = self.host.config.mailboxes_by_address.get(recipient.address.casefold())
         if mailbox is None or mailbox.sink is None or mailbox.server != self.host.name:
             return NOT_ACTIVE_HERE
@@ -28,7 +32,8 @@ class MailboxStore(Component):
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Deliver to one mailbox, or drop a duplicate; return the reply to the server that sent the message.
 
-        It is positive for a duplicate too. What later duplicates are recognised by is on disk when this returns.
+        It is positive for a duplicate too. A successful delivery is recorded on disk when this returns, so that later duplicates are
+        recognised. Waits while the same message is being delivered to the mailbox by another caller.
         """
         duplicates = self.host.duplicates
         key = duplicates.key_of(recipient.address, content)
@@ -53,10 +58,15 @@ class MailboxStore(Component):
             return await self.transmit_in(session, envelope, recipient, content)
 
     async def transmit_in(self, session: Dialogue, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Transmit the message in a session with the store; return its reply, or 451 if the session is lost."""
+        """Open the session with the mailbox store and transmit the message; return its reply, or 451 if the session is lost."""
         try:
             await session.open()
-            envelope_for_one = Envelope(envelope.reverse_path, (recipient,), envelope.body, smtputf8=envelope.smtputf8)
+            envelope_for_one = Envelope(
+                reverse_path=envelope.reverse_path,
+                recipients=(recipient,),
+                body=envelope.body,
+                smtputf8=envelope.smtputf8,
+            )
             return (await session.transmit(envelope_for_one, content))[recipient]
         except SessionLost as lost:
             session.abort()  # so that no QUIT is tried
@@ -67,9 +77,11 @@ class MailboxStore(Component):
     async def session_with_store(self, sink: Address) -> AsyncIterator[Dialogue]:
         """Yield a session with a mailbox store that is not open yet; after the block a task ends it with QUIT.
 
-        The delivery is recorded without waiting for the reply to QUIT, which may take SendConnectionInactivityTimeout.
+        So the caller does not wait for the reply to QUIT, which may take SendConnectionInactivityTimeout. If the block raises, the
+        connection is dropped without QUIT.
         """
-        session = create_dialogue(sink, self.host.name, self.host.transport.SendConnectionInactivityTimeout, "lmtp")
+        idle_timeout = self.host.transport.SendConnectionInactivityTimeout
+        session = create_dialogue(sink, self.host.name, idle_timeout, protocol="lmtp")
         try:
             yield session
         except BaseException:
