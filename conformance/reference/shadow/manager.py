@@ -49,7 +49,8 @@ class DiscardReply:
 class ShadowRedundancyManager(Component):
     """Watches every primary for which a shadow is held, independently of the others (SR-MNT-13).
 
-    `watched` has the state of each by its name. *Contact* is a successful session with a primary: the time until promotion begins again.
+    `watched` has the state of each by its name. *Contact* is a successful session with a primary; after each the
+    time until promotion (ShadowResubmitTimeSpan) is counted anew.
     """
 
     def __init__(self, host: Host) -> None:
@@ -83,7 +84,7 @@ class ShadowRedundancyManager(Component):
         self._set_alarm(primary)
 
     def record_contact(self, primary: str) -> None:
-        """Record a successful session with a primary now: the time until promotion begins again (SR-MNT-10)."""
+        """Record a successful session with a primary now: the time until promotion is counted anew from it (SR-MNT-10)."""
         self.host.choice.record_answer(primary)
         watch = self.watched.get(primary)
         in_heartbeat = watch is not None and watch.heartbeat_running
