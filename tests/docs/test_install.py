@@ -57,7 +57,9 @@ def test_the_first_ten_minutes_begin_with_an_environment(built: Path, tmp_path: 
     first, *installs = [
         command.text for command in commands(ROOT / "docs" / "first-ten-minutes.md") if "~/conformance" in command.text
     ]
-    run("bash", "-ec", "\n".join([first, *installs, "conformance --version"]), cwd=built, HOME=str(tmp_path))
+    commands_of_page = [first, *installs, "type -p conformance", "conformance --version"]
+    said = run("bash", "-ec", "\n".join(commands_of_page), cwd=built, HOME=str(tmp_path))
+    assert said.endswith(f"{tmp_path}/conformance/bin/conformance\nconformance {__version__}\n")
 
 
 @pytest.mark.slow

@@ -69,9 +69,11 @@ def test_a_dialect_defined_as_data_parses_its_own_lines() -> None:
     assert found == Operation(name="discard-list", shadow_ids=("a", "b"))
 
 
-@pytest.mark.parametrize("pattern", ["(", r"(?P<who>x)"])
-def test_an_invalid_pattern_is_refused(pattern: str) -> None:
-    with pytest.raises(ValidationError):
+@pytest.mark.parametrize(
+    ("pattern", "why"), [("(", "is not a regular expression"), (r"(?P<who>x)", "has a group 'who'; allowed are")]
+)
+def test_an_invalid_pattern_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
         Dialect.model_validate(
             {"name": "x", "commands": [{"operation": "query-discard", "pattern": pattern}], "replies": []}
         )

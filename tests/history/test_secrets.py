@@ -44,6 +44,15 @@ def test_a_secret_is_redacted_in_every_encoding(how: str):
         assert not any(encoded[at : at + size] in cleaned for at in range(4, len(encoded) - size))
 
 
+def test_of_two_secrets_that_begin_alike_the_longer_is_redacted_as_a_whole():
+    secrets = Secrets()
+    for secret in ("hunter2-is", "hunter2-is-longer"):
+        secrets.add(secret)
+    for octets in (b"hunter2-is-longer", base64.b64encode(b"hunter2-is-longer")):
+        assert secrets.redact_octets(b"said " + octets + b".") == b"said " + REDACTED.encode() + b"."
+    assert secrets.redact("hunter2-is.") == f"{REDACTED}."
+
+
 def test_octets_without_a_secret_stay_the_same_object():
     octets = b"nothing of it"
     assert without(PASSWORD, octets) is octets

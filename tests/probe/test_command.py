@@ -129,7 +129,9 @@ def test_a_silent_server_is_inconclusive_within_the_time(capsys: pytest.CaptureF
         began = time.monotonic()
         assert probe(where, "--timeout", "2") == 3
     assert time.monotonic() - began < 3
-    assert " pass" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search(r"\d+ inconclusive", out.splitlines()[-1])
+    assert " pass" not in out
 
 
 def test_a_server_that_refuses_everyone_has_no_occasion(capsys: pytest.CaptureFixture[str]):

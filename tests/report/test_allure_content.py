@@ -143,8 +143,9 @@ def test_the_text_of_a_baseline_is_in_the_message(results: Any) -> None:
 
 
 def test_runs_with_different_seeds_have_the_same_history_id(results: Any) -> None:
-    first, second = results(seed=7)["test_violation"], results(seed=8)["test_violation"]
-    assert first["historyId"] == second["historyId"]
+    found = results(seed=7)
+    first, second = found["test_violation"], results(seed=8)["test_violation"]
+    assert first["historyId"] == second["historyId"] != found["test_pass"]["historyId"]
     seeds = [p["value"] for one in (first, second) for p in one["parameters"] if p["name"] == "seed"]
     assert seeds == ["7", "8"]
 
