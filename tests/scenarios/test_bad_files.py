@@ -117,8 +117,10 @@ def test_huge_values_are_refused_quickly_with_a_short_message(line: str, message
 
 
 def test_a_size_of_more_than_a_gigabyte_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most 1024MB"):
-        parse_size("9" * 30 + "MB")
+    assert parse_size("1024MB") == 1024**3
+    for size in (str(1024**3 + 1), "9" * 30 + "MB"):
+        with pytest.raises(ValueError, match="at most 1024MB"):
+            parse_size(size)
 
 
 def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> None:
