@@ -24,6 +24,7 @@ from collections.abc import Mapping
 
 from conformance.history.events import CommandRun, MessageMade, StepEvent
 from conformance.model.facts import RESUBMITTING_STEPS, Facts
+from conformance.model.relaying import needs_smtputf8
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
@@ -66,8 +67,8 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
             if not given or any(g.session in altered for g in given):
                 continue
             offered = facts.trace.sessions[sent.session].keywords or frozenset()
-            if sent.kind != "shadow" and _is_ascii(message):
-                offered -= {"SMTPUTF8"}
+            if sent.kind != "shadow" and (_is_ascii(message) or needs_smtputf8(message.sender, *message.recipients)):
+                offered -= {"SMTPUTF8"}  # what needs it is judged by RL-UTF-01
             copy = _envelope_of(facts, sent, offered)
             envelopes = [_envelope_of(facts, one, offered) for one in given]
             if sent.kind != "shadow":
