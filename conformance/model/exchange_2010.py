@@ -37,8 +37,8 @@ _QUERY_DELAY_S = 5.0
 def tracked_shadows(facts: Facts) -> list[HeldInterval]:
     """Return the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
 
-    Left out too is one whose holder stopped as it got the reply: it may not know that the next hop has the message; and one whose
-    holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
+    Left out too is one whose holder stopped before or as it got the reply: it may not know that the next hop has the message; and one
+    whose holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
     """
     return facts.compute_once(_find_tracked)
 
@@ -59,7 +59,16 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
         and facts.is_tested_server(held.copy.primary)
         and secured.get((held.copy.holder, held.copy.primary), -1) < held.since_n
         and not may_have_forgotten_event(facts, held.copy.holder, held.since_n, held.since_t)
+        and not _stopped_before_reply(facts, held)
     ]
+
+
+def _stopped_before_reply(facts: Facts, held: HeldInterval) -> bool:
+    """Return whether the holder ended between its MAIL and the reply by which the copy is stored: the reply did not reach it."""
+    return any(
+        held.copy.transaction.n < event.n < held.since_n and event.action in STOPPING_ACTIONS - {"paused"}
+        for event in facts.node_events.get(held.copy.holder, ())
+    )
 
 
 def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:

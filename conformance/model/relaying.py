@@ -94,6 +94,7 @@ class Relaying:
     def __init__(self, facts: Facts) -> None:
         """Collect handings, tries and connections from all sessions that the servers under test opened themselves."""
         self.facts = facts
+        self._dials = find_dials(facts.trace)
         self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
         self.tries: Mapping[Key, list[Try]] = defaultdict(list)
         self.hop_connections: Mapping[str, list[HopConnection]] = defaultdict(list)
@@ -111,9 +112,14 @@ class Relaying:
         for contacts in self.hop_connections.values():
             contacts.sort(key=lambda contact: contact.n)
 
+    def find_begin(self, session: Session) -> tuple[int, float]:
+        """Return number and time of the event at which the client began to connect: that of the fault which held the connection back."""
+        begun = self._dials.ended.get(session.n, session)
+        return begun.n, begun.t
+
     def _add_failed_connections(self) -> None:
         """Add the connections that failed; where a fault held one back, it began when the fault fired."""
-        dials = find_dials(self.facts.trace)
+        dials = self._dials
         for event in self.facts.trace.events_of(ConnectFailed):
             if self.facts.is_tested_server(event.client):
                 first = dials.ended.get(event.n, event)
@@ -157,10 +163,11 @@ class Relaying:
         if not session.transactions:
             if not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
                 refusal = next((r for r in session.replies if r.code >= 400), None)
+                begin_n, begin_t = self.find_begin(session)
                 contact = HopConnection(
                     server=session.server,
-                    n=session.n,
-                    t=session.t,
+                    n=begin_n,
+                    t=begin_t,
                     end_n=end_n,
                     end_t=end_t,
                     refusal=refusal,
@@ -192,7 +199,7 @@ class Relaying:
         }
         final = {context.normalize_address(r.recipient): r for r in sent.replies if r.recipient is not None}
         is_first = sent is session.transactions[0]
-        begun = (session.n, session.t) if is_first else (sent.n, sent.t)
+        begun = self.find_begin(session) if is_first else (sent.n, sent.t)
         recipients = context.normalize_addresses((*sent.recipients, *sent.refused))
         for recipient in recipients or [""]:
             replies = (first.get("MAIL"), to_rcpt.get(recipient), first.get("DATA"))

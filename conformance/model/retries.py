@@ -84,7 +84,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     if until - acknowledged.t <= interval:
         return
     spans: list[tuple[float, float, Try | None]] = [
-        (facts.trace.sessions[t.transaction.session].t, t.end_t, t) for t in tries
+        (relaying.find_begin(facts.trace.sessions[t.transaction.session])[1], t.end_t, t) for t in tries
     ]
     spans += [(contact.t, contact.end_t, None) for contact in contacts]
     down, limit = _down_times(facts, server, acknowledged.n)
