@@ -106,7 +106,9 @@ def explore(
             typer.echo("interrupted: what was found is kept", err=True)
     seconds = time.monotonic() - began
     with console.status("reducing what was found", spinner="line"):
-        findings = reduce_findings(campaign, chosen, assignment, settings)
+        findings = reduce_findings(
+            campaign, chosen, assignment, settings, lambda text: console.print(text, markup=False)
+        )
     out.mkdir(parents=True, exist_ok=True)
     files = [_write_scenario(finding, out, candidate, seed) for finding in findings]
     summary = _summarize(campaign, enumeration, chosen, list(zip(findings, files, strict=True)))

@@ -115,15 +115,23 @@ def reduce_findings(
 ) -> list[Finding]:
     """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks.
 
-    Runs plans in this process, some 150 for each check at most. `progress` gets a line before each reduction.
+    Runs plans in this process, some 150 for each check at most. `progress` gets a line before each reduction. After a KeyboardInterrupt
+    (Ctrl-C) the plan in hand and those that follow are returned as they were found.
     """
     findings = []
+    interrupted = False
     for check, (number, violation, count) in campaign.first_violations().items():
-        original = plans[number]
-        progress(f"reducing {original.name} ({check})")
+        original = reduced = plans[number]
 
         def fails(plan: Plan, check: str = check) -> bool:
             return any(found.check == check for found in run_plan(plan, assignment, settings).result.violations)
 
-        findings.append(Finding(violation=violation, original=original, reduced=shrink(original, fails), plans=count))
+        if not interrupted:
+            progress(f"reducing {original.name} ({check})")
+            try:
+                reduced = shrink(original, fails)
+            except KeyboardInterrupt:
+                interrupted = True
+                progress("interrupted: the rest is kept as it was found")
+        findings.append(Finding(violation=violation, original=original, reduced=reduced, plans=count))
     return findings

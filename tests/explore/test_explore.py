@@ -1,6 +1,7 @@
 """Exploration: which plans a sweep makes, what they find in a wrong server, and the file that is left."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.commands.explore import explore
+from conformance.explore import campaign
+from conformance.explore.campaign import Campaign
 from conformance.explore.documents import read_cell
 from conformance.explore.injections import Injection, injections_at
 from conformance.explore.points import find_points, representatives
 from conformance.explore.shrink import shrink
 from conformance.explore.sweep import ObservedCell, Plan, numbered, sweep, without_faults
-from conformance.explore.trial import run_plan
+from conformance.explore.trial import PlanResult, Violation, run_plan
 from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -103,6 +106,25 @@ def test_a_wrong_server_is_found_and_the_file_of_the_finding_repeats_it(
     wrong = Assignment(REFERENCE.model_copy(update={"defect": "forgets-its-queue-on-restart"}))
     assert lost["check"] in {one.check for one in run_plan(Plan("again", cell), wrong, SETTINGS).result.violations}
     assert run_plan(Plan("sound", cell), Assignment(REFERENCE), SETTINGS).result.outcome == "sound"
+
+
+def test_an_interrupted_reduction_keeps_every_finding_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan("plan", cell_of(SCENARIO))
+    violations = [Violation(check=check, requirement="RL-ACK-01", sentence="lost") for check in ("a", "b")]
+    found = Campaign(
+        {n: PlanResult(name="plan", outcome="violated", violations=(one,)) for n, one in enumerate(violations)}
+    )
+    tries, printed = 0, list[str]()
+
+    def interrupted(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+        nonlocal tries
+        tries += 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(campaign, "shrink", interrupted)
+    findings = campaign.reduce_findings(found, [plan, plan], Assignment(REFERENCE), SETTINGS, printed.append)
+    assert [(finding.violation, finding.reduced) for finding in findings] == [(one, plan) for one in violations]
+    assert (tries, printed[-1]) == (1, "interrupted: the rest is kept as it was found")
 
 
 def test_the_summary_does_not_depend_on_the_number_of_processes(
