@@ -105,8 +105,11 @@ def _check_message(
         if t - done[1] > COMMIT_TIME_S:
             finding.occasions += 1
             sentence = f"{server} had processed it by {format_seconds(done[1])}, and at {format_seconds(t)}"
-            # what came over `delivery` stays with the server that sent it, whose Safety Net holds it
-            is_kept_here = any(given.listener != "delivery" for given in processing.handed)
+            # what came over `delivery` stays with the server that sent it, whose Safety Net holds it; what came before a wipe is gone
+            is_kept_here = any(
+                given.listener != "delivery" and not was_queue_wiped(facts, server, given.n, n)
+                for given in processing.handed
+            )
             if t - done[1] < hold - facts.slack and not held and is_kept_here:
                 finding.add_message_violation(
                     message,
