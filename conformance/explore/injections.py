@@ -75,18 +75,22 @@ class Injection:
     def follow(self, wait: float, *, is_late: bool) -> tuple[Action, ...]:
         """Return the steps to add after those of the scenario, so that the fault acts and has its effect before the drain.
 
+        A server that went away comes back here and not in the drain, which lifts all faults: so a second fault can follow.
+
         `wait` is how long after the scenario's steps the point may still come, in documented seconds; `is_late` says whether
         it comes after them.
         """
         match self.kind.split()[-1]:
             case "away":
-                return (Advance(by=wait + _LONG_S),)
+                return (Advance(by=wait + _LONG_S), Start(node=(self.node,)))
+            case "killed" | "power":
+                return (Advance(by=wait), Start(node=(self.node,)))
             case "renewed":
                 return (Advance(by=wait), Wipe(node=(self.node,)), Start(node=(self.node,)))
             case "frozen" | "stall":
                 return (Advance(by=wait + _STALL_S),)
             case _:
-                return (Advance(by=wait),) if self.node or is_late else ()
+                return (Advance(by=wait),) if is_late else ()
 
 
 def injections_at(point: ProtocolPoint, servers: frozenset[str]) -> Iterator[tuple[Injection, str]]:
