@@ -9,14 +9,3 @@ from tests.explore.planted import retries
 from tests.explore.planted.mistake import MISTAKES, Mistake
 
 __all__ = ["MISTAKES", "Mistake", "retries"]
-    "MISTAKES",
-    "Mistake",
-    "creation",
-    "discards",
-    "duplicates",
-    "exchange_2010",
-    "heartbeat",
-    "reports",
-    "retries",
-    "safety_net",
-]
