@@ -119,6 +119,8 @@ else:
 
 ALTERING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.alters)
 HOLDING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.holds)
+DELAYING_FAULTS = frozenset({"delay", "merge", "throttle"})
+"""Faults that hold octets back for a while, and with them the end of the connection that follows them."""
 ENDING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.only_ends)
 
 

@@ -107,7 +107,7 @@ def explore(
     seconds = time.monotonic() - began
     with console.status("reducing what was found", spinner="line"):
         findings = reduce_findings(
-            campaign, chosen, assignment, settings, lambda text: console.print(text, markup=False)
+            campaign, chosen, assignment, settings, lambda text: console.print(text, markup=False, soft_wrap=True)
         )
     out.mkdir(parents=True, exist_ok=True)
     files = [_write_scenario(finding, out, candidate, seed) for finding in findings]

@@ -133,7 +133,7 @@ def _may_not_know_first_delivery(context: CheckContext, server: str, first: Deli
         event.node == server and event.action == "wiped" and first.n < event.n < second.n
         for event in context.trace.events_of(NodeEvent)
     )
-    held = second.session is not None and second.session in context.trace.held_sessions
+    held = second.session is not None and second.session in context.trace.delayed_sessions
     begun = context.trace.sessions[second.session].n if held and second.session is not None else second.n
     return wiped or begun < first.n or not _is_reply_seen(context, first)
 
@@ -162,7 +162,7 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
     own_events = [event for event in context.trace.events_of(NodeEvent) if event.node == session.client]
     died = any(event.action in _DEATHS and event.n > reply.n and event.t - reply.t < _PROMPT_S for event in own_events)
     died |= any(event.action in _DEATHS and session.n < event.n < reply.n for event in own_events)
-    return not died and session.name not in context.trace.held_sessions
+    return not died and session.name not in context.trace.delayed_sessions
 
 
 @invariant("no-duplicate-without-cause", "RL-ACK-04")

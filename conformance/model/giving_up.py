@@ -134,7 +134,7 @@ def _outcome_for_address(
         if (message is None or _may_be_about(context, t, message))
         and (
             wanted & normalize_all((*t.recipients, *t.refused))
-            or (message is not None and not (t.recipients or t.refused))
+            or not (t.recipients or t.refused)  # MAIL was not accepted: it may have been for this address
         )
     ]
     if any(wanted & normalize_all(t.accepted_recipients) for t in own):
@@ -144,7 +144,11 @@ def _outcome_for_address(
         for reply in session.replies
         if not session.transactions
         or any(
-            reply.n > t.n and (message is None or _is_answer_for(context, session, t, normalize(address), reply))
+            reply.n > t.n
+            and (
+                (message is None and (t.recipients or t.refused))
+                or _is_answer_for(context, session, t, normalize(address), reply)
+            )
             for t in own
         )
     ]

@@ -35,16 +35,18 @@ class Processing:
     """What a server did with a message.
 
     `handed` has the transactions in which it may have taken the message as its own; `passed_on` has, for each normalized recipient, the
-    positive final replies to its own transmissions: number, time and next hop of each.
+    positive final replies to its own transmissions: number, time and next hop of each. `unread` has the numbers of those that a fault
+    delayed and nothing shows that the server read: it may have left before.
     """
 
     handed: tuple[Transaction, ...]
     passed_on: Mapping[str, list[tuple[int, float, str]]]
+    unread: frozenset[int]
 
     def last_reply_if_processed(self, facts: Facts, before_n: int) -> tuple[int, float, str] | None:
         """Return the last reply by which the message was processed before event `before_n`; None unless it was seen to be processed.
 
-        The tuple is (number, time, next hop). Only replies in sessions that no fault altered count.
+        The tuple is (number, time, next hop). Only replies in sessions that no fault altered count, and that the server has read.
         """
         handed = [t for t in self.handed if t.dot_n is not None and t.dot_n < before_n]
         if not handed or not all(t.replies for t in handed):
@@ -52,7 +54,9 @@ class Processing:
         last: tuple[int, float, str] = (-1, 0.0, "")
         for recipient in facts.context.normalize_addresses(r for t in handed for r in (*t.recipients, *t.refused)):
             times = sum(recipient in facts.context.normalize_addresses(t.recipients) for t in handed)
-            taken = [one for one in self.passed_on.get(recipient, ()) if one[0] < before_n]
+            taken = [
+                one for one in self.passed_on.get(recipient, ()) if one[0] < before_n and one[0] not in self.unread
+            ]
             if len(taken) < times:
                 return None
             last = max(last, max(taken, default=last))
@@ -81,7 +85,7 @@ def _process(facts: Facts, server: str, name: str) -> Processing:
 
     A reply within `COMMIT_TIME_S` of the server's stop is left out, since it may have forgotten it, and so are altered sessions.
     """
-    handed, passed_on = [], dict[str, list[tuple[int, float, str]]]()
+    handed, passed_on, unread = [], dict[str, list[tuple[int, float, str]]](), set[int]()
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.session in facts.trace.altered_sessions:
             continue
@@ -90,10 +94,18 @@ def _process(facts: Facts, server: str, name: str) -> Processing:
         elif t.client == server and facts.is_opened_by_tested_server(server, t.session):
             for reply in t.replies:
                 if reply.code // 100 == 2 and not may_have_forgotten_event(facts, server, reply.n, reply.t):
+                    if _may_be_unread(facts, t.session, reply.n):
+                        unread.add(reply.n)
                     for recipient in (reply.recipient,) if reply.recipient else t.recipients:
                         address = facts.context.normalize_address(recipient)
                         passed_on.setdefault(address, []).append((reply.n, reply.t, t.server))
-    return Processing(tuple(handed), passed_on)
+    return Processing(tuple(handed), passed_on, frozenset(unread))
+
+
+def _may_be_unread(facts: Facts, session: str, n: int) -> bool:
+    """Return whether a fault delayed what was said in a session, and its client says nothing after the reply of event `n`."""
+    exchanges = facts.trace.sessions[session].exchanges
+    return session in facts.trace.delayed_sessions and not any(x.command.n > n for x in exchanges)
 
 
 @dataclass(frozen=True, slots=True)

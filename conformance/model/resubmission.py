@@ -81,7 +81,12 @@ def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, as
                 break
         for request in asked:
             began_n, last = _first_known_n(facts, request), taken[times - 1]
-            is_for_it = box is not None and request.arguments[:1] == (box.database,) and not facts.is_2010(box.server)
+            is_for_it = (
+                box is not None
+                and request.arguments[:1] == (box.database,)
+                and not facts.is_2010(box.server)
+                and facts.topology.boundary(box.server) == facts.topology.boundary(server)  # else SR-SFN-04
+            )
             is_sent = any(n > began_n for n, _, _ in taken)
             if (
                 is_for_it

@@ -21,7 +21,8 @@ not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the
 import math
 from collections.abc import Iterator, Sequence
 
-from conformance.history.events import FaultFired, Reply
+from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
+from conformance.history.events import Connected, ConnectFailed, FaultFired, Reply
 from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
@@ -147,14 +148,30 @@ def _possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
 def _swallowed_connection_times(
     facts: Facts, server: str, hops: set[str], after_n: int
 ) -> Iterator[tuple[float, float]]:
-    """Yield begin and end of the times for which the server may wait for a connection that a partition swallows.
+    """Yield begin and end of the times for which the server may wait for a connection that a partition swallows, or a fault holds.
 
-    Each lasts as long as SendConnectionInactivityTimeout, its limit for silent sessions.
+    Each lasts as long as SendConnectionInactivityTimeout, its limit for silent sessions. Of a held connection the end is known where no
+    other one was opened meanwhile (`Relaying.find_begin`), and nothing is yielded.
     """
     for fault in facts.trace.events_of(FaultFired):
-        if fault.action == "partition-blackhole" and fault.client == server and fault.server in hops:
-            silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n)
-            yield fault.t, fault.t + (silence or 0.0)
+        if fault.client != server or fault.server not in hops:
+            continue
+        silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n) or 0.0
+        is_held = fault.session is None and fault.action in HOLDING_FAULTS | DELAYING_FAULTS
+        if fault.action == "partition-blackhole" or (is_held and _is_end_unclear(facts, fault, fault.t + silence)):
+            yield fault.t, fault.t + silence
+
+
+def _is_end_unclear(facts: Facts, held: FaultFired, until_t: float) -> bool:
+    """Return whether more connections of the same pair ended by `until_t` than were held back, so that any may be the held one."""
+    pair = (held.client, held.server)
+    ends: list[Connected | ConnectFailed] = [*facts.trace.events_of(Connected), *facts.trace.events_of(ConnectFailed)]
+    ended = sum(held.n < end.n and end.t <= until_t and (end.client, end.server) == pair for end in ends)
+    holds = sum(
+        fault.session is None and held.t <= fault.t <= until_t and (fault.client, fault.server) == pair
+        for fault in facts.trace.events_of(FaultFired)
+    )
+    return ended > holds
 
 
 def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[float, float]], float]:

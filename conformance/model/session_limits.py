@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A session alternates between two states: the client waits for a reply, or the server waits for the client. `_waits` cuts it into
 such waits by counting the replies that the server owes. A server is idle while it waits; from 354 to the final dot, and during AUTH,
-may_send_octets of the client flow that no event shows, so there the server may end the session late but not early.
+octets of the client flow that no event shows, so there the server may end the session late but not early.
 
 - A receive connector ends a session with 421 4.4.2, or closes it, when it is idle for ConnectionInactivityTimeout or older than
   ConnectionTimeout; not before, unless it stops (RFC 5321 3.8: a server does not close a session on purpose otherwise).
@@ -23,7 +23,7 @@ first requirement.
 A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
 it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed may_send_octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the
+added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the
 end of the history, `claims` the capabilities that the candidate claims.
 
 Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultFired` event is a
@@ -35,16 +35,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.faults import ALTERING_FAULTS, HOLDING_FAULTS
+from conformance.faults import ALTERING_FAULTS, DELAYING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, NodeEvent, Reply
 from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
-
-_DELAYING = frozenset({"delay", "merge", "throttle"})
-"""Faults that hold may_send_octets back for a while, and with them the end of the connection that follows them."""
 
 _LMTP = frozenset({"delivery", "lmtp"})
 
@@ -53,7 +50,7 @@ _LMTP = frozenset({"delivery", "lmtp"})
 class _Wait:
     """A wait of one party for the other, from an event to the next; `until_*` are None for the wait in which the history ends.
 
-    `may_send_octets` says whether the client may send may_send_octets that no event shows.
+    `may_send_octets` says whether the client may send octets that no event shows.
     """
 
     party: Literal["client", "server"]
@@ -137,8 +134,8 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
 def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
-    Infinities for none. A fault hides them that alters the session, cuts the link without a sign, or holds octets while the server owes a
-    reply: while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused reads
+    Infinities for none. A fault hides them that alters the session, cuts the link without a sign, or holds or delays octets while the
+    server owes a reply: while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused reads
     nothing.
     """
     hiding: list[FaultFired | NodeEvent] = [
@@ -146,7 +143,7 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
         for fault in facts.faults_by_session.get(session.name, ())
         if fault.action in ALTERING_FAULTS
         or fault.action.startswith("partition")
-        or (fault.action in HOLDING_FAULTS and _is_reply_owed(session, fault.n))
+        or (fault.action in HOLDING_FAULTS | DELAYING_FAULTS and _is_reply_owed(session, fault.n))
     ]
     for party, actions in ((session.server, STOPPING_ACTIONS), (session.client, {"paused"})):
         hiding += _first_interruption(facts, party, actions, session)
@@ -220,7 +217,7 @@ def _end_hidden_from(facts: Facts, session: Session) -> float:
     hiding: list[FaultFired | NodeEvent] = [
         fault
         for fault in facts.faults_by_session.get(session.name, ())
-        if fault.action in (ALTERING_FAULTS - {"mute"}) | HOLDING_FAULTS | _DELAYING
+        if fault.action in (ALTERING_FAULTS - {"mute"}) | HOLDING_FAULTS | DELAYING_FAULTS
         or fault.action.startswith("partition")
     ]
     for party, actions in ((session.client, STOPPING_ACTIONS), (session.server, {"paused"})):

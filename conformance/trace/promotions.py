@@ -55,37 +55,40 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
         )
         if not held_copies:
             continue
+        # in 2010 each copy held is itself a transmission that has passed the message on
+        tracked = sum(copy.transaction.kind == "tracked" for copy in held_copies)
+        passed_on = [] if tracked else _find_passed_on(context, name, transmission)
+        # what explained an earlier transmission counts beside that, though its session was lost since
         times_handed = sum(
-            _was_handed(context, given, transmission)
+            any(given is not sent and _was_handed(context, given, sent) for sent in (transmission, *passed_on))
             for given in trace.transactions_of(name)
             if given is not transmission
         )
-        # in 2010 each copy held is itself a transmission that has passed the message on
-        tracked = sum(copy.transaction.kind == "tracked" for copy in held_copies)
-        if (tracked or _times_passed_on(context, name, transmission)) >= times_handed:
+        if (tracked or len(passed_on)) >= times_handed:
             promotions.append(PromotedTransmission(transmission, held_copies))
     return promotions
 
 
-def _times_passed_on(context: CheckContext, name: str, transmission: Transaction) -> int:
-    """Return how many earlier transmissions of the same client to one of the recipients were complete.
+def _find_passed_on(context: CheckContext, name: str, transmission: Transaction) -> list[Transaction]:
+    """Return the earlier transmissions of the same client to one of the recipients that were complete.
 
-    Those before the client's last `NodeEvent`, or before the last command to any node, do not count: it may have forgotten them. 0 for a
-    shadow transaction: a server may make several copies of one message.
+    Those before the client's last `NodeEvent`, or before the last command to any node, do not count: it may have forgotten them. None for
+    a shadow transaction: a server may make several copies of one message.
     """
     if transmission.kind == "shadow":
-        return 0
+        return []
     trace, client = context.trace, transmission.client
     interruptions = [event.n for event in trace.events_of(NodeEvent) if event.node == client]
     interruptions += [event.n for event in trace.events_of(CommandRun)]
     since = max((n for n in interruptions if n < transmission.n), default=-1)
     recipients = context.normalize_addresses(transmission.recipients)
-    return sum(
-        any(reply.n < transmission.n for reply in earlier.replies)
-        and not recipients.isdisjoint(context.normalize_addresses(earlier.accepted_recipients))
+    return [
+        earlier
         for earlier in trace.transactions_of(name)
         if earlier.client == client and earlier.kind != "shadow" and since < earlier.n < transmission.n
-    )
+        and any(reply.n < transmission.n for reply in earlier.replies)
+        and not recipients.isdisjoint(context.normalize_addresses(earlier.accepted_recipients))
+    ]  # fmt: skip
 
 
 def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Transaction) -> bool:

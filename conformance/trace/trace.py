@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from conformance.faults import ALTERING_FAULTS, HOLDING_FAULTS
+from conformance.faults import ALTERING_FAULTS, DELAYING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import (
     AnyEvent,
     Attempt,
@@ -135,6 +135,10 @@ class Trace:
         """Names of sessions in which a fault changed, added or removed octets."""
         self.held_sessions: set[str] = set()
         """Names of sessions in which a fault held octets back."""
+        self._delayed_dials: set[tuple[str, str]] = set()
+        """Client and server of connections that a fault delayed: which session came of one is not recorded."""
+        self.delayed_sessions: set[str] = set()
+        """Names of sessions in which a fault held octets back, or delayed them, and of those that may have been delayed from the dial on."""
         self.harness_sessions: set[str] = set()
         """Names of sessions that the harness opened itself, perhaps under a server's name."""
         self._by_type: dict[type, list[Any]] = defaultdict(list)
@@ -159,6 +163,8 @@ class Trace:
         match event:
             case Connected():
                 self.sessions[event.session] = Session.from_event(event)
+                if (event.client, event.server) in self._delayed_dials:
+                    self.delayed_sessions.add(event.session)
             case Command():
                 self._add_command(event, self.sessions[event.session])
             case Reply():
@@ -178,9 +184,13 @@ class Trace:
                     self.harness_sessions.add(event.session)
             case Talked(session=str(session)):
                 self.harness_sessions.add(session)
+            case FaultFired(session=None) if event.action in DELAYING_FAULTS:
+                self._delayed_dials.add((event.client, event.server))
             case FaultFired(session=str(session)):
                 if event.action in ALTERING_FAULTS:
                     self.altered_sessions.add(session)
+                if event.action in HOLDING_FAULTS | DELAYING_FAULTS:
+                    self.delayed_sessions.add(session)
                 if event.action in HOLDING_FAULTS:
                     self.held_sessions.add(session)
             case StepEvent():

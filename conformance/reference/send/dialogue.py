@@ -133,7 +133,8 @@ class Dialogue(ABC):
         """Transmit a message as `transmit` says: MAIL, RCPT for each recipient, DATA and the content.
 
         After 421 no further command is sent: recipients that had no permanent refusal get the 421. If no recipient is accepted, or
-        DATA is refused, the transaction is reset with RSET, so that the session can carry another message.
+        DATA is refused, the transaction is reset with RSET, so that the session can carry another message. Raises SessionLost, also for
+        a positive reply to DATA other than 354: it accepts nothing, and the server does not expect the content.
         """
         mail_reply = await self.command(self._mail_command(envelope, content) + extra)
         if not mail_reply.positive:
@@ -149,6 +150,8 @@ class Dialogue(ABC):
             await self._reset_transaction()
             return replies
         data_reply = await self.command("DATA")
+        if data_reply.positive:
+            raise SessionLost(f"the reply to DATA was {data_reply}")
         if data_reply.code != 354:
             if data_reply.code != 421:
                 await self._reset_transaction()
