@@ -43,6 +43,7 @@ from conformance.history.events import (
     Delivered,
     Drained,
     FaultArmed,
+    FaultFired,
     MessageMade,
     NodeEvent,
 )
@@ -61,7 +62,12 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
     _check_restarts(context, finding)
     drained = context.trace.events_of(Drained)
     for attempt in context.trace.events_of(Attempt):
-        if attempt.code is None or attempt.code // 100 != 2 or not attempt.dot_sent:
+        if (
+            attempt.code is None
+            or attempt.code // 100 != 2
+            or not attempt.dot_sent
+            or _is_answered_by_link(context, attempt)
+        ):
             continue
         message = context.trace.messages[attempt.message]
         for recipient in attempt.accepted:
@@ -155,6 +161,17 @@ def _is_permanently_refused(context: CheckContext, address: str) -> bool:
         and any(reply.code // 100 == 5 for reply in context.trace.sessions[t.session].replies if reply.n > t.n)
         for t in context.trace.transactions
         if not t.sender
+    )
+
+
+def _is_answered_by_link(context: CheckContext, attempt: Attempt) -> bool:
+    """Return whether a fault made the link answer in the attempt's session, in place of the server: the final reply is the link's then."""
+    return any(
+        fault.action == "answer"
+        and fault.session is not None
+        and fault.session == attempt.session
+        and fault.n < attempt.n
+        for fault in context.trace.events_of(FaultFired)
     )
 
 

@@ -17,6 +17,7 @@ history, `claims` the capabilities that the candidate claims.
 
 from collections.abc import Iterator
 
+from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, Reply
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
@@ -168,9 +169,14 @@ def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, fl
 
 
 def _earliest_send_time(facts: Facts, session: Session, n: int, t: float) -> float:
-    """Return when the client sent, at the earliest, what is recorded as event `n` at `t`: a fault may have held it back until then."""
+    """Return when the client sent, at the earliest, what is recorded as event `n` at `t`: a fault may have held it back until then.
+
+    What a link holds back or delays it may let pass after replies that came meanwhile.
+    """
     replied = max((reply.n for reply in session.replies if reply.n < n), default=session.n)
-    return min((fault.t for fault in facts.faults_by_session.get(session.name, ()) if replied < fault.n < n), default=t)
+    holding = HOLDING_FAULTS | DELAYING_FAULTS
+    faults = (fault for fault in facts.faults_by_session.get(session.name, ()) if fault.n < n)
+    return min((fault.t for fault in faults if fault.n > replied or fault.action in holding), default=t)
 
 
 def _check_wait(

@@ -110,7 +110,10 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
         return False
     if given.dot_n is None or transmission.dot_n is None or given.dot_n > transmission.dot_n:
         return False
-    replies = [reply for reply in given.replies if reply.n < transmission.dot_n]
+    # what a fault held back was begun before its content shows
+    is_delayed = transmission.session in context.trace.delayed_sessions
+    until_n = transmission.n if is_delayed else transmission.dot_n
+    replies = [reply for reply in given.replies if reply.n < until_n]
     if replies:
         return any(reply.code // 100 == 2 for reply in replies)
     closed = context.trace.sessions[given.session].closed
