@@ -33,12 +33,16 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
     """Check that a primary that has passed a message on says so at the holder's next query.
 
     No occasion is a query within a second of the delivery, one whose answer leaves something out for want of room, or one so
-    late that the notification has expired; nor one of a primary that may have forgotten the delivery.
+    late that the notification has expired; nor one of a primary that may have forgotten the delivery, or that was asked before in a
+    session which a fault altered: its answer may have been another than what passed the link.
     """
     finding = Finding("the discard notification in the answer to the first query after delivery")
     queries: dict[tuple[str, str], list[Query]] = defaultdict(list)
+    altered: dict[tuple[str, str], list[int]] = defaultdict(list)
     for query in facts.trace.queries:
-        if query.is_answered and query.session not in facts.trace.altered_sessions:
+        if query.session in facts.trace.altered_sessions:
+            altered[query.client, query.server].append(query.n)
+        elif query.is_answered:
             queries[query.client, query.server].append(query)
     for held in tracked_shadows(facts):
         passed_on = _find_last_passing_on(facts, held)
@@ -62,6 +66,7 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
                 is_taken_over
                 or query.t - done_t > lifetime - facts.slack
                 or was_queue_wiped(facts, primary, done_n, query.n)
+                or any(done_n < n < query.n for n in altered.get((holder, primary), ()))
             ):
                 break
             finding.occasions += 1

@@ -89,7 +89,10 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
     words = f"the shadow {shadow_id} of what it had sent to {primary} at {format_seconds(held.since_t)}"
     if held.covers(inspection.n):
         if age > max(most for _, most in lives) + _CLEAN_UP_S + facts.slack:
-            if kept:
+            contacts = facts.contacts_by_client_and_server.get((holder, primary), ())
+            last = next((contact for contact in reversed(contacts) if held.since_n < contact.n < inspection.n), None)
+            # while its primary answers, a shadow waits for the notification; no document says that it expires
+            if kept and (last is None or last.outcome != "reached"):
                 finding.add_violation(
                     f"{holder} still keeps {words} at {format_seconds(inspection.t)}", inspection.n, held.since_n
                 )

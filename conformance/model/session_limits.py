@@ -135,7 +135,7 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
     Infinities for none. A fault hides them that alters the session, cuts the link without a sign, or holds or delays octets while the
-    server owes a reply: while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused reads
+    server owes a reply, or behind that to QUIT, with which the server ends the session: while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused reads
     nothing.
     """
     hiding: list[FaultFired | NodeEvent] = [
@@ -143,7 +143,10 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
         for fault in facts.faults_by_session.get(session.name, ())
         if fault.action in ALTERING_FAULTS
         or fault.action.startswith("partition")
-        or (fault.action in HOLDING_FAULTS | DELAYING_FAULTS and _is_reply_owed(session, fault.n))
+        or (
+            fault.action in HOLDING_FAULTS | DELAYING_FAULTS
+            and (_is_reply_owed(session, fault.n) or _is_quit_answered(session, fault.n))
+        )
     ]
     for party, actions in ((session.server, STOPPING_ACTIONS), (session.client, {"paused"})):
         hiding += _first_interruption(facts, party, actions, session)
@@ -279,6 +282,11 @@ def _is_reply_owed(session: Session, n: int) -> bool:
         t.dot_n is not None and t.dot_n < n and not any(r.n < n for r in t.replies) for t in session.transactions
     )
     return not greeted or unanswered or sent
+
+
+def _is_quit_answered(session: Session, n: int) -> bool:
+    """Return whether the server had answered QUIT when event `n` happened."""
+    return any(x.command.verb == "QUIT" and x.reply is not None and x.reply.n < n for x in session.exchanges)
 
 
 def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
