@@ -138,7 +138,9 @@ def main(arguments: list[str]) -> int:
         tried = attempt(MISTAKES[name], options.plans, options.seed)
         good = good and tried.good
         print(_line(tried, time.monotonic() - began), flush=True)
-        for result in tried.unrelated:
+        if tried.unrelated:
+            print(f"    {len(tried.unrelated)} plans violate a rule in the reference too; the first ones:", flush=True)
+        for result in tried.unrelated[:5]:
             print(f"    also in the reference: {result.name}: {result.violations[0].check}", flush=True)
     return 0 if good else 1
 

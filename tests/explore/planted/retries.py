@@ -15,7 +15,7 @@ from tests.explore.planted.mistake import Notes, plant
     "third-attempt-is-forgotten",
     about="retries",
     scenario="alone-in-its-boundary",
-    pair=("mbx1>mbx1-store DATA 1 answered 451", "mbx1>mbx1-store dot 1 after stall"),
+    pair=("mbx1>mbx1-store DATA 1 before cut", "mbx1>mbx1-store MAIL 2 replaced by 421"),
     slot="delivery",
 )
 class ThirdAttemptIsForgotten(Delivery):

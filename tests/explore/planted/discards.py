@@ -1,0 +1,31 @@
+"""Planted mistakes in discard status."""
+
+from collections import Counter
+
+from conformance.reference.host import Host
+from conformance.reference.shadow.discard import DiscardStatus
+from conformance.reference.storage.discards import DiscardNotification
+from tests.explore.planted.mistake import plant
+
+
+@plant(
+    "second-unread-reply-counts-as-read",
+    about="discard",
+    scenario="whatever-breaks-on-the-way-of-a-query",
+    pair=("mbx2>mbx1 XQDISCARD 1 after reset", "mbx2>mbx1 XQDISCARD 2 replaced by 421"),
+    slot="discard_status",
+)
+class SecondUnreadReplyCountsAsRead(DiscardStatus):
+    """Deletes discard notifications whose reply may not have been read for the second time."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._unread: Counter[int] = Counter()
+
+    def release_unread(self, events: list[DiscardNotification]) -> None:
+        super().release_unread(events)
+        self._unread.update(event.id for event in events)
+
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
+        self.confirm_read([event for event in self.host.discards.all_notifications() if self._unread[event.id] > 1])
+        return await super().answer_query(server, limit)

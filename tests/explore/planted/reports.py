@@ -1,0 +1,23 @@
+"""Planted mistakes in delivery status notifications."""
+
+from conformance.reference.message import Message, Recipient
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.routing.next_hop import NextHop
+from tests.explore.planted.mistake import Notes, plant
+
+
+@plant(
+    "report-that-is-deferred-twice-is-dropped",
+    about="DSN",
+    scenario="permanent-failure-is-reported-once",
+    pair=("mta1>outside greeting 1 answered drop", "mta1>outside EHLO 1 after cut"),
+    slot="delivery",
+)
+class ReportThatIsDeferredTwiceIsDropped(Delivery):
+    """Deletes a report that has been deferred in two lives of the server, or twice in one."""
+
+    def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
+        if message.cause is not None and Notes(self.host).add(f"deferred {message.message_id}") > 1:
+            self.host.messages.set_fate(message.id, recipients, "expired")
+            return
+        super()._defer(message, recipients, hop)
