@@ -43,10 +43,13 @@ class Processing:
     passed_on: Mapping[str, list[tuple[int, float, str]]]
     unread: frozenset[int]
 
-    def last_reply_if_processed(self, facts: Facts, before_n: int) -> tuple[int, float, str] | None:
+    def last_reply_if_processed(
+        self, facts: Facts, before_n: int, *, unread_counts: bool = False
+    ) -> tuple[int, float, str] | None:
         """Return the last reply by which the message was processed before event `before_n`; None unless it was seen to be processed.
 
-        The tuple is (number, time, next hop). Only replies in sessions that no fault altered count, and that the server has read.
+        The tuple is (number, time, next hop). Only replies in sessions that no fault altered count, and that the server has read;
+        with `unread_counts` those too that it may not have read.
         """
         handed = [t for t in self.handed if t.dot_n is not None and t.dot_n < before_n]
         if not handed or not all(t.replies for t in handed):
@@ -55,7 +58,9 @@ class Processing:
         for recipient in facts.context.normalize_addresses(r for t in handed for r in (*t.recipients, *t.refused)):
             times = sum(recipient in facts.context.normalize_addresses(t.recipients) for t in handed)
             taken = [
-                one for one in self.passed_on.get(recipient, ()) if one[0] < before_n and one[0] not in self.unread
+                one
+                for one in self.passed_on.get(recipient, ())
+                if one[0] < before_n and (unread_counts or one[0] not in self.unread)
             ]
             if len(taken) < times:
                 return None

@@ -93,7 +93,9 @@ def _check_message(
     message = facts.trace.messages[name]
     processing = processing_of(facts, server, name)
     replies = [one for taken in processing.passed_on.values() for one in taken if one[0] < n]
-    done = processing.last_reply_if_processed(facts, n)
+    # what is in no queue for delivery any more has been processed, whether or not the reply was read
+    is_queued = bool(inspection.items_in(("delivery", "submission"), message.message_id))
+    done = processing.last_reply_if_processed(facts, n, unread_counts=not is_queued)
     # the reply of the next hop may be recorded after the end of the server that no longer read it
     since = max((given.n for given in processing.handed), default=n)
     if (

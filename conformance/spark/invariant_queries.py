@@ -49,9 +49,12 @@ WITH last_failure AS (
   FROM unreported u JOIN vain v
     ON v.cell_id = u.cell_id AND v.client = u.server AND v.n > u.n AND coalesce(v.key, u.key) = u.key
   GROUP BY u.cell_id, u.key, u.recipient
+), forged AS (
+  SELECT cell_id, session, min(n) AS n FROM single_events
+  WHERE kind = 'incident' AND mode = 'fault-fired' AND action = 'answer' GROUP BY cell_id, session
 )
 SELECT a.cell_id, min(a.acknowledged_n) AS n,
-       CASE WHEN count(d.key) > 0 THEN false
+       CASE WHEN count(d.key) > 0 OR count(w.n) = count(*) THEN false
             WHEN bool_or(size(r.failed) = 0 AND r.action = 'failed' OR array_contains(r.failed, a.recipient)) THEN false
             WHEN any_value(a.sender) = '' AND count(rf.key) > 0 THEN false
             WHEN bool_or(g.is_refused) THEN false
@@ -70,9 +73,12 @@ LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHER
 LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions) rf
   ON rf.cell_id = a.cell_id AND rf.key = a.key AND rf.recipient = a.recipient
 LEFT JOIN given_up g ON g.cell_id = a.cell_id AND g.key = a.key AND g.recipient = a.recipient
+LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
 GROUP BY a.cell_id, a.message, a.recipient
 """
 """RL-ACK-01: each acknowledged recipient got the message, or its sender got a failure report.
+
+What was acknowledged in sessions alone in which a fault made the link answer was acknowledged by no server.
 
 Not judged: a message of which every server that held it lost its queue afterwards (SR-BND-09), and a transport that may
 still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
