@@ -184,12 +184,17 @@ def _chunks(session: Session) -> list[tuple[Exchange, int]]:
 
 
 def _may_end_message(session: Session, last: Exchange) -> bool:
-    """Return whether an empty last chunk ends a message: the chunks before it, and a recipient, were taken."""
+    """Return whether an empty last chunk ends a message: every chunk before it and some recipient were taken, and no chunk was the last."""
     before = [x for x in session.exchanges if x.command.n < last.command.n]
     begun = max((i for i, x in enumerate(before) if x.command.verb == "MAIL"), default=None)
-    if begun is None:
+    if begun is None or any(x.command.verb in _BREAKS_OFF for x in before[begun:]):
         return False
-    replies = {x.command.verb: x.reply for x in before[begun:]}
-    return all(
-        (reply := replies.get(verb)) is not None and reply.code // 100 == 2 for verb in ("MAIL", "RCPT", "BDAT")
-    ) and not any(x.command.verb in _BREAKS_OFF for x in before[begun:])
+    chunks = [x for x in before[begun:] if x.command.verb == "BDAT"]
+    is_ended = any(x.command.line.upper().endswith(" LAST") for x in chunks)
+    is_for_any = any(x.command.verb == "RCPT" and _is_taken(x) for x in before[begun:])
+    return _is_taken(before[begun]) and is_for_any and bool(chunks) and all(map(_is_taken, chunks)) and not is_ended
+
+
+def _is_taken(exchange: Exchange) -> bool:
+    """Return whether a command has a positive reply."""
+    return exchange.reply is not None and exchange.reply.code // 100 == 2
