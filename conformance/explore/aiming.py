@@ -105,9 +105,10 @@ class Aim:
         return [disturbance for disturbance in drawn if disturbance.insertions]
 
     def _draw_one(self, source: str, name: str) -> Disturbance:
-        """Return one fault, named `name`, with its consequences; without insertions where none could be drawn.
+        """Return one fault, named `name`, with the steps that follow from it, such as a start after a kill.
 
-        `source` is a key of `grammar.FAULT_SOURCES`.
+        `insertions` (the steps added to the plan) is empty where none could be drawn. `source` is a key of `grammar.FAULT_SOURCES`; a
+        kill at the connection, the greeting or the body of a message becomes one at a timer.
         """
         point = self._draw_point()
         match source:

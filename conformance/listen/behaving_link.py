@@ -82,7 +82,7 @@ class ObservedRelay(Relay):
                     self.half_close(lane)
 
     def end_reached(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
-        """End a lane; to a client that had closed its direction after a while, in which its RST can come."""
+        """End a lane; for a client that had closed its direction, first wait `LINGER_S`, so that its RST can still come."""
         if lane is self.to_client and how == "fin" and self.name in self._notes.half_closed and not self._lingers:
             self._lingers = True
             asyncio.get_running_loop().call_later(LINGER_S, self._end_lingering)

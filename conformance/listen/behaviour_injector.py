@@ -97,14 +97,14 @@ class BehaviourInjector(FaultInjector):
         self._end_transaction(session)
 
     def _end_transaction(self, session: str) -> None:
-        """Remove what recipients of the last transaction asked for and what did not come to pass in it."""
+        """Remove what recipients of the last transaction asked for and what did not come to pass in it; the latter is announced."""
         for name in tuple(self._armed.get(session, ())):
             armed = self._faults[name]
             if not armed.fired and armed.fault.at in _IN_TRANSACTION:
                 self._armed[session].remove(name)
                 self._disarm(session, name)
         for address in self._answers.pop(session, ()):
-            self._script_reply(address, "accept", times=None)
+            self._script_reply(address, "accept", times=None)  # ends what the sink was to answer for that recipient
 
     def _disarm(self, session: str, name: str) -> None:
         """Remove a fault of a session; announce it if the session has never come to its place."""

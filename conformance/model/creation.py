@@ -147,7 +147,10 @@ def _events_permitting_another_copy(facts: Facts, primary: str, copies: list[Sha
 
 
 def _events_giving_reason(facts: Facts, name: str, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
-    """Yield the number of each event that gave a primary a reason to have one shadow copy of a message stored; not in order."""
+    """Yield the number of each event that gave a primary a reason to have one shadow copy of a message stored; not in order.
+
+    The reasons are that it was given the message, or promoted a copy. The promotion is not seen: its receipt of the copy stands for it.
+    """
     given = [g.n for g in facts.given_by_server_and_message.get((primary, name), ())]
     held = list(_events_of_receiving_copy(facts, name, primary))
     yield from given

@@ -123,7 +123,7 @@ def list_is_right(facts: Facts) -> Finding:
 
 
 def _check_asked_again(facts: Facts, finding: Finding, query: Query) -> None:
-    """Add a violation where the asking server ended the session with QUIT, though notifications were left."""
+    """Add a violation where the asking server ended the session with QUIT after a query whose reply left notifications over."""
     later = [x.command for x in facts.trace.sessions[query.session].exchanges if x.command.n > query.n]
     if (
         later

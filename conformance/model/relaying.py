@@ -179,7 +179,7 @@ class Relaying:
         left = session.closed is not None and session.closed.by == "client" and session.closed.how == "fin"
         for index, sent in enumerate(mail):
             until = mail[index + 1].n if index + 1 < len(mail) else math.inf
-            self._add_tries(session, sent, until, (end_n, end_t), math.inf if left else last)
+            self._add_tries(session, sent, until, (end_n, end_t), known_before=math.inf if left else last)
 
     def _add_tries(
         self, session: Session, sent: Transaction, until: float, end: tuple[float, float], known_before: float

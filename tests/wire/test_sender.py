@@ -170,6 +170,10 @@ def test_a_server_without_pipelining_is_sent_one_command_at_a_time() -> None:
     outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
     assert outcome.code == 451
     assert heard[1:3] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RSET\r\n"]
+    turns = (*EHLO, b"250 ok\r\n", b"550 no\r\n", b"250 ok\r\n", b"221 bye\r\n")
+    outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
+    assert (outcome.code, outcome.refused) == (550, ("b@x",))
+    assert heard[1:4] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RCPT TO:<b@x>\r\n", b"RSET\r\n"]
 
 
 def test_parameters_are_sent_with_mail_and_rcpt() -> None:

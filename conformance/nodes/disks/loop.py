@@ -113,7 +113,7 @@ class LoopDisk:
         self._image.unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """End the holder. The kernel unmounts the disk when the node has ended too."""
+        """End the process that holds the mount: it ends at the end of its standard input. The kernel unmounts when the node ends too."""
         process, self._holder = self._holder, None
         if process is not None:
             await asyncio.to_thread(process.communicate)

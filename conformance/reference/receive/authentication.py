@@ -100,7 +100,8 @@ class PeerAuthentication(FastSMTP):
     async def smtp_AUTH(self, arg: str) -> None:
         """Handle AUTH PLAIN of a server of the organisation (RFC 4954); the session then knows the client as that peer.
 
-        Replies 502 where authentication is not offered.
+        After a failure it knows whom `identify_peer` still finds: the name in EHLO, where the listener is secured by other means. Replies
+        502 where authentication is not offered.
         """
         if not self.may_authenticate:
             await self.push(NOT_OFFERED)
