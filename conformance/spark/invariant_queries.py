@@ -244,8 +244,8 @@ WITH mailbox_deliveries AS (
   GROUP BY d.cell_id, d.sink, d.recipient, d.giver, d.key, d.message_id, d.date, d.n, d.t, d.before_n, d.before_t,
            d.before_giver, d.before_session, d.session
 ), excuses AS (
-  SELECT cell_id, n, t, session, mode = 'fault-fired' AND action = 'stall' AS held, client AS party,
-         mode = 'node' AND action <> 'wiped' AS died
+  SELECT cell_id, n, t, session, mode = 'fault-fired' AND action IN ('stall', 'delay', 'merge', 'throttle') AS held, client AS party,
+         server, mode = 'node' AND action <> 'wiped' AS died
   FROM single_events
   WHERE kind = 'incident'
     AND (mode = 'fault-fired' OR mode = 'node' AND action IN ('killed', 'wiped', 'exited', 'failed'))
@@ -262,13 +262,14 @@ LEFT JOIN acknowledged a ON a.cell_id = w.cell_id AND a.session = w.before_sessi
 LEFT JOIN excuses x ON x.cell_id = w.cell_id AND x.n < w.n
      AND (x.session = w.before_session
        OR x.session = w.session AND x.held AND x.n < w.before_n
+       OR x.session IS NULL AND x.held AND x.party = w.giver AND x.server = w.sink AND x.n < w.before_n
        OR x.party = w.before_giver AND x.n > w.before_n AND (NOT x.died OR x.t - w.before_t < 60))
 GROUP BY w.cell_id, w.sink, w.recipient, w.message_id, w.date, w.n
 """
 """SR-DUP-01, SR-DUP-03, SR-DUP-04: no second delivery to a mailbox within the duplicate tracking window.
 
 Not judged: an earlier delivery whose giver could not learn of it, or lost its database since, or died within a minute of it; nor a
-later one that a fault held back since before the earlier.
+later one that a fault held back or delayed since before the earlier, perhaps from the connection on.
 """
 
 CAUSELESS_DUPLICATES = """

@@ -10,9 +10,11 @@ from tests.judge.miniature import Miniature, miniatures
 UNSEEN = {
     "invariant.two-copies-at-acknowledgement::vacuous: the only other server offers it no shadow": "not-applicable",
     "invariant.nothing-acknowledged-is-lost::good: its time was up, and then that of its report": "pass",
+    "invariant.nothing-acknowledged-is-lost::good: it was refused, and so was its report before it named a recipient": "pass",
+    "model.RL-BDA-02::good: an empty last chunk behind the last one is refused": "pass",
 }
 """The histories that the second oracle judges otherwise, with the recorded outcome: its layers hold neither the replies to EHLO nor
-the lifetime of messages.
+the lifetime of messages, nor refused reports, nor that a message had ended before a last chunk.
 """
 
 STARTED = "2026-01-01T00:00:00Z"
