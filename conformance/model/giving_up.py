@@ -19,6 +19,9 @@ from conformance.trace.context import CheckContext
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, Transaction, parse_path
 
+_LEAST_REFUSAL = 550
+"""The least code by which MAIL is refused for good; 500 to 504 say that the command is wrong here (RFC 5321 4.2.2), and not the mail."""
+
 
 def is_given_up_without_report(context: CheckContext, message: MessageMade, recipient: str, by_t: float) -> bool:
     """Return whether by time `by_t` a server may have given a message up for a recipient, with no report left to pass on.
@@ -28,7 +31,7 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
     for given in _transactions_to_servers(context, message):
         if given.dot_t is None:
             continue
-        failures = _times_of_giving_up(context, given.server, recipient, given.dot_t)
+        failures = _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender)
         if any(
             failed_t <= by_t
             and (not message.sender or _is_report_given_up(context, message, given.server, failed_t, by_t))
@@ -36,7 +39,8 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
         ):
             return True
         if _asks_for_no_report(context, given, recipient) and any(
-            failed_t <= by_t for failed_t in _times_of_giving_up(context, given.server, recipient, given.dot_t, message)
+            failed_t <= by_t
+            for failed_t in _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender, message)
         ):
             return True
     return False
@@ -82,18 +86,19 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     return any(
         given_up_t <= by_t
         for server, since_t in carriers
-        for given_up_t in _times_of_giving_up(context, server, message.sender, since_t)
+        for given_up_t in _times_of_giving_up(context, server, message.sender, since_t, "")
     )
 
 
 def _times_of_giving_up(
-    context: CheckContext, server: str, address: str, since_t: float, message: MessageMade | None = None
+    context: CheckContext, server: str, address: str, since_t: float, sender: str, message: MessageMade | None = None
 ) -> Iterator[float]:
     """Yield the times at which a server may give up what it has for an address since `since_t`: a refusal, or the end of its lifetime.
 
-    With `message` an attempt that was seen to be about another message does not count.
+    `sender` is the reverse-path of that, '' for a report. With `message` an attempt that was seen to be about another message does not
+    count.
     """
-    attempts = _attempts_with_outcome(context, server, address, message)
+    attempts = _attempts_with_outcome(context, server, address, sender, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
     n = next((event.n for event in context.trace.events if event.t >= since_t), 0)
     expires_t = since_t + numeric_parameter_at(context, server, "MessageExpirationTimeout", n)
@@ -103,7 +108,7 @@ def _times_of_giving_up(
 
 
 def _attempts_with_outcome(
-    context: CheckContext, server: str, address: str, message: MessageMade | None
+    context: CheckContext, server: str, address: str, sender: str, message: MessageMade | None
 ) -> list[tuple[float, str]]:
     """Return the attempts of a server to reach a next hop for an address: time, and `failed`, `refused` or `worked`, in order of time.
 
@@ -114,17 +119,18 @@ def _attempts_with_outcome(
     broken = {e.session for e in context.trace.events_of(FaultFired)}
     for session in context.trace.sessions.values():
         if session.client == server and session.server in hops:
-            outcome = _outcome_for_address(context, session, address, message, broken=session.name in broken)
+            outcome = _outcome_for_address(context, session, address, sender, message, broken=session.name in broken)
             found += [(session.t, outcome)] if outcome else []
     return sorted(found)
 
 
 def _outcome_for_address(
-    context: CheckContext, session: Session, address: str, message: MessageMade | None, *, broken: bool
+    context: CheckContext, session: Session, address: str, sender: str, message: MessageMade | None, *, broken: bool
 ) -> str:
     """Return how a session ended for an address: `worked`, `refused` (5yz) or `failed`; '' if nothing shows that it was an attempt.
 
-    `broken`: a fault fired in the session. With `message` only transactions that may be about it count.
+    `broken`: a fault fired in the session. With `message` only transactions that may be about it count. A MAIL with the reverse-path
+    `sender` that was not accepted may have been for the address.
     """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
@@ -134,7 +140,7 @@ def _outcome_for_address(
         if (message is None or _may_be_about(context, t, message))
         and (
             wanted & normalize_all((*t.recipients, *t.refused))
-            or not (t.recipients or t.refused)  # MAIL was not accepted: it may have been for this address
+            or (not (t.recipients or t.refused) and normalize(t.sender) == normalize(sender))
         )
     ]
     if any(wanted & normalize_all(t.accepted_recipients) for t in own):
@@ -152,7 +158,8 @@ def _outcome_for_address(
             for t in own
         )
     ]
-    if any(reply.code // 100 == 5 for reply in replies):
+    decisions = [reply for reply in replies if reply.to != "MAIL" or reply.code >= _LEAST_REFUSAL]
+    if any(reply.code // 100 == 5 for reply in decisions):
         return "refused"
     return "failed" if broken or any(reply.code // 100 == 4 for reply in replies) else ""
 
