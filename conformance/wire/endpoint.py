@@ -8,6 +8,7 @@ import asyncio
 import socket
 from typing import Literal, Protocol
 
+from conformance.shortage import SHORTAGES
 from conformance.wire.sockets import ReadBuffer, close_with_rst
 
 
@@ -84,9 +85,13 @@ class Endpoint(asyncio.BufferedProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the owner that the connection is closed, and before that of a reset that the relay did not cause."""
+        """Notify the owner that the connection is closed, and before that of a reset that the relay did not cause.
+
+        asyncio also closes a connection whose octets could not be handled here, such as recorded on a full disk, with that error: the peer
+        has not ended it then, and there is no use in recording that it did.
+        """
         self._transport = None
-        if exc is not None and not self._leaving:
+        if exc is not None and not self._leaving and not (isinstance(exc, OSError) and exc.errno in SHORTAGES):
             self._owner.peer_ended(self, "reset")
         self._owner.connection_closed(self)
 

@@ -1,32 +1,35 @@
-"""What endpoints share, where several event loops run in one process."""
+"""An endpoint of a relay: which errors of its connection are the peer's."""
 
-import threading
+import errno
+
+import pytest
 
 from conformance.wire.endpoint import Endpoint
 
 
 class Owner:
-    """Keeps what an endpoint has received."""
+    """Keeps what an endpoint notifies it of."""
 
     def __init__(self) -> None:
-        self.received: list[bytes] = []
+        self.notified: list[str] = []
 
-    def data_received(self, endpoint: Endpoint, data: bytes) -> None:
-        self.received.append(data)
+    def peer_ended(self, endpoint: Endpoint, how: str) -> None:
+        self.notified.append(how)
+
+    def connection_closed(self, endpoint: Endpoint) -> None:
+        self.notified.append("closed")
 
 
-def test_octets_that_another_thread_reads_at_the_same_time_are_not_mixed_in():
-    owner, other = Owner(), Owner()
-    endpoint = Endpoint(owner, "client")  # type: ignore[arg-type]
-
-    def read_meanwhile() -> None:
-        reading = Endpoint(other, "client")  # type: ignore[arg-type]
-        reading.get_buffer(-1)[:6] = b"other!"
-        reading.buffer_updated(6)
-
-    endpoint.get_buffer(-1)[:5] = b"octet"
-    thread = threading.Thread(target=read_meanwhile)
-    thread.start()
-    thread.join()
-    endpoint.buffer_updated(5)
-    assert (owner.received, other.received) == ([b"octet"], [b"other!"])
+@pytest.mark.parametrize(
+    ("error", "notified"),
+    [
+        (ConnectionResetError(), ["reset", "closed"]),
+        (OSError(errno.ETIMEDOUT, "timed out"), ["reset", "closed"]),
+        (OSError(errno.ENOSPC, "no space left on device"), ["closed"]),
+        (None, ["closed"]),
+    ],
+)
+def test_a_full_disk_of_the_harness_is_no_reset_of_the_peer(error: OSError | None, notified: list[str]) -> None:
+    owner = Owner()
+    Endpoint(owner, "client").connection_lost(error)  # type: ignore[arg-type]
+    assert owner.notified == notified
