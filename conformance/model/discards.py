@@ -129,7 +129,7 @@ def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[
             done |= context.normalize_addresses(t.accepted_recipients)
     message = context.trace.messages[name]
     if not message.sender:
-        done |= _permanently_refused(context, discard)
+        done |= _permanently_refused(context, message, discard)
     for other in context.trace.indistinguishable_messages(message):
         for event in context.trace.deliveries_of(other):
             address = context.normalize_address(event.recipient)
@@ -138,10 +138,11 @@ def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[
     return done
 
 
-def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
+def _permanently_refused(context: CheckContext, message: MessageMade, discard: Discard) -> set[str]:
     """Return the recipients of the primary's transactions with a null reverse-path in which a 5yz came.
 
-    No report may be made about these (RL-DSN-02).
+    No report may be made about these (RL-DSN-02). Where a fault altered the session, the recipients are not known: then all those of
+    `message` are returned.
     """
     refused: set[str] = set()
     for t in context.trace.transactions:
@@ -149,7 +150,8 @@ def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
             continue
         replies = context.trace.sessions[t.session].replies
         if any(reply.code // 100 == 5 and t.n < reply.n < discard.n for reply in replies):
-            refused |= context.normalize_addresses((*t.refused, *t.recipients))
+            is_altered = t.session in context.trace.altered_sessions
+            refused |= context.normalize_addresses(message.recipients if is_altered else (*t.refused, *t.recipients))
     return refused
 
 

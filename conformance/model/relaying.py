@@ -27,8 +27,8 @@ from conformance.model.contacts import find_dials
 from conformance.model.facts import Facts, operation_name
 from conformance.trace.sessions import Session, Transaction, parse_path
 
-_SEVERAL = 8
-"""As many handings of messages with one sender and recipient are looked at: a later transaction may be of several."""
+_SEVERAL = 2
+"""As many messages with one sender and recipient are kept, those handed first: a later transaction may be of any of them."""
 
 _OTHER_PURPOSES = frozenset({"request-shadow", "query-discard"})
 """Operations in a session that was not opened for mail."""
@@ -135,7 +135,8 @@ class Relaying:
     def _add_handings(self, name: str) -> None:
         """Enter the transactions in which servers under test were handed a message.
 
-        They go into `handed_any`, `handings` and `_handed`; the last keeps at most `_SEVERAL` for a server, sender and recipient.
+        They go into `handed_any`, `handings` and `_handed`; the last keeps the first `_SEVERAL` messages for a server, sender and
+        recipient, each with its first handing.
         """
         facts = self.facts
         for sent in facts.trace.transactions_of(name):
@@ -150,8 +151,10 @@ class Relaying:
                 )
                 sender = facts.context.normalize_address(sent.sender)
                 handed = self._handed[sent.server, sender, recipient]
-                if len(handed) < _SEVERAL:
+                if all(name != other for _, other in handed):
                     handed.append((sent.dot_n, name))
+                    handed.sort()
+                    del handed[_SEVERAL:]
 
     def _add_session(self, session: Session) -> None:
         """Add the tries of a session that a server under test opened; without mail in it, the `HopConnection` that it was.

@@ -76,7 +76,8 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     if facts.is_2010(server):  # a server whose shadows were taken over need not deliver the message (ruling 19)
         taken = [p.transmission.t for p in facts.promotions_by_message.get(name, ()) if p.holder != server]
         done_t = min([done_t, *taken])
-    interval = _greatest_value(facts, server, "MessageRetryInterval", acknowledged.n, done_n)
+    # a 2010 server tries before it acknowledges, so that a timer of an earlier value may run
+    interval = _greatest_value(facts, server, "MessageRetryInterval", handing.n, done_n)
     lifetime = _least_value(facts, server, "MessageExpirationTimeout", acknowledged.n)
     if interval is None or lifetime is None:
         return

@@ -135,8 +135,9 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
     Infinities for none. A fault hides them that alters the session, cuts the link without a sign, or holds or delays octets while the
-    server owes a reply, or behind that to QUIT, with which the server ends the session: while it owes none, they are the client's. A server that is interrupted ends its sessions, and a client that is paused reads
-    nothing.
+    server owes a reply, or behind that to QUIT, with which the server ends the session. While it owes none, the octets are the client's,
+    unless a later command passed and its reply did not. A server that is interrupted ends its sessions, and a client that is paused
+    reads nothing.
     """
     hiding: list[FaultFired | NodeEvent] = [
         fault
@@ -145,7 +146,11 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
         or fault.action.startswith("partition")
         or (
             fault.action in HOLDING_FAULTS | DELAYING_FAULTS
-            and (_is_reply_owed(session, fault.n) or _is_quit_answered(session, fault.n))
+            and (
+                _is_reply_owed(session, fault.n)
+                or _is_quit_answered(session, fault.n)
+                or _is_later_reply_held(facts, session, fault)
+            )
         )
     ]
     for party, actions in ((session.server, STOPPING_ACTIONS), (session.client, {"paused"})):
@@ -282,6 +287,13 @@ def _is_reply_owed(session: Session, n: int) -> bool:
         t.dot_n is not None and t.dot_n < n and not any(r.n < n for r in t.replies) for t in session.transactions
     )
     return not greeted or unanswered or sent
+
+
+def _is_later_reply_held(facts: Facts, session: Session, held: FaultFired) -> bool:
+    """Return whether a command passed the link after the fault, and its reply was recorded later or not at all."""
+    return any(
+        x.command.n > held.n and (x.reply is None or x.reply.t > x.command.t + facts.slack) for x in session.exchanges
+    )
 
 
 def _is_quit_answered(session: Session, n: int) -> bool:
