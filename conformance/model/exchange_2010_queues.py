@@ -159,9 +159,12 @@ def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, 
 def _has_read_reply(facts: Facts, session: str, after_n: int, inspection: Inspection) -> bool:
     """Return whether the client of a session surely read the reply of event `after_n` before an inspection.
 
-    It sent a further command in the session, or `COMMIT_TIME_S` had passed.
+    It sent a further command in the session, or `COMMIT_TIME_S` had passed. It read nothing if it was killed before the reply.
     """
-    said = any(after_n < e.command.n < inspection.n for e in facts.trace.sessions[session].exchanges)
+    asked = facts.trace.sessions[session]
+    if facts.stopped_or_wiped_between(asked.client, asked.n, after_n):
+        return False
+    said = any(after_n < e.command.n < inspection.n for e in asked.exchanges)
     return said or inspection.t - facts.trace.events[after_n].t >= COMMIT_TIME_S
 
 
