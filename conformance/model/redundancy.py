@@ -31,8 +31,11 @@ history, `claims` the capabilities that the candidate claims.
 Records: a `FaultFired` event is a fault that acted.
 """
 
-from conformance.faults import ENDING_FAULTS, HOLDING_FAULTS
+import math
+
+from conformance.faults import DELAYING_FAULTS, ENDING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
+from conformance.model.contacts import find_dials
 from conformance.model.facts import Facts
 from conformance.model.preference import is_remote, is_turned_away, permitted_attempts, possible_holders
 from conformance.model.rules import rule
@@ -168,12 +171,17 @@ def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, hold
 def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
     """Return whether a holder owed the primary an answer when the primary ended its effort for a message, at the reply `answer`.
 
-    A connection that a fault held or swallowed counts as silence too.
+    A connection that a fault held or swallowed counts as silence too, and one that it delayed beyond that reply.
     """
     context = facts.context
+    ended = {fault.n: facts.trace.events[n].t for n, fault in find_dials(facts.trace).ended.items()}
     if any(
         fault.session is None
-        and (fault.action in HOLDING_FAULTS or fault.action == "partition-blackhole")
+        and (
+            fault.action in HOLDING_FAULTS
+            or fault.action == "partition-blackhole"
+            or (fault.action in DELAYING_FAULTS and ended.get(fault.n, math.inf) >= answer.t)
+        )
         and fault.client == transaction.server
         and fault.server in holders
         and transaction.n < fault.n
