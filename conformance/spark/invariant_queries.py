@@ -22,16 +22,17 @@ WITH last_failure AS (
 ), message_dates AS (
   SELECT cell_id, key, count(DISTINCT date) > 1 AS several_dates FROM harness_messages GROUP BY cell_id, key
 ), holders AS (
-  SELECT cell_id, key, server, max(n) AS n
-  FROM (SELECT cell_id, key, server, reply_n AS n FROM mail_transactions WHERE to_server AND code BETWEEN 200 AND 299
-        UNION ALL SELECT cell_id, key, holder, stored_n FROM shadow_copies)
-  GROUP BY cell_id, key, server
+  SELECT cell_id, key, recipient, server, max(n) AS n
+  FROM (SELECT cell_id, key, server, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
+        WHERE to_server AND code BETWEEN 200 AND 299
+        UNION ALL SELECT cell_id, key, holder, stored_n, explode(recipients) FROM shadow_copies)
+  GROUP BY cell_id, key, recipient, server
 ), destroyed AS (
-  SELECT h.cell_id, h.key, count(*) = count(x.n) AS on_all_holders
+  SELECT h.cell_id, h.key, h.recipient, count(*) = count(x.n) AS on_all_holders
   FROM holders h LEFT JOIN (SELECT cell_id, client AS server, max(n) AS n FROM single_events
                         WHERE kind = 'incident' AND mode = 'node' AND action = 'wiped' GROUP BY cell_id, client) x
     ON x.cell_id = h.cell_id AND x.server = h.server AND x.n > h.n
-  GROUP BY h.cell_id, h.key
+  GROUP BY h.cell_id, h.key, h.recipient
 ), unreported AS (
   SELECT cell_id, key, server, sender, n, explode(unreported) AS recipient FROM mail_transactions WHERE to_server AND size(unreported) > 0
 ), vain AS (
@@ -65,7 +66,7 @@ SELECT a.cell_id, min(a.acknowledged_n) AS n,
 FROM acknowledgements a JOIN conditions c ON c.cell_id = a.cell_id JOIN topologies tp ON tp.topology_id = c.topology_id
 JOIN message_dates s ON s.cell_id = a.cell_id AND s.key = a.key
 LEFT JOIN last_failure b ON b.cell_id = a.cell_id
-LEFT JOIN destroyed y ON y.cell_id = a.cell_id AND y.key = a.key
+LEFT JOIN destroyed y ON y.cell_id = a.cell_id AND y.key = a.key AND y.recipient = a.recipient
 LEFT JOIN (SELECT DISTINCT cell_id, key, recipient, date FROM deliveries) d
   ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient AND (d.date = a.date OR NOT s.several_dates)
 LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHERE report = 'delivery-status') r
@@ -80,7 +81,7 @@ GROUP BY a.cell_id, a.message, a.recipient
 
 What was acknowledged in sessions alone in which a fault made the link answer was acknowledged by no server.
 
-Not judged: a message of which every server that held it lost its queue afterwards (SR-BND-09), and a transport that may
+Not judged: a message of which every server that held it for the recipient lost its queue afterwards (SR-BND-09), and a transport that may
 still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the second half of that wait. A message with a null
 reverse-path needs no report (RL-DSN-02), and neither has a recipient with a NOTIFY without FAILURE who was refused for good by
