@@ -25,7 +25,9 @@ WITH last_failure AS (
   SELECT cell_id, key, recipient, server, max(n) AS n
   FROM (SELECT cell_id, key, server, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
         WHERE to_server AND code BETWEEN 200 AND 299
-        UNION ALL SELECT cell_id, key, holder, stored_n, explode(recipients) FROM shadow_copies)
+        UNION ALL SELECT cell_id, key, holder, stored_n, explode(recipients) FROM shadow_copies WHERE mode = 'tracked'
+        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, explode(m.recipients)
+        FROM shadow_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key WHERE c.mode = 'shadow')
   GROUP BY cell_id, key, recipient, server
 ), destroyed AS (
   SELECT h.cell_id, h.key, h.recipient, count(*) = count(x.n) AS on_all_holders
