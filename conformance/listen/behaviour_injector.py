@@ -38,7 +38,8 @@ class BehaviourInjector(FaultInjector):
     `announce` is called with a session and what is done there. `held_back` is for how many seconds a reply is held back that
     must be awaited. `_turns` counts, for each address, the attempts since one was accepted. `_armed` has the names of the
     faults of each session, `_answers` the addresses for which the sink has a reply. `_early` are faults that have not yet
-    fired in any session, `_holding` the sessions in which one has held something. `_held` are replies that are held back.
+    fired in any session, `_holding` the sessions in which one has held something: if their client goes, the link ends them without
+    waiting for that. `_held` are replies that are held back.
     """
 
     def __init__(
@@ -117,7 +118,10 @@ class BehaviourInjector(FaultInjector):
         self.heal(name)
 
     def _note_fired(self, event: AnyEvent) -> None:
-        """Let a fault that was armed for the next occurrence end with the session in which it has fired."""
+        """Note for a session that a fault has held something back in it; called with each recorded event.
+
+        An early fault was armed for any session: it now belongs to the one in which it has fired, and `end_session` removes it with that.
+        """
         if not isinstance(event, FaultFired) or event.session is None:
             return
         if event.action in HOLDING_ACTIONS:

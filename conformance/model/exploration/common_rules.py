@@ -5,6 +5,11 @@ state of the message afterwards; `search.py` calls it for every state. A `Custod
 what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
 the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
 passed, and the kind of fault that it uses up.
+
+Of the values in `held`, UNNOTED is a shadow of which the primary has no note, so that no discard notification will come for it;
+DISCARDABLE is one whose discard notification waits at the primary; RELEASED is in the shadow server's Safety Net; NONE is nothing. Of
+`copy`, RECEIVED is a message whose sender waits for the reply, QUEUED one on disk, ALONE one on disk that was taken over and has no shadow
+yet.
 """
 
 from collections.abc import Iterator

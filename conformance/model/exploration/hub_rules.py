@@ -5,6 +5,11 @@ state of the message afterwards; `search.py` calls it for every state. A `Custod
 what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
 the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
 passed, and the kind of fault that it uses up.
+
+Of the values in `held`, HELD is a shadow that the primary knows of, ORPHANED one whose primary has a new queue database; TAKEN means that
+the shadow was taken over, and that its holder will tell the failed primary (SR-E10-08). SHADOWS are all values with which there is a
+shadow. Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON one that the next hop has too, QUEUED one on disk after
+the reply, GONE nothing.
 """
 
 from collections.abc import Iterator

@@ -5,6 +5,12 @@ state of the message afterwards; `search.py` calls it for every state. A `Custod
 what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
 the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
 passed, and the kind of fault that it uses up.
+
+Of the values in `held`, HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one whose discard
+notification waits at the primary, ORPHANED one whose primary has a new queue database; REFUSED means that the server refused the copy
+while the sender waits, RELEASED that it keeps it in its Safety Net. SHADOWS are all values with which there is a shadow. Of `copy`,
+RECEIVED is a message whose sender waits for the reply, QUEUED one on disk, ALONE one on disk that was taken over and has no shadow yet,
+NET one in Safety Net, GONE nothing.
 """
 
 from collections.abc import Iterator

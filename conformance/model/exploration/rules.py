@@ -4,6 +4,11 @@ A rule yields each step that it permits in a state. Its name is that of its func
 it is written. The table `RULES` has all of them; the search (`search.py`) applies them to every state, and can leave some out, which is
 how they are tested. Below the table are the helpers with which rules build the next state of a message; states are never changed in
 place. Servers are numbers.
+
+A `Custody` is one server's responsibility for the message (`copy`: what that server has of it), with what each other server holds of it as
+a shadow (`held`, by number of the server): HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one
+whose discard notification waits at the primary. Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON one that the
+next hop has too (2010), NET one in Safety Net, GONE nothing.
 """
 
 from collections.abc import Callable, Iterator

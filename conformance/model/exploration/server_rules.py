@@ -2,6 +2,12 @@
 
 A rule gets the scope and the `Site`, what all messages share, and yields each `ServerStep` that is permitted, with the site afterwards.
 The step's effect is a function that `search.py` applies to each message. Servers are numbers.
+
+A `Custody` is one server's responsibility for a message (`copy`: what that server has of it), with what each other server holds of it as
+a shadow (`held`, by number of the server). HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one
+whose discard notification waits at the primary, ORPHANED one whose primary has a new queue database; TAKEN (2010) means that the shadow was
+taken over, and that its holder will tell the failed primary. Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON
+one that the next hop has too (2010), QUEUED one on disk, GONE nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -145,7 +151,8 @@ def after_new_database(message: Message, server: int) -> tuple[Message, ...]:
 def _without_disk(custody: Custody, server: int) -> Custody:
     """Return a custody after a server has lost its disk.
 
-    As the primary it has nothing, and the shadow copies of it are orphaned; as a shadow server it holds nothing.
+    As the primary it has nothing, and the shadow copies of it are orphaned; nobody has to tell it any more what was taken over
+    (TAKEN). As a shadow server it holds nothing.
     """
     if custody.primary != server:
         return custody._replace(held=(*custody.held[:server], Held.NONE, *custody.held[server + 1 :]))
