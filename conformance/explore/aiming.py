@@ -170,8 +170,9 @@ class Aim:
             "as": name, "from": point.client, "to": point.server, "listener": point.listener, "does": kind, "at": point.place,
             "when": rng.choice(whens), "nth": nth, "times": draw_weighted(rng, grammar.TIMES),
         }  # fmt: skip
+        replies = grammar.REPLIES_TO_CONTENT if place == "dot" else grammar.REPLIES
         values: dict[str, object] = {
-            "lasting": rng.choice(grammar.LASTING), "rate": rng.choice((10, 200)), "reply": rng.choice(grammar.REPLIES),
+            "lasting": rng.choice(grammar.LASTING), "rate": rng.choice((10, 200)), "reply": rng.choice(replies),
             "offset": rng.choice((0, 1, 40)),
         }  # fmt: skip
         for key in FAULTS[kind].field_meanings:

@@ -149,6 +149,9 @@ LASTING = (1.0, 59.0, 119.0, 121.0, 299.0, 301.0, 601.0, 1200.0)
 REPLIES = ("451 4.3.0 try later", "550 5.7.1 refused", "421 4.3.2 closing", "250 2.0.0 ok", "452 4.3.1 full")
 """Replies that a fault gives in place of the server's."""
 
+REPLIES_TO_CONTENT = tuple(reply for reply in REPLIES if not reply.startswith("2"))
+"""The same to a final dot: a link that takes a message in place of the server loses it, and no server is to blame."""
+
 TIMES: Mapping[int | None, int] = {1: 8, 2: 1, 4: 1, None: 1}
 """How often a fault of a link fires; None: until it is healed."""
 
