@@ -4,12 +4,13 @@ A candidate is a server under test, as its description (a YAML file) says how it
 the verbs of shadow redundancy; its *own timers* are those that it has when none are configured.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.lookup import find_candidate
+from conformance.clocks import CLOCKS, ClockName, default_clock
 from conformance.history.dialects import Dialect
 from conformance.loopback import is_loopback
 from conformance.scenarios.own_timers import OwnTimers
@@ -86,6 +87,25 @@ def read_assignment(word: str, shipped: Path) -> Assignment:
             raise CandidateError(f"--candidate {word}: write SERVER=CANDIDATE,SERVER=CANDIDATE")
         servers[server] = find_candidate(name, shipped)
     return Assignment(find_candidate("reference", shipped), servers)
+
+
+def choose_clock(assignments: Sequence[Assignment], name: ClockName | None) -> tuple[ClockName, tuple[Assignment, ...]]:
+    """Return the clock of a run, and the assignments as they are run under it.
+
+    Without a `name` the candidates' features decide. A clock that jumps needs a feature, such as a node in this process:
+    `with_feature` changes a candidate to a kind that has it. Raises CandidateError where a candidate lacks it even so.
+    """
+    clock = name or default_clock(
+        candidate.features for assignment in assignments for candidate in assignment.candidates
+    )
+    needed = CLOCKS[clock].needs
+    if not needed:
+        return clock, tuple(assignments)
+    changed = tuple(assignment.with_feature(needed) for assignment in assignments)
+    candidates = [candidate for assignment in changed for candidate in assignment.candidates]
+    if without := [candidate.identity for candidate in candidates if needed not in candidate.features]:
+        raise CandidateError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
+    return clock, changed
 
 
 def check_hosts(candidates: Iterable[Candidate], allowed: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from conformance.cli.app import app
+from conformance.clocks import ClockName
 
 
 @app.command()
@@ -110,12 +111,21 @@ def explore(
         ),
     ] = 1,
     at_random: Annotated[bool, typer.Option("--random", help="random plans instead of a sweep of scenarios")] = False,
-    candidate: Annotated[str, typer.Option("--candidate", help="what is explored, in virtual time")] = "reference",
+    candidate: Annotated[str, typer.Option("--candidate", help="what is explored")] = "reference",
+    clock: Annotated[
+        ClockName | None, typer.Option(help="as of `run`: virtual where the candidate can, else scaled; shifted; real")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="what documented times are divided by on the clock scaled; default: 60")
+    ] = None,
     plans: Annotated[int | None, typer.Option(min=1, help="run this many, drawn by --seed; default: all")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="begin no plan after this time: 10m, 1h")] = None,
     seed: Annotated[int, typer.Option(help="seed of all random choices")] = 1,
     jobs: Annotated[
-        int | None, typer.Option("-n", min=1, help="how many run at the same time; default: one per core")
+        int | None,
+        typer.Option(
+            "-n", min=1, help="how many run at the same time; default: one per core, eight where time passes by itself"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object: plans, outcomes, fired, findings")] = False,
 ) -> None:
@@ -128,6 +138,8 @@ def explore(
             faults=sweep,
             at_random=at_random,
             candidate=candidate,
+            clock=clock,
+            scale=scale,
             plans=plans,
             duration=duration,
             seed=seed,

@@ -16,18 +16,17 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
-from conformance.candidates.assignment import Assignment
+from conformance.candidates.assignment import Assignment, choose_clock
 from conformance.candidates.description import CandidateError
 from conformance.candidates.lookup import find_candidate
-from conformance.clocks import IN_PROCESS
+from conformance.clocks import CLOCKS, IN_PROCESS, ClockName, default_scale
 from conformance.execute import available_cores
-from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_plans
+from conformance.explore.campaign import Campaign, Finding, reduce_findings, run_bases, run_plans
 from conformance.explore.documents import write_cell
 from conformance.explore.injections import Injection
 from conformance.explore.pairs import sweep_pairs
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.sweep import Enumeration, ObservedCell, Plan, ScenePlans, sweep, without_faults
-from conformance.explore.trial import run_plan
 from conformance.requirements.catalogue import catalogue
 from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
@@ -39,6 +38,10 @@ from conformance.suite.selection import SelectionError, find_scenarios
 
 _MAX_CPU_S = 0.2
 """Processor time of the run without faults: without names, costlier scenarios are left out."""
+_PLANS_PER_CORE = 8
+"""Plans at the same time for each core without -n where time passes by itself: they mostly wait."""
+_LINE_EVERY_S = 60
+"""Seconds between two lines about the progress where there is no terminal."""
 _MANY = 1_000_000
 """Random plans without --plans: more than anybody waits for."""
 
@@ -49,6 +52,8 @@ def explore(
     faults: int = 1,
     at_random: bool = False,
     candidate: str,
+    clock: ClockName | None = None,
+    scale: float | None = None,
     plans: int | None,
     duration: str | None,
     seed: int,
@@ -60,31 +65,39 @@ def explore(
 
     Each plan of a sweep has `faults` faults, 1 or 2; two need names of scenarios. With `at_random` the plans are random ones, and
     scenarios are not used. At most `plans` are run, drawn by `seed`, and none is
-    begun after `duration`. Ctrl-C keeps what was found.
+    begun after `duration`. Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what
+    documented times are divided by on the clock `scaled`. Where time passes by itself, scenarios must be named.
     Returns 1 when there is a finding, 2 for wrong input, 3 when no plan could be judged, else 0.
     """
     try:
         until = time.monotonic() + parse_duration(duration) if duration is not None else None
-        assignment = Assignment(find_candidate(candidate, paths.fixtures() / "candidates"))
+        given = Assignment(find_candidate(candidate, paths.fixtures() / "candidates"))
+        chosen_clock, (assignment,) = choose_clock([given], clock)
+        kind = CLOCKS[chosen_clock]
+        if scale is not None and not (kind.scaled and scale > 0):
+            raise ValueError("--scale: a number above 0, with --clock scaled")
         if at_random and scenarios:
             raise ValueError("random plans are made without scenarios: leave out their names, or --random")
         if faults > 1 and not scenarios:
             raise ValueError("pairs of faults are tried in scenarios that are named: give the id of one")
+        if not (kind.jumps or scenarios or at_random):
+            raise ValueError(f"--clock {chosen_clock} takes the time that passes: name the scenarios to sweep")
         cells = [] if at_random else _first_cells(scenarios)
     except (ValueError, CandidateError, InvalidFile, SelectionError, OSError) as error:
         typer.echo(error, err=True)
         return 2
-    settings = Settings(clock="virtual", seed=seed, should="fail")
+    settings = Settings(clock=chosen_clock, scale=scale or default_scale(chosen_clock), seed=seed, should="fail")
+    jobs = jobs or available_cores() * (1 if kind.jumps else _PLANS_PER_CORE)
     console = Console(stderr=True)
     with console.status("running the scenarios without faults", spinner="line"):
-        enumeration = _enumerate_plans(cells, assignment, settings, named=bool(scenarios))
+        enumeration = _enumerate_plans(cells, assignment, settings, jobs, named=bool(scenarios))
     if faults > 1:
         with console.status(f"running {len(enumeration.plans)} plans with one fault", spinner="line"):
             enumeration = sweep_pairs(
                 enumeration,
                 assignment,
                 settings,
-                jobs or available_cores(),
+                jobs,
                 lambda plan, fault: _reason_against(plan, fault, assignment, settings),
             )
     chosen: Sequence[Plan] = (
@@ -94,14 +107,18 @@ def explore(
     )
     campaign = Campaign()
     began = time.monotonic()
+    next_line = began + _LINE_EVERY_S
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("plans", total=None if at_random and plans is None else len(chosen))
         try:
-            for number, result in run_plans(chosen, assignment, settings, jobs or available_cores(), until):
+            for number, result in run_plans(chosen, assignment, settings, jobs, until):
                 campaign.results[number] = result
                 violated = campaign.outcomes["violated"]
                 bar.update(task, advance=1, description=f"plans, {violated} violations")
+                if not console.is_terminal and time.monotonic() >= next_line:
+                    console.print(f"{len(campaign.results)} plans, {violated} violations", highlight=False)
+                    next_line += _LINE_EVERY_S
         except KeyboardInterrupt:
             typer.echo("interrupted: what was found is kept", err=True)
     seconds = time.monotonic() - began
@@ -131,23 +148,26 @@ def _first_cells(names: Sequence[str]) -> list[Cell]:
     return [scenario.cells()[0] for scenario in read if not names or scenario.id in names]
 
 
-def _enumerate_plans(cells: Sequence[Cell], assignment: Assignment, settings: Settings, *, named: bool) -> Enumeration:
-    """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out."""
+def _enumerate_plans(
+    cells: Sequence[Cell], assignment: Assignment, settings: Settings, jobs: int, *, named: bool
+) -> Enumeration:
+    """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out.
+
+    Where time passes by itself the cells are run `jobs` at a time, else one after the other.
+    """
     found = Enumeration()
-    for cell in map(without_faults, cells):
-        if not cell.steps:
-            found.pruned["a scenario without steps besides faults and expectations"] += 1
-            continue
-        began = time.process_time()
-        run = run_plan(Plan(cell.id, cell), assignment, settings)
-        cost = time.process_time() - began
+    swept_cells = [cell for cell in map(without_faults, cells) if cell.steps]
+    if without_steps := len(cells) - len(swept_cells):
+        found.pruned["a scenario without steps besides faults and expectations"] += without_steps
+    bases = [Plan(cell.id, cell) for cell in swept_cells]
+    for run, cpu_s in run_bases(bases, assignment, settings, 1 if CLOCKS[settings.clock].jumps else jobs):
         if run.result.outcome != "sound":
             found.pruned[f"a scenario whose run without faults is {run.result.outcome}"] += 1
-        elif cost > _MAX_CPU_S and not named:
+        elif cpu_s > _MAX_CPU_S and not named:
             found.pruned["a scenario whose run takes too long; name it to sweep it"] += 1
         else:
             swept = sweep(
-                ObservedCell.from_run(cell, run.events),
+                ObservedCell.from_run(run.plan.cell, run.events),
                 lambda plan, fault: _reason_against(plan, fault, assignment, settings),
             )
             found.plans.entries += swept.plans.entries
@@ -159,6 +179,10 @@ def _reason_against(plan: Plan, injection: Injection, assignment: Assignment, se
     """Return why a plan with this fault cannot be run with this assignment, '' if it can."""
     if injection.kind == "frozen" and IN_PROCESS in assignment.candidate_for(injection.node).features:
         return "a node in the process of the harness cannot be frozen: its timers go on"
+    if injection.kind == "away" and not CLOCKS[settings.clock].jumps:
+        return (
+            "a server that stays away for hours takes minutes where time passes by itself; it comes back soon instead"
+        )
     return inapplicable_reason(plan.cell, assignment, settings)
 
 

@@ -10,15 +10,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from conformance.candidates.assignment import Assignment
+from conformance.clocks import CLOCKS
 from conformance.explore.random_plans import RandomPlans
-from conformance.explore.shrink import shrink
+from conformance.explore.shrink import MAX_RUNS, shrink
 from conformance.explore.sometimes import SOMETIMES
 from conformance.explore.states import Coverage, coverage
 from conformance.explore.sweep import Plan
-from conformance.explore.trial import Observation, PlanResult, Violation, observe, run_plan
+from conformance.explore.trial import Observation, PlanResult, PlanRun, Violation, observe, run_plan
 from conformance.run.settings import Settings
+
+_MAX_REAL_RUNS = 8
+"""Runs that the reduction of one plan may take where time passes by itself: each takes some 40 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +93,31 @@ def run_plans(
     No plan is begun after `until`, a time of `time.monotonic()`.
     """
     _WORK[:] = [(plans, assignment, settings)]
+    chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for number, result in pool.imap_unordered(_run_number, range(len(plans)), chunksize=4):
+        for number, result in pool.imap_unordered(_run_number, range(len(plans)), chunksize):
             yield number, result
             if until is not None and time.monotonic() >= until:
                 return
+
+
+def run_bases(
+    plans: Sequence[Plan], assignment: Assignment, settings: Settings, jobs: int
+) -> Iterator[tuple[PlanRun, float]]:
+    """Run plans without faults, `jobs` at a time, and yield each with the seconds of processor time that it took, in order."""
+    if jobs == 1:
+        for plan in plans:
+            yield _run_base(plan, assignment, settings)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(partial(_run_base, assignment=assignment, settings=settings), plans)
+
+
+def _run_base(plan: Plan, assignment: Assignment, settings: Settings) -> tuple[PlanRun, float]:
+    """Run one plan in this process; return it with the seconds of processor time."""
+    began = time.process_time()
+    run = run_plan(plan, assignment, settings)
+    return run, time.process_time() - began
 
 
 _WORK: list[tuple[Sequence[Plan], Assignment, Settings]] = []
@@ -129,7 +154,7 @@ def reduce_findings(
         if not interrupted:
             progress(f"reducing {original.name} ({check})")
             try:
-                reduced = shrink(original, fails)
+                reduced = shrink(original, fails, MAX_RUNS if CLOCKS[settings.clock].jumps else _MAX_REAL_RUNS)
             except KeyboardInterrupt:
                 interrupted = True
                 progress("interrupted: the rest is kept as it was found")

@@ -13,30 +13,34 @@ from conformance.scenarios.steps.action import Parallel, Repeat, Step
 from conformance.scenarios.steps.sending import Send
 
 MAX_RUNS = 150
-"""Runs that the reduction of one plan may take."""
+"""Runs that the reduction of one plan may take, without another limit."""
 
 StillFails = Callable[[Plan], bool]
 
 
 class _Budget:
-    """Counts the runs of a reduction; once `MAX_RUNS` are used up, `fails` returns False without a run."""
+    """Counts the runs of a reduction; once `max_runs` are used up, `fails` returns False without a run."""
 
-    def __init__(self, fails: StillFails) -> None:
+    def __init__(self, fails: StillFails, max_runs: int) -> None:
         """Begin to count; `fails` runs a plan and returns whether the check still fails."""
         self._fails = fails
+        self._max_runs = max_runs
         self.runs = 0
 
     def fails(self, plan: Plan) -> bool:
         """Return whether the plan still fails; False when no run is left."""
-        if self.runs >= MAX_RUNS:
+        if self.runs >= self._max_runs:
             return False
         self.runs += 1
         return self._fails(plan)
 
 
-def shrink(plan: Plan, fails: StillFails) -> Plan:
-    """Return the smallest plan that was found for which `fails` holds; it must hold for `plan`. Blocks: each call runs a plan."""
-    budget = _Budget(fails)
+def shrink(plan: Plan, fails: StillFails, max_runs: int = MAX_RUNS) -> Plan:
+    """Return the smallest plan that was found for which `fails` holds; it must hold for `plan`.
+
+    Blocks: each call of `fails` runs a plan, `max_runs` at the most.
+    """
+    budget = _Budget(fails, max_runs)
     while True:
         smaller = _with_smaller_sends(_with_fewer_steps(plan, budget), budget)
         if smaller.cell.steps == plan.cell.steps:

@@ -11,10 +11,10 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from conformance import paths
-from conformance.candidates.assignment import Assignment, check_hosts, read_assignment
+from conformance.candidates.assignment import Assignment, check_hosts, choose_clock, read_assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.kind import KINDS
-from conformance.clocks import CLOCKS, DEFAULT_SCALE, ClockName, default_clock, default_scale
+from conformance.clocks import CLOCKS, DEFAULT_SCALE, default_scale
 from conformance.run.settings import Settings
 from conformance.run.virtual.asyncio_compat import incompatibilities
 from conformance.run.virtual.errors import UnsupportedPython
@@ -175,11 +175,7 @@ class Options:
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Check the options and return them. Raises pytest.UsageError.
-
-    Without `--clock` the candidates' features decide. A clock that jumps needs a feature, such as a node in this process:
-    `with_feature` changes a candidate to a kind that has it.
-    """
+    """Check the options and return them. Raises pytest.UsageError."""
     words = config.getoption("--candidate") or ["reference"]
     hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))
     try:
@@ -189,14 +185,10 @@ def read_options(config: pytest.Config) -> Options:
         raise pytest.UsageError(str(error)) from error
     if len({assignment.identity for assignment in assignments}) != len(assignments):
         raise pytest.UsageError("--candidate: two of them have the same name")
-    clock: ClockName = config.getoption("--clock") or default_clock(
-        candidate.features for assignment in assignments for candidate in assignment.candidates
-    )
-    if needed := CLOCKS[clock].needs:
-        assignments = tuple(assignment.with_feature(needed) for assignment in assignments)
-        candidates = [candidate for assignment in assignments for candidate in assignment.candidates]
-        if without := [candidate.identity for candidate in candidates if needed not in candidate.features]:
-            raise pytest.UsageError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
+    try:
+        clock, assignments = choose_clock(assignments, config.getoption("--clock"))
+    except CandidateError as error:
+        raise pytest.UsageError(str(error)) from error
     if CLOCKS[clock].jumps and (missing := incompatibilities()):
         raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(missing)}")
     scale = config.getoption("--scale")

@@ -116,7 +116,7 @@ def test_an_interrupted_reduction_keeps_every_finding_as_it_was_found(monkeypatc
     )
     tries, printed = 0, list[str]()
 
-    def interrupted(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    def interrupted(plan: Plan, fails: Callable[[Plan], bool], max_runs: int) -> Plan:
         nonlocal tries
         tries += 1
         raise KeyboardInterrupt
