@@ -8,7 +8,7 @@ must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), wit
 - A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
 - It was given up, and so was its report, or its sender asked for no report of failures (`giving_up`).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
-- Every server that ever had it for that recipient lost its queue afterwards (SR-BND-09).
+- Every server that had to have it for that recipient lost its queue afterwards (SR-BND-09).
 
 Where an earlier transmission of it lost its session between the final dot and the reply, the loss is blamed on RL-ACK-03.
 
@@ -176,20 +176,28 @@ def _is_answered_by_link(context: CheckContext, attempt: Attempt) -> bool:
 
 
 def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str) -> bool:
-    """Return whether every server that accepted the message, or a shadow copy of it, for a recipient was wiped after that (SR-BND-09)."""
+    """Return whether every server that had to have the message for a recipient was wiped after it accepted it (SR-BND-09).
+
+    A server has to have it from when it accepted it or a shadow copy of it. It need not any more once it has given it to another
+    server under test, which accepted it, and keeps no shadow copy of it.
+    """
     trace, address = context.trace, context.normalize_address(recipient)
     last_accepted: dict[str, int] = {attempt.server: attempt.n}
     for copy in trace.copies_of(attempt.message):
         # a shadow of 2013 is one for all recipients; in 2010 the holder keeps what it sent, for the recipients it sent it for
         if copy.transaction.kind == "shadow" or address in context.normalize_addresses(copy.transaction.recipients):
             last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), copy.stored_reply.n)
+    handed_on: dict[str, int] = {}
     for t in trace.transactions_of(attempt.message):
         if t.kind == "shadow" or t.acceptance is None or not context.is_tested_server(t.server):
             continue
         if address in context.normalize_addresses(t.accepted_recipients):
             last_accepted[t.server] = max(last_accepted.get(t.server, 0), t.acceptance.n)
+            if t.kind == "plain" and context.is_tested_server(t.client):
+                handed_on[t.client] = t.acceptance.n
     wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}
-    return all(wiped.get(server, -1) > n for server, n in last_accepted.items())
+    needed = {server: n for server, n in last_accepted.items() if handed_on.get(server, -1) < n}
+    return all(wiped.get(server, -1) > n for server, n in needed.items())
 
 
 def _down_at_end(context: CheckContext, attempt: Attempt) -> str:

@@ -29,9 +29,16 @@ WITH last_failure AS (
         UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, explode(m.recipients)
         FROM shadow_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key WHERE c.mode = 'shadow')
   GROUP BY cell_id, key, recipient, server
+), handed_on AS (
+  SELECT cell_id, key, recipient, client AS server, max(n) AS n
+  FROM (SELECT cell_id, key, client, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
+        WHERE to_server AND NOT from_outside AND mode = 'plain' AND code BETWEEN 200 AND 299)
+  GROUP BY cell_id, key, recipient, client
 ), destroyed AS (
-  SELECT h.cell_id, h.key, h.recipient, count(*) = count(x.n) AS on_all_holders
-  FROM holders h LEFT JOIN (SELECT cell_id, client AS server, max(n) AS n FROM single_events
+  SELECT h.cell_id, h.key, h.recipient, count(*) = count(coalesce(x.n, o.n)) AS on_all_holders
+  FROM holders h LEFT JOIN handed_on o
+    ON o.cell_id = h.cell_id AND o.key = h.key AND o.recipient = h.recipient AND o.server = h.server AND o.n > h.n
+  LEFT JOIN (SELECT cell_id, client AS server, max(n) AS n FROM single_events
                         WHERE kind = 'incident' AND mode = 'node' AND action = 'wiped' GROUP BY cell_id, client) x
     ON x.cell_id = h.cell_id AND x.server = h.server AND x.n > h.n
   GROUP BY h.cell_id, h.key, h.recipient
