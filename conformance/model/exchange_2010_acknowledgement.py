@@ -36,7 +36,7 @@ _AT_ONCE_S = 1.0
 
 
 def _judged_messages(facts: Facts) -> Iterator[Transaction]:
-    """Yield each message that a 2010 server was sent whole, in a session that no fault altered or held back.
+    """Yield each message that a 2010 server was sent whole, in a session that no fault altered, held back or slowed down.
 
     Left out are servers whose disk is slow or broken, and those that stopped before they replied.
     """
@@ -52,9 +52,9 @@ def _judged_messages(facts: Facts) -> Iterator[Transaction]:
         if not facts.is_tested_server(sent.server) or not facts.is_2010(sent.server) or sent.server in slow_disks:
             continue
         replied_n = sent.replies[0].n if sent.replies else None
-        if not facts.is_altered_or_held(sent.session) and not facts.stopped_or_wiped_between(
-            sent.server, sent.dot_n, replied_n
-        ):
+        if sent.session in facts.trace.altered_sessions or sent.session in facts.trace.delayed_sessions:
+            continue
+        if not facts.stopped_or_wiped_between(sent.server, sent.dot_n, replied_n):
             yield sent
 
 

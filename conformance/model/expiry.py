@@ -21,6 +21,7 @@ history, `claims` the capabilities that the candidate claims.
 Records: `ConnectFailed` is a connection that a client could not open.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -200,7 +201,9 @@ def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
 
 
 def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
-    """Return the time by which a message must have expired, with its report sent; None where the server did not work until then.
+    """Return the time by which a message must have expired, with its report sent.
+
+    None where the server did not work until then, or lost its queue before.
 
     The message lives for `timeout` documented seconds since it was handed over; one retry interval and `_PROMPT_S` are added.
     """
@@ -209,10 +212,11 @@ def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float
         default=0.0,
     )
     room = retry + _PROMPT_S + facts.slack
+    wiped = [e.t for e in facts.node_events.get(queued.server, ()) if e.action == "wiped" and e.n > queued.handed_n]
     for span in facts.working_spans[queued.server]:
         deadline = max(queued.handed_t + timeout, span.since_t) + room
         if span.since_t <= deadline < span.until_t:
-            return deadline
+            return deadline if deadline < min(wiped, default=math.inf) else None
     return None
 
 

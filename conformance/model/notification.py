@@ -64,6 +64,12 @@ def only_the_askers_notifications(facts: Facts) -> Finding:
     return finding
 
 
+def _query_n(facts: Facts, discard: Discard) -> int:
+    """Return the number of the query that a notification answers: a server that ends after it may not know that it was read."""
+    exchanges = facts.trace.sessions[discard.session].exchanges
+    return next((x.command.n for x in exchanges if x.reply is not None and x.reply.n == discard.n), discard.n)
+
+
 @rule("SR-WIR-04", timed=False)
 def list_is_right(facts: Facts) -> Finding:
     """Check of each discard list that it has at most the asked number, names each copy once, and says how many are left.
@@ -95,7 +101,7 @@ def list_is_right(facts: Facts) -> Finding:
             for one in ids:
                 # discards of this copy that the holder has surely read: its next command was event n
                 again = [d for n, d in delivered.get((primary, holder, one), ()) if n <= query.n]
-                if again and not facts.stopped_or_wiped_between(primary, again[-1].n, reply.n):
+                if again and not facts.stopped_or_wiped_between(primary, _query_n(facts, again[-1]), reply.n):
                     finding.add_violation(
                         f"{about} with {one}, of which it had notified it already at {format_seconds(again[-1].t)}",
                         reply.n,

@@ -58,8 +58,9 @@ def late_promotion(facts: Facts) -> Finding:
         times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
         absences = [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
         for last, back in absences:
-            for held in pair.copies:
-                if held.since_t <= last:
+            for held, (_, sure_until) in zip(pair.copies, pair.sure_ends, strict=True):
+                # where an earlier absence was long enough, the holder may have promoted itself with nothing to see
+                if held.since_t <= last <= sure_until:
                     _check_absence(facts, finding, pair, held, last, back)
     return finding
 

@@ -158,13 +158,15 @@ def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, fl
         )
     for exchange in session.exchanges:
         command, reply = exchange.command, exchange.reply
-        until = reply.t if reply is not None else left
-        if command.verb in _LEAST_S and until is not None:
+        is_read = reply is not None and not _had_client_left(facts, session, reply)
+        # a reply that a fault keeps may be recorded long before it would pass
+        ends = [t for t in (reply.t if reply is not None else None, None if is_read else left) if t is not None]
+        if command.verb in _LEAST_S and ends:
             yield (
                 command.verb,
                 _earliest_send_time(facts, session, command.n, command.t),
-                until,
-                reply is not None and not _had_client_left(facts, session, reply),
+                max(ends),
+                is_read,
             )
 
 

@@ -210,30 +210,35 @@ class Relaying:
             decided = refusal or final.get(recipient) or next((r for r in sent.replies if r.recipient is None), None)
             ended = (decided.n, decided.t) if decided is not None else end
             name = sent.message or self._find_only_message(sent, recipient)
+            contact = HopConnection(
+                server=sent.server,
+                n=begun[0],
+                t=begun[1],
+                end_n=ended[0],
+                end_t=ended[1],
+                refusal=refusal,
+                is_unclear=self._is_session_unclear(session),
+            )
             if name is None:
-                self.hop_connections[sent.client].append(
-                    HopConnection(
-                        server=sent.server,
-                        n=begun[0],
-                        t=begun[1],
-                        end_n=ended[0],
-                        end_t=ended[1],
-                        refusal=refusal,
-                        is_unclear=self._is_session_unclear(session),
-                    )
+                self.hop_connections[sent.client].append(contact)
+                continue
+            is_known = decided is not None and decided.n < known_before
+            self.tries[sent.client, name, recipient].append(
+                Try(
+                    transaction=sent,
+                    reply=decided,
+                    end_n=ended[0],
+                    end_t=ended[1],
+                    is_known=is_known,
+                    is_unclear=contact.is_unclear,
                 )
-            else:
-                is_known = decided is not None and decided.n < known_before
-                self.tries[sent.client, name, recipient].append(
-                    Try(
-                        transaction=sent,
-                        reply=decided,
-                        end_n=ended[0],
-                        end_t=ended[1],
-                        is_known=is_known,
-                        is_unclear=self._is_session_unclear(session),
-                    )
-                )
+            )
+            if sent.dot_n is None and self._is_muted(session):  # the RCPT of another recipient may not have passed
+                self.hop_connections[sent.client].append(contact)
+
+    def _is_muted(self, session: Session) -> bool:
+        """Return whether a fault let nothing pass any more from some time on."""
+        return any(fault.action == "mute" for fault in self.facts.faults_by_session.get(session.name, ()))
 
     def _is_session_unclear(self, session: Session) -> bool:
         """Return whether a session is unclear: it went on behind STARTTLS, or a fault other than `mute` altered it."""

@@ -222,9 +222,12 @@ def _end_hidden_from(facts: Facts, session: Session) -> float:
     Faults hide it that alter the session (a muted one's end is recorded) or hold octets, cuts without a sign, and a server that is
     paused. A client that is interrupted does not keep its limits.
     """
+    faults = facts.faults_by_session.get(session.name, ())
+    if session.name in facts.trace.delayed_sessions and not any(f.action in DELAYING_FAULTS for f in faults):
+        return session.t  # delayed from the dial on
     hiding: list[FaultFired | NodeEvent] = [
         fault
-        for fault in facts.faults_by_session.get(session.name, ())
+        for fault in faults
         if fault.action in (ALTERING_FAULTS - {"mute"}) | HOLDING_FAULTS | DELAYING_FAULTS
         or fault.action.startswith("partition")
     ]
@@ -290,10 +293,15 @@ def _is_reply_owed(session: Session, n: int) -> bool:
 
 
 def _is_later_reply_held(facts: Facts, session: Session, held: FaultFired) -> bool:
-    """Return whether a command passed the link after the fault, and its reply was recorded later or not at all."""
-    return any(
+    """Return whether a command or a content passed the link after the fault, and its reply was recorded later or not at all."""
+    commands = any(
         x.command.n > held.n and (x.reply is None or x.reply.t > x.command.t + facts.slack) for x in session.exchanges
     )
+    return commands or any(
+        sent.dot_n is not None and sent.dot_n > held.n
+        and (not sent.replies or sent.replies[0].t > (sent.dot_t or 0.0) + facts.slack)
+        for sent in session.transactions
+    )  # fmt: skip
 
 
 def _is_quit_answered(session: Session, n: int) -> bool:

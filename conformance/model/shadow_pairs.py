@@ -134,20 +134,26 @@ def _make_pair(
     ]
     absences = list(_long_absences(facts, pair, sorted(own_contacts)))
     pair.sure_ends = [
-        _end_of_sure_holding(facts, pair, held, [*switched_off, *promoted, *absences]) for held in pair.copies
+        _end_of_sure_holding(facts, pair, held, [*switched_off, *promoted], absences) for held in pair.copies
     ]
     return pair
 
 
 def _end_of_sure_holding(
-    facts: Facts, pair: ShadowPair, held: HeldInterval, ends: list[tuple[int, float]]
+    facts: Facts,
+    pair: ShadowPair,
+    held: HeldInterval,
+    ends: list[tuple[int, float]],
+    absences: list[tuple[int, float, float]],
 ) -> tuple[int, float]:
     """Return number and time of the event until which a copy is surely held; the history's end where nothing may end it before.
 
-    `ends` are events after which the holder may hold no copy of this primary any more.
+    `ends` are events after which the holder may hold no copy of this primary any more, `absences` the times in which it may
+    promote itself, also by a copy that it stores then: first event, its time, and the time of the end.
     """
     database = pair.database_of(held)
     found = [(n, t) for n, t in ends if n > held.since_n]
+    found += [max((n, t), (held.since_n + 1, held.since_t)) for n, t, until_t in absences if until_t > held.since_t][:1]
     if held.until_n is not None:
         found.append((held.until_n, held.until_t or 0.0))
     found += [(seen.n, seen.t) for seen in pair.databases if seen.n > held.since_n and seen.database != database][:1]
@@ -168,10 +174,10 @@ def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
     )
 
 
-def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float]]:
+def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float, float]]:
     """Yield the event and time at which the holder had had no contact in a session of its own for the resubmit time.
 
-    From then on it may promote itself. `own` has time and event of each contact in a session of its own. The holder may count from one
+    From then on it may promote itself, up to its next contact, whose time is the third of the tuple. `own` has time and event of each contact in a session of its own. The holder may count from one
     heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
     """
     first = pair.copies[0]
@@ -181,7 +187,8 @@ def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]])
     times = [first.since_t - frequency, *(t for t, _ in own[bisect_left(own, (first.since_t, -1)) :]), facts.end_t]
     for before, after in pairwise(times):
         if after - before >= span - facts.slack:
-            yield facts.first_event_at(before + span - facts.slack), before + span - facts.slack
+            since = before + span - facts.slack
+            yield facts.first_event_at(since), since, after
 
 
 def _positive_replies(sessions: "list[Session] | tuple[()]") -> list[tuple[float, int]]:

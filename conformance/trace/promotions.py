@@ -56,7 +56,10 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
         if not held_copies:
             continue
         # in 2010 each copy held is itself a transmission that has passed the message on
-        tracked = sum(copy.transaction.kind == "tracked" for copy in held_copies)
+        tracked = sum(
+            copy.transaction.kind == "tracked" and not _may_be_unknown_to_holder(context, copy, transmission.n)
+            for copy in held_copies
+        )
         passed_on = [] if tracked else _find_passed_on(context, name, transmission)
         # what explained an earlier transmission counts beside that, though its session was lost since
         times_handed = sum(
@@ -89,6 +92,19 @@ def _find_passed_on(context: CheckContext, name: str, transmission: Transaction)
         and any(reply.n < transmission.n for reply in earlier.replies)
         and not recipients.isdisjoint(context.normalize_addresses(earlier.accepted_recipients))
     ]  # fmt: skip
+
+
+def _may_be_unknown_to_holder(context: CheckContext, copy: ShadowCopy, before_n: int) -> bool:
+    """Return whether a holder of 2010 may not have read that its message was accepted, so that it transmitted it again as its own.
+
+    That is so if it said nothing more in that session, and its node was interrupted before event `before_n`.
+    """
+    stored = copy.stored_reply.n
+    if any(x.command.n > stored for x in context.trace.sessions[copy.transaction.session].exchanges):
+        return False
+    return any(
+        event.node == copy.holder and stored < event.n < before_n for event in context.trace.events_of(NodeEvent)
+    )
 
 
 def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Transaction) -> bool:

@@ -177,8 +177,11 @@ class Session:
     def _add_final_reply(self, event: Reply) -> Transaction | None:
         """Add a final reply to the transaction that waits longest; a surplus one to the last transaction. Return it.
 
-        An LMTP transaction waits for one reply for each recipient; only LMTP replies have a `recipient`.
+        An LMTP transaction waits for one reply for each recipient; only LMTP replies have a `recipient`. A reply that comes before
+        the content has ended, such as the 421 of a timeout, belongs to no transaction.
         """
+        if not self._unanswered_contents and self._is_content_awaited():
+            return None
         sent, last = self._unanswered_contents[0] if self._unanswered_contents else (self._last_sent, None)
         if last is not None:
             last.reply = event
@@ -189,6 +192,11 @@ class Session:
         ):
             self._unanswered_contents.pop(0)
         return sent
+
+    def _is_content_awaited(self) -> bool:
+        """Return whether the server has asked for a content, with 354, that has not ended."""
+        last = self.exchanges[-1] if self.exchanges else None
+        return self._open is not None and last is not None and last.reply is not None and last.reply.code == 354
 
     def _begin_transaction(self, event: Command) -> None:
         """Add a transaction that begins with this MAIL; its shadow id and the last request say of what kind it is."""
