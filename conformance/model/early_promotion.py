@@ -7,6 +7,7 @@ A *holder* keeps shadow copies for a *primary* and opens sessions to it (heartbe
 the message as its own, for one of three reasons:
 
 1. It could open no session to the primary for ShadowResubmitTimeSpan. `_last_contact` says from when the holder may count.
+   If its next hop could not be reached then, the transmission may follow when the primary is back.
    Only sessions that it opened itself are looked at: it may count those of the primary too, and then waits longer, which is
    never too early (ruling 17).
 2. It has seen that the primary's queue database is another one: what the old database held may be lost.
@@ -33,8 +34,10 @@ a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `StepEvent` 
 `CommandRun` is an administrator's command to a server; `ConnectFailed` is a connection that a client could not open.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from conformance.history.events import Command, CommandRun, ConnectFailed, NodeEvent, StepEvent
 from conformance.model.rules import invariant
@@ -135,9 +138,31 @@ def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bo
     absence = sent.t - _last_contact(context, sent, copy)[0]
     return (
         absence >= span - context.slack
+        or _was_tried_in_absence(context, sent, copy, span)
         or _has_seen_other_database(context, sent, copy)
         or _is_resubmission(context, sent, copy)
     )
+
+
+def _was_tried_in_absence(context: CheckContext, sent: Transaction, copy: HeldCopy, span: float) -> bool:
+    """Return whether the holder may have promoted the copy in an earlier absence, and tried in vain since then what it does in `sent`.
+
+    The absence lasted for `span` seconds, ShadowResubmitTimeSpan, and is counted from when the holder got the copy.
+    """
+    answers = sorted(t for t in _answer_times(context, copy, sent) if t > copy.t)
+    begins = [last + span - context.slack for last, back in pairwise([copy.t, *answers]) if back - last >= span]
+    if not begins:
+        return False
+    hop = (sent.client, sent.server, sent.listener)
+    failed = [
+        e.t for e in context.trace.events_of(ConnectFailed) if (e.client, e.server, e.listener) == hop and e.n < sent.n
+    ]
+    failed += [
+        t.t
+        for t in context.trace.transactions
+        if (t.client, t.server, t.listener) == hop and t.n < sent.n and t.acceptance is None
+    ]
+    return max(failed, default=-math.inf) >= begins[0]
 
 
 def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> tuple[float, str]:

@@ -201,13 +201,19 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
 
 
 def _down_at_end(context: CheckContext, attempt: Attempt) -> str:
-    """Return a server that was given the message and that the scenario ended without starting it again, '' without one.
+    """Return a server that was given the message, or may be its next hop, and that the scenario ended last, '' without one.
 
     The drain starts all servers; an action at a moment of the protocol may end one after that.
     """
     last = {event.node: event.action for event in context.trace.events_of(NodeEvent)}
     had = {attempt.server, *(t.server for t in context.trace.transactions_of(attempt.message) if t.dot_n is not None)}
-    return next((server for server in sorted(had) if last.get(server) in ("killed", "stopped")), "")
+    hops = {
+        hop.removesuffix(".delivery")
+        for r in attempt.accepted
+        for s in had
+        for hop in context.cell.topology.next_hops(s, r)
+    }
+    return next((server for server in sorted(had | hops) if last.get(server) in ("killed", "stopped")), "")
 
 
 def _unfinished_activity(context: CheckContext, recipient: str, drained: Drained) -> str:

@@ -112,7 +112,10 @@ def _check_message(
                 given.listener != "delivery" and not was_queue_wiped(facts, server, given.n, n)
                 for given in processing.handed
             )
-            if t - done[1] < hold - facts.slack and not held and is_kept_here:
+            # of several times that it was passed on, one may be that of a message which stays elsewhere
+            stays_elsewhere = any(given.listener == "delivery" for given in processing.handed)
+            kept_since = min(one[1] for one in replies) if stays_elsewhere else done[1]
+            if t - kept_since < hold - facts.slack and not held and is_kept_here:
                 finding.add_message_violation(
                     message,
                     f"{sentence} its Safety Net does not hold it; the hold time is {format_seconds(hold)}",
