@@ -30,6 +30,7 @@ from conformance.model.processing import (
     was_queue_wiped,
 )
 from conformance.model.rules import rule
+from conformance.model.shadow_pairs import shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 
@@ -84,6 +85,8 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
     finding = Finding("a copy whose primary has processed it in Safety Net, and not in a shadow queue")
     if "safety-net" not in facts.context.claims:
         return finding
+    pairs = facts.compute_once(shadow_pairs)
+    sure_ends = {id(held): n for p in pairs for held, (n, _) in zip(p.copies, p.sure_ends, strict=True)}
     for inspection in facts.compute_once(inspections):
         holder, n = inspection.node, inspection.n
         if facts.is_2010(holder):
@@ -97,6 +100,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
             if (
                 not settled
                 or held.until_n != settled[0].n
+                or sure_ends.get(id(held), settled[0].n) < settled[0].n  # promoted, perhaps with nothing to see
                 or not facts.is_opened_by_tested_server(holder, settled[0].session)  # the harness asked under its name
                 or facts.is_altered_or_held(settled[0].session)
                 or may_have_forgotten_event(facts, holder, settled[0].n, settled[0].t)
@@ -213,7 +217,10 @@ def _messages_surely_waiting(
             for t in facts.trace.transactions_of(name)
             if t.client == server and t.kind != "shadow" and t.n < answered_n
         ]
-        if not given_to <= taken and not any(_may_have_ended_responsibility(facts, t, answered_n) for t in sent):
+        # what was under way when the redirection began may end where it was going
+        if not given_to <= taken and not any(
+            _may_have_ended_responsibility(facts, t, before_n if t.n < before_n else answered_n) for t in sent
+        ):
             yield message, accepted[0]
 
 

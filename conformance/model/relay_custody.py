@@ -163,11 +163,16 @@ def _has_ended_recipient(one: Try) -> bool:
 def _may_have_forgotten(facts: Facts, server: str, last: Try, again: Try) -> bool:
     """Return whether the server may have forgotten, before it tried `again`, that the try `last` had ended the recipient.
 
-    It was wiped, or killed within `_FORGETFUL_S`; a kill may be recorded before it acts.
+    It was wiped, or killed within `_FORGETFUL_S`, or lost its power: no row asks for what is done to be synced (RL-ACK-05 is about
+    what was acknowledged). A kill may be recorded before it acts.
     """
     return any(
         last.transaction.n < event.n < again.transaction.n
-        and (event.action == "wiped" or (event.action in _KILLED and event.t - last.end_t < _FORGETFUL_S))
+        and (
+            event.action == "wiped"
+            or (event.action in _KILLED and event.t - last.end_t < _FORGETFUL_S)
+            or event.detail.startswith("power cut")
+        )
         for event in facts.node_events.get(server, ())
     )
 

@@ -214,7 +214,8 @@ def _had_client_left(facts: Facts, session: Session, reply: Reply) -> bool:
     While a fault holds a reply back, the link sees the client's end only after it. Without such a fault a reply that was passed on was
     read, and the answer is False.
     """
-    if not any(f.action in _HOLDS_A_REPLY for f in facts.faults_by_session.get(session.name, ())):
+    faults = facts.faults_by_session.get(session.name, ())
+    if not any(fault.action in _HOLDS_A_REPLY and fault.n < reply.n for fault in faults):
         return False
     goes_on = any(x.command.n > reply.n for x in session.exchanges) or any(
         (t.dot_n or 0) > reply.n for t in session.transactions

@@ -124,7 +124,7 @@ def _make_pair(
         waits=sorted([*waits, *failed], key=lambda wait: wait.since_t),
         contacts=sorted([*own_contacts, *_positive_replies(other)]),
         databases=sorted(
-            [*_databases_in_discard_lists(facts, own), *_databases_in_requests(facts, other)], key=lambda seen: seen.n
+            [*_databases_in_replies(facts, own), *_databases_in_requests(facts, other)], key=lambda seen: seen.n
         ),
     )
     switched_off = [
@@ -230,15 +230,16 @@ def _waits_in_session(facts: Facts, session: Session, idle: float) -> Iterator[W
     yield Wait(since_n=since_n, since_t=since_t, until_n=end_n, until_t=end_t, cut_off=cut_off)
 
 
-def _databases_in_discard_lists(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
-    """Yield each naming of its database by the primary in its discard lists, in sessions that the holder opened itself."""
+def _databases_in_replies(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
+    """Yield each naming of its database by the primary in its replies, in sessions that the holder opened itself."""
     for session in sessions:
         if session.name in facts.trace.harness_sessions:
             continue
         last = session.exchanges[-1].command.n if session.exchanges else -1
         for reply in session.replies:
-            if reply.operation and reply.operation.database and reply.operation.name == "discard-list":
-                sure = last > reply.n and not facts.is_altered_or_held(session.name)
+            if reply.operation and reply.operation.database:
+                is_list = reply.operation.name == "discard-list"  # nothing obliges to look at the name in another reply
+                sure = is_list and last > reply.n and not facts.is_altered_or_held(session.name)
                 yield DatabaseSeen(n=reply.n, t=reply.t, database=reply.operation.database, is_sure=sure)
 
 
