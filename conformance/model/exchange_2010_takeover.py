@@ -97,7 +97,7 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
     if first_sight_of_other_database(facts, held, sent.n) is not None or _was_wiped_unseen(facts, held, sent.n):
         return None
     alternatives = [alternative_hops(facts, holder, primary, recipient) for recipient in sent.recipients]
-    failed, earlier = _count_failures(facts, held, facts.trace.sessions[sent.session].n)
+    failed, earlier, most = _count_failures(facts, held, facts.trace.sessions[sent.session].n)
     needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, sent.n).least
     if failed >= needed:
         if sent.server != primary or None in alternatives:
@@ -105,6 +105,9 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
         if not any(alternatives):
             return "SR-E10-11", "though there is no other way for it"
         return "SR-E10-10", "which had failed"
+    hops = {hop for each in alternatives for hop in each or ()}
+    if most >= needed and _has_failed_attempt(facts, held, hops, held.since_n, sent.t):
+        return None  # taken over before, and tried in vain until its primary was back
     words = f"after {failed} failed intervals in a row, with its database unchanged"
     restarted = any(e.action == "ready" and held.since_n < e.n < sent.n for e in facts.node_events.get(primary, ()))
     if not any(alternative is None or alternative for alternative in alternatives):
@@ -136,8 +139,9 @@ def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
     return wiped and not any(n < held.since_n for n, _, _ in names)
 
 
-def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, int]:
-    """Return how many intervals in a row count as failed at event `before_n`, and how many had before the last session reset the count.
+def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, int, int]:
+    """Return how many intervals in a row count as failed at event `before_n`, how many had before the last session reset the count,
+    and the most in a row before such a reset.
 
     Each attempt of the holder that failed, or may have, counts if it comes at least an interval after the one before it, or first after a
     restart of the holder (ruling 28).
@@ -148,17 +152,18 @@ def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[in
         - facts.slack
     )
     returns = [e.n for e in facts.node_events.get(holder, ()) if e.action in ("ready", "resumed")]
-    count = earlier = 0
+    count = earlier = most = 0
     last_n, last_t = held.since_n, held.copy.transaction.t
     is_first = True
     for contact in facts.contacts_by_client_and_server.get((holder, primary), ()):
         if not held.since_n < contact.end_n or contact.n >= before_n:
             continue
         if contact.outcome == "reached":
+            most = max(most, count)
             earlier, count, last_n, last_t, is_first = earlier + count, 0, contact.n, contact.t, True
         elif contact.t - last_t >= interval or (is_first and any(last_n < n < contact.n for n in returns)):
             count, last_n, last_t, is_first = count + 1, contact.n, contact.t, False
-    return count, earlier
+    return count, earlier, most
 
 
 @rule("SR-E10-20", "SR-E10-22", "SR-E10-08")

@@ -122,6 +122,10 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
             handed = [t for t in given if t.server == server]
             if len(handed) != 1 or handed[0].acceptance is None or handed[0].session in facts.trace.altered_sessions:
                 continue
+            if any(
+                t.server == server and t.dot_n is not None and not t.replies for t in facts.trace.transactions_of(name)
+            ):
+                continue  # it may have taken that one too, before
             if any(copy.holder == server for copy in facts.trace.copies_of(name)):
                 continue
             for recipient in handed[0].accepted_recipients:

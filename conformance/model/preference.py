@@ -25,6 +25,7 @@ added or removed octets in it.
 Records: a `ShadowAttempt` is a primary's try to have a copy stored; its `message` is None where it ended before MAIL.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -254,6 +255,11 @@ def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transact
         for own in facts.transactions_by_client.get(attempt.client, ())
     ):
         return False  # it may be for a report that the server makes
+    expiry = min(
+        facts.parameter_numbers_between(given.server, "MessageExpirationTimeout", given.n, attempt.n), default=math.inf
+    )
+    if given.dot_t is not None and attempt.t >= given.dot_t + expiry - facts.slack:
+        return False  # nor does one show where the report cannot be sent
     waiting = [
         g for g in facts.transactions_by_server.get(attempt.client, ())
         if g.kind != "shadow" and g.n < attempt.n < end_of_effort(facts, g)
