@@ -58,9 +58,13 @@ def late_promotion(facts: Facts) -> Finding:
         times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
         absences = [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
         for last, back in absences:
-            for held, (_, sure_until) in zip(pair.copies, pair.sure_ends, strict=True):
+            for held in pair.copies:
                 # where an earlier absence was long enough, the holder may have promoted itself with nothing to see
-                if held.since_t <= last <= sure_until:
+                is_promoted = any(
+                    max(since_t, held.since_t) < last and until_t > held.since_t
+                    for _, since_t, until_t in pair.absences
+                )
+                if held.since_t <= last and not is_promoted:
                     _check_absence(facts, finding, pair, held, last, back)
     return finding
 

@@ -22,7 +22,7 @@ connection that a client could not open.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from conformance.history.events import Configured, ConnectFailed
@@ -60,7 +60,8 @@ class ShadowPair:
     """A holder and a primary, the copies that the one holds for the other, and their contacts, each list in order.
 
     `sure_ends` has number and time of the event until which each copy is surely held, in the order of `copies`. `contacts` has time and
-    number of each positive reply in sessions of either, `databases` each naming of the primary's database to the holder.
+    number of each positive reply in sessions of either, `databases` each naming of the primary's database to the holder. `absences` are
+    the times in which the holder may promote itself, since it had no contact for so long: first event, its time, time of the end.
     """
 
     holder: str
@@ -70,6 +71,7 @@ class ShadowPair:
     waits: list[Wait]
     contacts: list[tuple[float, int]]
     databases: list[DatabaseSeen]
+    absences: list[tuple[int, float, float]] = field(default_factory=list)
 
     def is_surely_held(self, n: int, until_n: int) -> HeldInterval | None:
         """Return a copy that the holder surely holds from event `n` to event `until_n`, None without one."""
@@ -132,10 +134,8 @@ def _make_pair(
         for event in facts.trace.events_of(Configured)
         if event.node == holder and event.changes.get("ShadowRedundancyEnabled") is False
     ]
-    absences = list(_long_absences(facts, pair, sorted(own_contacts)))
-    pair.sure_ends = [
-        _end_of_sure_holding(facts, pair, held, [*switched_off, *promoted], absences) for held in pair.copies
-    ]
+    pair.absences = list(_long_absences(facts, pair, sorted(own_contacts)))
+    pair.sure_ends = [_end_of_sure_holding(facts, pair, held, [*switched_off, *promoted]) for held in pair.copies]
     return pair
 
 
@@ -144,16 +144,17 @@ def _end_of_sure_holding(
     pair: ShadowPair,
     held: HeldInterval,
     ends: list[tuple[int, float]],
-    absences: list[tuple[int, float, float]],
 ) -> tuple[int, float]:
     """Return number and time of the event until which a copy is surely held; the history's end where nothing may end it before.
 
-    `ends` are events after which the holder may hold no copy of this primary any more, `absences` the times in which it may
-    promote itself, also by a copy that it stores then: first event, its time, and the time of the end.
+    `ends` are events after which the holder may hold no copy of this primary any more. In an absence it may promote a copy, also one that
+    it stores then.
     """
     database = pair.database_of(held)
     found = [(n, t) for n, t in ends if n > held.since_n]
-    found += [max((n, t), (held.since_n + 1, held.since_t)) for n, t, until_t in absences if until_t > held.since_t][:1]
+    found += [
+        max((n, t), (held.since_n + 1, held.since_t)) for n, t, until_t in pair.absences if until_t > held.since_t
+    ][:1]
     if held.until_n is not None:
         found.append((held.until_n, held.until_t or 0.0))
     found += [(seen.n, seen.t) for seen in pair.databases if seen.n > held.since_n and seen.database != database][:1]
