@@ -33,6 +33,7 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import SUFFIX, read_corpus
+from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.values import parse_duration
 from conformance.suite.selection import SelectionError, find_scenarios
 
@@ -156,9 +157,14 @@ def _enumerate_plans(
     Where time passes by itself the cells are run `jobs` at a time, else one after the other.
     """
     found = Enumeration()
-    swept_cells = [cell for cell in map(without_faults, cells) if cell.steps]
-    if without_steps := len(cells) - len(swept_cells):
-        found.pruned["a scenario without steps besides faults and expectations"] += without_steps
+    swept_cells = []
+    for cell in map(without_faults, cells):
+        if not cell.steps:
+            found.pruned["a scenario without steps besides faults and expectations"] += 1
+        elif not _can_reach_senders(cell):
+            found.pruned["a scenario with a sender whom no report can reach"] += 1
+        else:
+            swept_cells.append(cell)
     bases = [Plan(cell.id, cell) for cell in swept_cells]
     for run, cpu_s in run_bases(bases, assignment, settings, 1 if CLOCKS[settings.clock].jumps else jobs):
         if run.result.outcome != "sound":
@@ -173,6 +179,17 @@ def _enumerate_plans(
             found.plans.entries += swept.plans.entries
             found.pruned.update(swept.pruned)
     return found
+
+
+def _can_reach_senders(cell: Cell) -> bool:
+    """Return whether each sender of a cell has a mailbox, or a next hop of some server: else a failure cannot be reported."""
+    topology = cell.topology
+    mailboxes = {mailbox.address for mailbox in topology.mailboxes}
+    senders = {step.action.sender for step in cell.all_steps if isinstance(step.action, Send)}
+    return all(
+        not sender or sender in mailboxes or any(topology.next_hops(name, sender) for name in topology.by_name)
+        for sender in senders
+    )
 
 
 def _reason_against(plan: Plan, injection: Injection, assignment: Assignment, settings: Settings) -> str:

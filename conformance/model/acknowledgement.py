@@ -21,6 +21,7 @@ in force on links (`A -> B transport`, `A disk`), or ends it (`healed`).
 
 from conformance.history.events import FaultArmed, Reply
 from conformance.model.facts import Facts
+from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -123,8 +124,8 @@ def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[st
 def kept_though_sender_lost(facts: Facts) -> Finding:
     """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
 
-    It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. A failed connection, and a
-    session of its own that a fault broke, count as tries for any message, since their purpose is not seen.
+    It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. A failed connection, a
+    session without mail, and one of its own that a fault broke, count as tries for any message, since their purpose is not seen.
     """
     finding = Finding("delivery of a redundant message whose sender's session was lost")
     sessions = facts.trace.sessions.values()
@@ -147,14 +148,15 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
             until = again.n if again is not None else facts.end_n
             finding.occasions += 1
             delivered = {normalize(d.recipient) for d in facts.trace.deliveries_of(name) if d.n < until}
+            tries = facts.compute_once(Relaying).tries  # those that broke off before the content too
+            recipients = {normalize(r) for r in given.recipients}
             tried = {
-                normalize(recipient)
-                for sent in facts.trace.transactions_of(name)
-                if sent.client == primary and sent.kind != "shadow" and sent.n < until
-                for recipient in (*sent.recipients, *sent.refused)
+                r for r in recipients if any(one.transaction.n < until for one in tries.get((primary, name, r), ()))
             }
-            missing = sorted({normalize(r) for r in given.recipients} - delivered - tried)
+            missing = sorted(recipients - delivered - tried)
             broken = any(s.client == primary and s.n > since.n and s.name in facts.faults_by_session for s in sessions)
+            contacts = facts.compute_once(Relaying).hop_connections.get(primary, ())
+            broken = broken or any(contact.n > since.n for contact in contacts)
             if missing and not broken and not facts.failed_connections(primary, since.n):
                 finding.add_message_violation(
                     facts.trace.messages[name],

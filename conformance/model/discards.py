@@ -109,8 +109,14 @@ def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
 
 
 def _is_journal_report_sent(context: CheckContext, message_id: str | None, before: int) -> bool:
-    """Return whether a next hop accepted the journal report of a message before event `before`."""
-    return any(
+    """Return whether a next hop accepted the journal report of a message before event `before`, or may have refused it for good."""
+    journal = context.normalize_address(context.cell.topology.journal or "")
+    refused = any(
+        t.dot_n is None and journal in context.normalize_addresses((*t.recipients, *t.refused))
+        and any(r.code // 100 == 5 and t.n < r.n < before for r in context.trace.sessions[t.session].replies)
+        for t in context.trace.transactions
+    )  # fmt: skip
+    return refused or any(
         t.kind != "shadow" and t.digest is not None and t.digest.report == "journal" and t.digest.about == message_id
         and t.acceptance is not None and t.acceptance.n < before
         for t in context.trace.transactions

@@ -197,7 +197,6 @@ def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | 
     known = [one for one in copies if _is_stored_reply_known(facts, one)]
     if copy not in known or _is_switched_off(facts, primary):
         return None
-    unclear = sum(one not in known and _is_answer_altered(facts, one) for one in copies)
     accepted: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for recipient, n, t in _done_recipients(facts, name, primary):
         if n > known[0].transaction.n:
@@ -205,9 +204,9 @@ def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | 
     ends = []
     for recipient in facts.context.normalize_addresses(copy.transaction.recipients):
         times = sorted(accepted[recipient])
-        if len(times) < len(known) + unclear:
+        if len(times) < len(copies):  # also of those of which it is not known whether the primary keeps them
             return None
-        ends.append(times[len(known) + unclear - 1])
+        ends.append(times[len(copies) - 1])
     if facts.topology.journal is not None:
         reports = [end for end in _replies_to_journal_reports(facts, name) if end is not None]
         if not reports:
@@ -228,15 +227,6 @@ def _is_stored_reply_known(facts: Facts, copy: ShadowCopy) -> bool:
         if t.server == copy.primary and t.kind != "shadow" and t.n < copy.transaction.n
     ]  # fmt: skip
     return not given or any(t.acceptance is not None and t.acceptance.n > copy.stored_reply.n for t in given)
-
-
-def _is_answer_altered(facts: Facts, copy: ShadowCopy) -> bool:
-    """Return whether a fault altered a session in which the primary was given the message before it made a copy of it."""
-    return any(
-        given.session in facts.trace.altered_sessions
-        for given in facts.trace.transactions_of(copy.transaction.message or "")
-        if given.server == copy.primary and given.kind != "shadow" and given.n < copy.transaction.n
-    )
 
 
 def was_reply_read_by_client(facts: Facts, session: Session, n: int) -> bool:

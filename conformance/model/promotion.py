@@ -128,8 +128,17 @@ def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
 
 
 def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, since: float, deadline: float) -> bool:
-    """Return whether the holder passed the message of a copy on by `deadline`, or tried to between `since` and `deadline`."""
+    """Return whether the holder passed the message of a copy on by `deadline`, or tried to between `since` and `deadline`.
+
+    It may also have found that it had put the message into each recipient's mailbox itself: such a promotion shows nothing.
+    """
     name = held.copy.transaction.message or ""
+    recipients = facts.context.normalize_addresses(held.copy.transaction.recipients)
+    if recipients <= facts.context.mailboxes and all(
+        any(d.giver == pair.holder and d.t <= deadline for d in facts.context.deliveries_of(name, recipient))
+        for recipient in recipients
+    ):
+        return True
     if any(
         t.client == pair.holder and t.kind != "shadow" and held.since_n < t.n and t.t <= deadline
         for t in facts.trace.transactions_of(name)

@@ -175,14 +175,14 @@ def drained_wholly(facts: Facts) -> Finding:
 def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: float) -> bool:
     """Return whether `source` could not send to `target` between event `after_n` and time `end`.
 
-    One of them stopped, a connection failed, or a fault altered or held a session between them.
+    One of them stopped, a connection failed, or a fault acted on a session between them.
     """
     before_n = facts.first_event_at(end)
     return (
         any(facts.stopped_or_wiped_between(server, after_n, before_n) for server in (source, target))
         or any(e.server == target and e.n < before_n for e in facts.failed_connections(source, after_n))
         or any(
-            facts.is_altered_or_held(session.name)
+            session.name in facts.faults_by_session
             for session in facts.sessions_by_client_and_server.get((source, target), ())
             if session.n < before_n and facts.end_of_session(session.name) > after_n
         )

@@ -233,12 +233,8 @@ class Relaying:
                     is_unclear=contact.is_unclear,
                 )
             )
-            if sent.dot_n is None and self._is_muted(session):  # the RCPT of another recipient may not have passed
+            if decided is None and sent.dot_n is None:  # it broke off, perhaps before the RCPT of another recipient
                 self.hop_connections[sent.client].append(contact)
-
-    def _is_muted(self, session: Session) -> bool:
-        """Return whether a fault let nothing pass any more from some time on."""
-        return any(fault.action == "mute" for fault in self.facts.faults_by_session.get(session.name, ()))
 
     def _is_session_unclear(self, session: Session) -> bool:
         """Return whether a session is unclear: it went on behind STARTTLS, or a fault other than `mute` altered it."""

@@ -179,7 +179,9 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     origin, message = report.origin, report.messages[0]
     handings = [h for m in report.messages for h in relaying.handings.get((origin, m.message, recipient), ())]
     if not handings:
-        if any((origin, m.message) in relaying.handed_any for m in report.messages):
+        if any((origin, m.message) in relaying.handed_any for m in report.messages) and not _may_be_handed_unseen(
+            facts, report
+        ):
             sentence = f"{origin} reported that it failed for {recipient}, for whom it was never handed it"
             finding.add_message_violation(message, sentence, report.n, row="RL-RCP-01")
         return
@@ -222,15 +224,31 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     )
 
 
+def _may_be_handed_unseen(facts: Facts, report: _Report) -> bool:
+    """Return whether a fault altered a session in which the server was handed a message of the report: it may hide that a RCPT was accepted."""
+    return any(
+        t.server == report.origin and t.session in facts.trace.altered_sessions
+        for message in report.messages
+        for t in facts.trace.transactions_of(message.message)
+    )
+
+
 def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recipient: str, before: int) -> bool:
     """Return whether before event `before` a recipient may have failed without a transaction of the message that shows it.
 
-    There may be no next hop, or no such mailbox in a domain of mailboxes; a refusal may have come before RCPT.
+    There may be no next hop, or no such mailbox in a domain of mailboxes; a refusal may have come before RCPT, or as the answer to a
+    command that a fault made unreadable.
     """
     domains = {mailbox.partition("@")[2] for mailbox in facts.context.mailboxes}
     if recipient not in facts.context.mailboxes and recipient.partition("@")[2] in domains:
         return True
     if next(facts.topology.next_hops(origin, recipient), None) is None:
+        return True
+    if any(
+        session.client == origin and session.name in facts.trace.altered_sessions
+        and any(reply.code // 100 == 5 and reply.n < before for reply in session.replies)
+        for session in facts.trace.sessions.values()
+    ):  # fmt: skip
         return True
     return any(
         contact.n < before
@@ -290,7 +308,7 @@ def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_
     sender = facts.context.normalize_address(message.sender)
     return any(
         sent.client == server and sent.n > after_n and not sent.sender and sent.dot_n is None
-        and sender in facts.context.normalize_addresses(sent.refused)
+        and (sender in facts.context.normalize_addresses(sent.refused) or not (sent.recipients or sent.refused))
         for sent in facts.trace.transactions
     )  # fmt: skip
 

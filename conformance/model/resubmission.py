@@ -60,7 +60,7 @@ def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, as
         return  # what was redirected comes back in another transaction, or is handed on
     for recipient, unsorted in processing.passed_on.items():
         times = sum(recipient in facts.context.normalize_addresses(t.recipients) for t in processing.handed)
-        taken = sorted(unsorted)
+        taken = sorted(one for one in unsorted if one[0] not in processing.unread)
         if len(taken) < times or not times:
             continue  # it is not processed yet: what follows may be the first time
         finding.occasions += 1

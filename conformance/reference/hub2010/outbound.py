@@ -17,7 +17,7 @@ from conformance.reference.queue.outbound import Outbound
 from conformance.reference.replies import Reply
 from conformance.reference.routing.bifurcation import Routing
 from conformance.reference.routing.next_hop import NextHop
-from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.dialogue import Dialogue, SessionLost
 
 
 class HubOutbound(Outbound):
@@ -40,6 +40,8 @@ class HubOutbound(Outbound):
         if not self.may_use_xshadow(dialogue, server):
             return
         answer = await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
+        if answer.code == 421:  # it ends the session (RFC 5321 3.8)
+            raise SessionLost(f"the reply to XSHADOW was {answer}")
         words = answer.text.split()  # the name of the server and the id of its queue database
         if not answer.positive or len(words) != 2:
             self.host.log.warning("%s does not track discard status: %s", server, answer)
