@@ -90,7 +90,7 @@ def run_plans(
 ) -> Iterator[tuple[int, PlanResult]]:
     """Run plans, `jobs` at a time, and yield the number and result of each as it ends.
 
-    No plan is begun after `until`, a time of `time.monotonic()`.
+    The first result after `until`, a time of `time.monotonic()`, is the last: plans that still run then are ended and have none.
     """
     _WORK[:] = [(plans, assignment, settings)]
     chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time

@@ -100,7 +100,8 @@ def _check_delivery(
     """Count an occasion if one message is like a delivered one and no duplicate of it; add a violation if it was not delivered.
 
     `taken` is the transaction by which the mailbox's server took the message, `delivered` has all deliveries by mailbox address. Any
-    delivery of the same message that is not older than the tracking window counts as its delivery.
+    delivery of the same message that is not older than the tracking window counts as its delivery. Once a mailbox database has moved
+    (`activate`), only what this server itself delivered makes a message a duplicate (SR-DUP-06).
     """
     assert taken.digest is not None
     assert taken.dot_t is not None

@@ -131,7 +131,8 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
 def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval, words: str) -> None:
     """Add a violation if no notification is queued for the primary from which a shadow was taken over.
 
-    Left out are holders that were asked for it, that lost it with a queue, or for which it expired. `words` describe the shadow.
+    Left out are holders that the primary asked for it, or that lost their queue, notifications that expired, and a primary that lost its
+    queue: its new database knows nothing of the shadow. `words` describe the shadow.
     """
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
     asked = any(
