@@ -180,8 +180,9 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
                 slowed = delivery.session in facts.faults_by_session
                 done.setdefault(normalize(delivery.recipient), end_t if slowed else max(delivery.t, sent.dot_t))
     for session in facts.starttls_sessions:
-        if session.client == sent.server and sent.n < session.n < before_n:
-            done = dict.fromkeys(normalize_all(sent.recipients), session.t) | done
+        if session.client == sent.server and session.n < before_n:
+            # one that was opened for an earlier message may be kept for this one (ruling 25)
+            done = dict.fromkeys(normalize_all(sent.recipients), session.t if session.n > sent.n else end_t) | done
     for onward in facts.transactions_by_client.get(sent.server, ()):
         if not sent.n < onward.n < before_n:
             continue

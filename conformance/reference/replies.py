@@ -53,13 +53,17 @@ class Reply:
 NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 
 
+MAX_TEXT = 32 * 1024
+"""The most characters of a reply that are kept: a list of 200 discard notifications, with ids of 64 characters, has half as many."""
+
+
 @lru_cache(maxsize=256)
 def parse_reply(code: int, message: str) -> Reply:
-    """Return the reply that a server sent, cut to 2000 characters, with unprintable characters replaced by `?`; cached.
+    """Return the reply that a server sent, cut to `MAX_TEXT`, with unprintable characters replaced by `?`; cached.
 
     `message` has its lines without the code, separated by LF; an enhanced status code is taken off each line.
     """
-    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:MAX_TEXT])
     match = _ENHANCED.match(text)
     if match is None:
         return Reply(code, "", text)

@@ -57,6 +57,17 @@ def test_a_primary_is_queried_until_no_discard_is_left(tmp_path: Path):
     run(tmp_path, steps)
 
 
+def test_a_full_page_of_the_longest_ids_is_read_to_its_end(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
+        ids = [f"s-{number}-".ljust(64, "Z") for number in range(PAGE)]
+        for shadow_id in ids:
+            shadow(host, "mbx2", shadow_id)
+        await host.manager.query_in_session("mbx2", Primary(answer("db-1", *ids)))
+        assert places(host) == ["shadow-safety-net"] * PAGE
+
+    run(tmp_path, steps)
+
+
 def test_an_unknown_id_or_one_of_another_primary_is_ignored(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
