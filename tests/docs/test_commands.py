@@ -28,6 +28,10 @@ ELSEWHERE = {
         "python3 -m tox run -e tests",
     ),
     ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
+    "conformance explore recipients-are-judged-one-by-one transient-failures-are-outlived --candidate postfix --for 10m --out found": (
+        "tests/explore/test_real_time.py",
+        "candidate=",
+    ),
     ".venv/bin/pip wheel --no-deps --wheel-dir dist .": ("tests/docs/test_install.py", '"wheel", "--no-deps"'),
     "pipx install dist/smtp_conformance-0.2.0-py3-none-any.whl": ("tests/docs/test_install.py", '"install"'),
     "docker build -f Containerfile -t smtp-conformance .": ("tests/nodes/containers/test_image.py", '"README.md"'),

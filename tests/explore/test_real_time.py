@@ -1,0 +1,46 @@
+"""Exploration of a program, which takes the time that passes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.commands.explore import explore
+
+
+@pytest.mark.timed
+def test_a_program_is_explored_in_the_time_that_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = explore(
+        ["each-message-once"],
+        candidate="exec:reference",
+        scale=120,
+        plans=2,
+        duration="10m",
+        seed=3,
+        jobs=2,
+        out=tmp_path,
+        as_json=True,
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0, found["findings"]
+    assert found["outcomes"] == {"sound": 2}
+    assert (
+        found["pruned"][
+            "a server that stays away for hours takes minutes where time passes by itself; it comes back soon instead"
+        ]
+        > 0
+    )
+
+
+def test_a_program_is_explored_in_scenarios_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = explore([], candidate="exec:reference", plans=2, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True)
+    assert code == 2
+    assert "name the scenarios" in capsys.readouterr().err
+
+
+def test_a_scale_needs_a_clock_that_has_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = explore(
+        [], candidate="reference", scale=60, plans=2, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True
+    )
+    assert code == 2
+    assert "--scale" in capsys.readouterr().err
