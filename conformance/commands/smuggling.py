@@ -66,7 +66,7 @@ def _print_pairs(results: Sequence[Passed], out: Path) -> None:
 
 
 def _exit_code(results: Sequence[Passed]) -> int:
-    """Return 1 if a message became two, else 3 if nothing came through a pair, else 0."""
+    """Return 1 if a message became two, else 3 if nothing came through a pair or no pair was tried, else 0."""
     if any(p.passage in (Passage.SPLIT, Passage.SMUGGLED) for p in results):
         return 1
     pairs = {(p.relay, p.receiver) for p in results}

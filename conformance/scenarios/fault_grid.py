@@ -120,7 +120,7 @@ def points_with_faults(
 ) -> Iterator[tuple[Point, GridFault | None]]:
     """Yield the matrix's points without a fault (None), then those with a fault of the grid, in a stable order.
 
-    The size *smoke* of a grid that names its places has one fault for each of them.
+    The size *smoke* of a grid that names its places has one fault for each of them at which a session can be dropped or refused.
     """
     yield from ((point, None) for point in points)
     faults = faults_of(grid)
