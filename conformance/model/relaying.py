@@ -164,7 +164,9 @@ class Relaying:
         end_n, end_t = (session.closed.n, session.closed.t) if session.closed else (math.inf, math.inf)
         mail = [t for t in session.transactions if t.kind != "shadow"]
         if not session.transactions:
-            if not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
+            # the MAIL may be the command that a fault made unreadable
+            unreadable = any(not x.command.verb for x in session.exchanges)
+            if unreadable or not any(operation_name(x) in _OTHER_PURPOSES for x in session.exchanges):
                 refusal = next((r for r in session.replies if r.code >= 400), None)
                 begin_n, begin_t = self.find_begin(session)
                 contact = HopConnection(
@@ -204,9 +206,12 @@ class Relaying:
         is_first = sent is session.transactions[0]
         begun = self.find_begin(session) if is_first else (sent.n, sent.t)
         recipients = context.normalize_addresses((*sent.recipients, *sent.refused))
+        garbled = None  # what a fault made of a command may have been refused for good
+        if not recipients and session.name in self.facts.trace.altered_sessions:
+            garbled = next((r for r in session.replies if sent.n < r.n < until and r.code // 100 == 5), None)
         for recipient in recipients or [""]:
             replies = (first.get("MAIL"), to_rcpt.get(recipient), first.get("DATA"))
-            refusal = next((reply for reply in replies if reply is not None and reply.code >= 400), None)
+            refusal = next((reply for reply in replies if reply is not None and reply.code >= 400), garbled)
             decided = refusal or final.get(recipient) or next((r for r in sent.replies if r.recipient is None), None)
             ended = (decided.n, decided.t) if decided is not None else end
             name = sent.message or self._find_only_message(sent, recipient)

@@ -86,7 +86,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     if until - acknowledged.t <= interval:
         return
     spans: list[tuple[float, float, Try | None]] = [
-        (relaying.find_begin(facts.trace.sessions[t.transaction.session])[1], t.end_t, t) for t in tries
+        (relaying.find_begin(facts.trace.sessions[t.transaction.session])[1], _end_of_try(facts, t), t) for t in tries
     ]
     spans += [(contact.t, contact.end_t, None) for contact in contacts]
     down, limit = _down_times(facts, server, acknowledged.n)
@@ -109,6 +109,14 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
             last_reply.n if last_reply is not None else acknowledged.n,
             row="RL-RTY-02" if _is_not_redundant(last_reply) else None,
         )
+
+
+def _end_of_try(facts: Facts, one: Try) -> float:
+    """Return when a try ended for the server, in documented seconds: what a link delays it reads later than the reply was recorded."""
+    closed = facts.trace.sessions[one.transaction.session].closed
+    if closed is None or one.transaction.session not in facts.trace.delayed_sessions:
+        return one.end_t
+    return max(one.end_t, closed.t)
 
 
 def _find_end_of_duty(
