@@ -27,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from conformance.history.events import Configured, Reply
+from conformance.history.events import Command, Configured, Reply
 from conformance.history.values import Operation
 from conformance.model.facts import Facts
 from conformance.trace.sessions import Session, Transaction
@@ -263,12 +263,17 @@ def _done_recipients(facts: Facts, name: str, primary: str) -> Iterator[tuple[st
 
 
 def _last_reply_if_read(facts: Facts, sent: Transaction) -> tuple[int, float] | None:
-    """Return number and time of the last final reply to an accepted transaction; None if refused, or if the client may not have read it."""
-    if sent.acceptance is None or not was_reply_read_by_client(
-        facts, facts.trace.sessions[sent.session], sent.replies[-1].n
-    ):
+    """Return number and time of the last final reply to an accepted transaction; None if refused, or if the client may not have read it.
+
+    In a session that a fault delayed these are those of the client's next command, which shows that it has read the reply.
+    """
+    session = facts.trace.sessions[sent.session]
+    if sent.acceptance is None or not was_reply_read_by_client(facts, session, sent.replies[-1].n):
         return None
-    return sent.replies[-1].n, sent.replies[-1].t
+    reply: Reply | Command = sent.replies[-1]
+    if sent.session in facts.trace.delayed_sessions:
+        reply = next(x.command for x in session.exchanges if x.command.n > reply.n)
+    return reply.n, reply.t
 
 
 def _replies_to_journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, float] | None]:

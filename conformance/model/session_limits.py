@@ -115,6 +115,8 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
     # ---- too early
     if not ended_by_server or hidden_n < over_n or facts.faults_by_session.get(session.name):
         return
+    if _is_dial_cut(facts, session):
+        return
     is_timeout = shutdown is not None and shutdown.enhanced == "4.4.2"
     if not is_timeout and (shutdown is not None or not _is_closed_without_reason(session)):
         return
@@ -129,6 +131,15 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
             over_n,
             row="SR-TMO-06" if idle > facts.slack and last.party == "server" else "SR-TMO-07",
         )
+
+
+def _is_dial_cut(facts: Facts, session: Session) -> bool:
+    """Return whether the link was cut as the session was opened, so that its greeting may have passed late."""
+    return any(
+        fault.session is None and (fault.client, fault.server) == (session.client, session.server)
+        and fault.action.startswith("partition") and abs(fault.t - session.t) <= facts.slack
+        for fault in facts.trace.events_of(FaultFired)
+    )  # fmt: skip
 
 
 def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
