@@ -31,6 +31,7 @@ from conformance.model.processing import (
     processing_of,
     was_queue_wiped,
 )
+from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
@@ -165,6 +166,10 @@ def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int,
             or any(r.code // 100 == 5 or may_have_forgotten_event(facts, server, r.n, r.t) for r in t.replies)
         ):
             return True
+    # a message that was promoted may be refused before its content
+    contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
+    if any(c.refusal is not None and c.refusal.code // 100 == 5 and after_n < c.n < before_n for c in contacts):
+        return True
     return any(s.client == server and after_n < s.n < before_n for s in facts.starttls_sessions) or any(
         t.digest is not None and t.digest.report is not None and after_n < t.n < before_n
         for t in facts.transactions_by_client.get(server, ())

@@ -161,7 +161,9 @@ def _end_of_sure_holding(
     expires = held.since_t + expiry_of_copy(facts, held)
     if expires < facts.end_t:
         found.append((facts.first_event_at(expires), expires))
-    if facts.parameter(pair.holder, "ShadowRedundancyEnabled", held.since_n) is False:
+    # where a link kept the reply, the copy was stored earlier, and may be promoted or discarded already
+    was_kept = held.copy.transaction.session in facts.trace.delayed_sessions
+    if was_kept or facts.parameter(pair.holder, "ShadowRedundancyEnabled", held.since_n) is False:
         found.append((held.since_n, held.since_t))
     return min(found, default=(facts.end_n, facts.end_t))
 
