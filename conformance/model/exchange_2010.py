@@ -22,10 +22,12 @@ the end); a `StepEvent` is the begin or end of a step of the scenario.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from conformance.history.events import Command, Reply, StepEvent
 from conformance.model.facts import STOPPING_ACTIONS, Facts, HeldInterval, operation_name
 from conformance.model.processing import may_have_forgotten_event
+from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
@@ -47,11 +49,11 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
     """Return the times during which 2010 servers under test surely hold a shadow; called once for a history, by `tracked_shadows`.
 
     Only copies whose session the holder opened itself and no fault altered, and of which the holder surely knows that they are stored. A
-    later session of the pair behind STARTTLS excludes a copy.
+    later session of the pair behind STARTTLS excludes a copy. A takeover that broke off before the content ends the time too.
     """
     secured = {(session.client, session.server): session.n for session in facts.starttls_sessions}
     return [
-        held
+        _until_takeover_without_content(facts, held)
         for held in facts.held_intervals
         if held.copy.transaction.kind == "tracked"
         and facts.is_opened_by_tested_server(held.copy.holder, held.copy.transaction.session)
@@ -61,6 +63,22 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
         and not may_have_forgotten_event(facts, held.copy.holder, held.since_n, held.since_t)
         and not _stopped_before_reply(facts, held)
     ]
+
+
+def _until_takeover_without_content(facts: Facts, held: HeldInterval) -> HeldInterval:
+    """Return the time up to the first later transaction of the holder for a recipient of the copy that has no content."""
+    name, sent = held.copy.transaction.message or "", held.copy.transaction
+    tries = facts.compute_once(Relaying).tries
+    later = [
+        one.transaction
+        for recipient in facts.context.normalize_addresses(sent.accepted_recipients)
+        for one in tries.get((held.copy.holder, name, recipient), ())
+        if one.transaction.n > held.since_n and one.transaction.dot_n is None
+    ]
+    first = min(later, key=lambda transaction: transaction.n, default=None)
+    if first is None or (held.until_n is not None and held.until_n <= first.n):
+        return held
+    return replace(held, until_n=first.n, until_t=first.t)
 
 
 def _stopped_before_reply(facts: Facts, held: HeldInterval) -> bool:

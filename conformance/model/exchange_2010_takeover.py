@@ -30,7 +30,7 @@ such as `ready`, `killed`, `wiped` (it lost its queue); `ConnectFailed` is a con
 
 from collections.abc import Iterator
 
-from conformance.history.events import ConnectFailed, NodeEvent
+from conformance.history.events import ConnectFailed, FaultFired, NodeEvent
 from conformance.model.contacts import Contact
 from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
 from conformance.model.facts import STOPPING_ACTIONS, Facts, HeldInterval
@@ -252,13 +252,14 @@ def _stopped_by_time(facts: Facts, server: str, after_n: int, until_t: float) ->
 def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_n: int, until_t: float) -> bool:
     """Return whether the holder tried to pass its shadow to one of the hops after an event and by a time, and may have failed.
 
-    Such an attempt is a connection that failed, a session without mail, or a message that was not accepted and is the shadow's or
+    Such an attempt is a connection that failed or that a fault kept, a session without mail, or a message that was not accepted and is the shadow's or
     was not seen whole: then nothing else shows that the holder took the shadow over.
     """
     holder = held.copy.holder
+    dials_under_fault = [fault for fault in facts.trace.events_of(FaultFired) if fault.session is None]
     refused = any(
         e.client == holder and e.server in hops and e.n > after_n and e.t <= until_t
-        for e in facts.trace.events_of(ConnectFailed)
+        for e in (*facts.trace.events_of(ConnectFailed), *dials_under_fault)
     )
     messages = (None, held.copy.transaction.message)
     return refused or any(
