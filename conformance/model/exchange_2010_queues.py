@@ -111,7 +111,7 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
             )
         return
     discards = facts.discards_by_copy.get((primary, shadow_id, holder), ())
-    notified = next((d for d in discards if held.since_n < d.n < inspection.n), None)
+    notified = next((d for d in discards if held.copy.transaction.n < d.n < inspection.n), None)
     if notified is not None and facts.is_opened_by_tested_server(holder, notified.session):
         if (
             kept

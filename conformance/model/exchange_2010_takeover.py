@@ -256,11 +256,9 @@ def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_
     was not seen whole: then nothing else shows that the holder took the shadow over.
     """
     holder = held.copy.holder
-    dials_under_fault = [fault for fault in facts.trace.events_of(FaultFired) if fault.session is None]
-    refused = any(
-        e.client == holder and e.server in hops and e.n > after_n and e.t <= until_t
-        for e in (*facts.trace.events_of(ConnectFailed), *dials_under_fault)
-    )
+    dials: list[ConnectFailed | FaultFired] = [*facts.trace.events_of(ConnectFailed)]
+    dials += [fault for fault in facts.trace.events_of(FaultFired) if fault.session is None]
+    refused = any(e.client == holder and e.server in hops and e.n > after_n and e.t <= until_t for e in dials)
     messages = (None, held.copy.transaction.message)
     return refused or any(
         session.n > after_n
