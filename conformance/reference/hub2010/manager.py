@@ -29,6 +29,8 @@ class HubManager(ShadowRedundancyManager):
         self._failed: dict[str, float] = {}
         self.missed_intervals: dict[str, int] = {}
         self._answered: set[str] = set()
+        self.in_transit: dict[str, bool] = {}
+        """The shadow ids of transmissions whose reply has not been read, and whether a discard notification named one already."""
 
     @property
     def failed_primaries(self) -> frozenset[str]:
@@ -66,6 +68,8 @@ class HubManager(ShadowRedundancyManager):
         `database` is the id of the primary's queue database. A copy that was taken over is no shadow any more, and stays.
         """
         shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
+        if shadow_id in self.in_transit:
+            self.in_transit[shadow_id] = True
         if shadow is not None and shadow.place == "shadow":
             self.host.messages.drop(shadow.row_id)
             self.host.log.info("%s discarded: %s has passed it on", shadow_id, primary)

@@ -60,8 +60,14 @@ class HubOutbound(Outbound):
         shadow_id = self.host.identity.new_id()
         content = self.host.messages.content(attempt.message.id)
         envelope = attempt.message.envelope.for_recipients(attempt.recipients)
-        replies = await dialogue.transmit(envelope, content, f" XSHADOW={shadow_id}")
-        if accepted := [recipient for recipient, reply in replies.items() if reply.positive]:
+        manager = hub_manager_of(self.host)
+        manager.in_transit[shadow_id] = False
+        try:
+            replies = await dialogue.transmit(envelope, content, f" XSHADOW={shadow_id}")
+        finally:
+            is_passed_on = manager.in_transit.pop(shadow_id)
+        accepted = [recipient for recipient, reply in replies.items() if reply.positive]
+        if accepted and not is_passed_on:
             shadow_queues_of(self.host).keep(attempt.message, content, accepted, server, database, shadow_id)
             self.host.manager.watch(server)
         return replies
