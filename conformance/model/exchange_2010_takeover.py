@@ -100,8 +100,9 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
     failed, earlier, most = _count_failures(facts, held, facts.trace.sessions[sent.session].n)
     needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, sent.n).least
     if failed >= needed:
-        if sent.server != primary or None in alternatives:
-            return None
+        returned = any(e.action == "ready" and held.since_n < e.n < sent.n for e in facts.node_events.get(holder, ()))
+        if sent.server != primary or None in alternatives or returned:
+            return None  # which servers have failed is nothing that a restart keeps
         if not any(alternatives):
             return "SR-E10-11", "though there is no other way for it"
         return "SR-E10-10", "which had failed"
