@@ -145,7 +145,8 @@ def read_scenarios(names: set[str], files: list[Path]) -> Mapping[str, Scenario]
 def find_cell(scenarios: Mapping[str, Scenario], header: CellHeader, grid: GridSize) -> Cell | None:
     """Return the cell of the present scenarios that a stored header describes, or None when there is none any more.
 
-    `scenarios` are by id; `grid` is the size of fault grid that the run was collected with. The cell has the candidate's own timers and the generations that the header recorded. Raises ValidationError for a header with
+    `scenarios` are by id; `grid` is the size of fault grid that the run was collected with. The cell has the candidate's own
+    timers and the generations that the header recorded. Raises ValidationError for a header with
     invalid values, InvalidFile when the scenario cannot be expanded.
     """
     scenario = scenarios.get(header.scenario)

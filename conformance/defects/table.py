@@ -69,7 +69,7 @@ class DefectTable:
     untried: tuple[str, ...]
     """The scenarios none of whose cells could be run: they need servers that are programs, with disks of their own."""
     checks: dict[str, tuple[str, ...]]
-    """Check -> the defects that it catches; only checks that catch any."""
+    """Check -> the defects with which it fails, whatever it blames; only checks that fail with any."""
     unsound: tuple[Trial, ...]
     """The trials in which the sound reference neither passed nor was not applicable."""
 
@@ -219,8 +219,9 @@ _HEAD = """\
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
 was run in virtual time in each scenario that judges the requirement that it breaks, in {max_cells} cells of it at most; in those
-of `scenarios/variations` only if no other caught it. The table says which checks caught it. A defect that is not caught, one that is only blamed on another requirement, a scenario
-or a check that catches nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
+of `scenarios/variations` only if no other caught it. The table says which checks caught it. A defect that is not caught, one that
+is only blamed on another requirement, a scenario or a check that catches nothing, and a binding requirement of the wire that no
+defect breaks: each fails the build.
 
 This page is written by `conformance defects --write docs/defects.md`.
 """
@@ -314,7 +315,10 @@ def _defect_line(row: DefectRow) -> str:
 
 
 def _format_checks(table: DefectTable) -> Iterator[str]:
-    """Yield the lines on what each check catches alone and with others."""
+    """Yield the lines of the table of checks: the defects that fail each, in two columns.
+
+    `it alone`: no other check blames the requirement that the defect breaks. `with others`: the rest, whatever the check blames.
+    """
     yield f"{ALONE}\n"
     yield "Without the check, the defects that it alone catches would be missed or blamed on another requirement.\n"
     yield "| check | it alone | with others |"

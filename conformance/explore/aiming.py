@@ -32,6 +32,8 @@ from conformance.wire.fault_plan import check_fault
 
 _LEAD_S = 1.0
 """Documented seconds before its moment at which a fault is armed, where the plan is at rest for so long."""
+_LONGEST_S = 4 * 3600
+"""Documented seconds for which a server may be away: longer than ShadowResubmitTimeSpan by default."""
 _TRIES = 20
 """Draws of a fault until one makes sense."""
 
@@ -119,7 +121,7 @@ class Aim:
             case "kill" if point.place not in ("connect", "greeting", "body"):
                 return self._kill_at_point(point)
             case _:
-                return self._end_at_timer(point)
+                return self._end_near(point)
 
     def _draw_point(self) -> ProtocolPoint:
         """Return a point: of each class as often as of any other."""
@@ -235,8 +237,11 @@ class Aim:
             ending=[Insertion(step=step, after=after, action=kill)],
         )
 
-    def _end_at_timer(self, point: ProtocolPoint) -> Disturbance:
-        """Return a kill or stop of the client or the server of a point, near the time of the point (`grammar.NEAR`)."""
+    def _end_near(self, point: ProtocolPoint) -> Disturbance:
+        """Return a kill or stop of the client or the server of a point, within a second of its time (`grammar.NEAR`).
+
+        The server's later start belongs to it. Marks the server as down until then; empty where it is down already.
+        """
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
         ending = draw_weighted(self._rng, grammar.ENDINGS) if "stop" in self._scene.features else Kill
@@ -258,7 +263,10 @@ class Aim:
         return Disturbance(name=name, insertions=[*ending, *self._insertions_at(back, *start)], until=back)
 
     def _draw_duration(self, party: str) -> float:
-        """Return how long a server is away: within a second of a timer of its boundary, or a short time."""
+        """Return how long a server is down or a party cut off: within a second of one of its timers, or of 2 s; in documented seconds.
+
+        A party that is no server of the topology has the timers of its first server. Timers above `_LONGEST_S` are not drawn.
+        """
         server = self._scene.topology.by_name.get(party, self._scene.topology.servers[0])
         parameters = effective_parameters(self._scene.topology.transport, server.transport)
         span: float = parameters["ShadowResubmitTimeSpan"]
@@ -267,15 +275,11 @@ class Aim:
             parameters["MessageRetryInterval"],
             parameters["ShadowHeartbeatTimeoutInterval"] * parameters["ShadowHeartbeatRetryCount"],
             span,
-            span,
+            span,  # twice, since a return just before or after a promotion matters most
             span + parameters["ShadowHeartbeatFrequency"],
         )
         affordable = [timer for timer in timers if timer <= _LONGEST_S] or [60.0]
         return max(1.0, self._rng.choice((2.0, *affordable)) + self._rng.choice(grammar.NEAR))
-
-
-_LONGEST_S = 4 * 3600
-"""Documented seconds for which a server may be away: longer than ShadowResubmitTimeSpan by default."""
 
 
 def insert(actions: Sequence[Action], insertions: Sequence[Insertion]) -> Iterator[Action]:

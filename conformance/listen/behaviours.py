@@ -83,9 +83,11 @@ def parse_behaviour(address: str) -> Behaviour | None:
 
 
 def _reply_behaviour(name: str, place: str, code: int) -> Behaviour:
-    """Return the behaviour that replies with a code at a place, and closes the connection after 421.
+    """Return the behaviour that replies with a code at a place of the protocol, and closes the connection after 421.
 
-    A code from 500 on, at RCPT or later, is given at every attempt; any other reply once for each address.
+    A code from 500 on, at RCPT or later, is the reply to every attempt; any other code to the first one for each address. The
+    caller replaces this number where the name states one (`-x3`, `-always`). `ehlo-250` offers no extensions. Raises
+    UnknownBehaviour for another code than 400 to 599.
     """
     if name.startswith(_NO_EXTENSIONS):
         return _with_faults(name, _fault("replace", place, "after", reply=f"250 {SINK}.test"))

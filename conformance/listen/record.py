@@ -103,7 +103,8 @@ class ListenRecord:
     """All that was seen. `ended` is when the listener stopped, in seconds since it began.
 
     `half_closed` has the sessions in which the client closed its direction after QUIT before it had all replies, and when:
-    whether it still waited after that cannot be seen. `unread` are those of them in which it had closed the whole connection before the last reply.
+    whether it still waited after that cannot be seen. `unread` are those of them in which it had closed the whole connection
+    before the last reply.
     """
 
     events: Sequence[AnyEvent] = ()

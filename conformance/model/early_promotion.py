@@ -100,11 +100,11 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
 
 
 def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: int) -> bool:
-    """Return whether a transmission is the first complete or open one of its kind since event `since`.
+    """Return whether, from event `since` on, every earlier transmission of the same kind by the same client has failed.
 
-    Of the same kind is one of the same client for one of the same recipients, or for a shadow copy if this one is. A holder
-    passes its own message on once; copies of the message that it is
-    given meanwhile are no reason to do so twice.
+    Two transmissions are of the same kind if both make shadow copies, or if neither does and they have a recipient in common. The
+    transmission at `since` itself counts. A holder passes its own message on once; a copy that it is
+    given meanwhile is no reason to do so twice.
     """
     recipients = context.normalize_addresses(sent.recipients)
     for other in context.trace.transactions_of(name):

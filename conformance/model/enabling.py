@@ -23,7 +23,7 @@ Records: a `FaultArmed` event puts a fault in force on links (`A -> B transport`
 from conformance.history.events import FaultArmed, Reply
 from conformance.model.facts import Facts, operation_name
 from conformance.model.preference import PermittedAttempts, blamed_row, permitted_attempts, possible_holders
-from conformance.model.redundancy import count_failed_attempts, is_from_outside, was_any_holder_silent
+from conformance.model.redundancy import count_attempts, is_from_outside, was_any_holder_silent
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds, format_times
@@ -217,7 +217,7 @@ def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: 
     if any(given.n < copy.transaction.n and copy.stored_reply.n < reply.n for copy in copies):
         return
     message = facts.trace.messages[given.message or ""]
-    made, permitted = count_failed_attempts(facts, given, reply, holders), permitted_attempts(facts, primary, reply.n)
+    made, permitted = count_attempts(facts, given, reply, holders), permitted_attempts(facts, primary, reply.n)
     silent = was_any_holder_silent(facts, given, reply, holders)
     if reply.code // 100 == 2:
         if not holders:  # else `two-copies-at-acknowledgement` judges it

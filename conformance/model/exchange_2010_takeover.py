@@ -253,7 +253,8 @@ def _stopped_by_time(facts: Facts, server: str, after_n: int, until_t: float) ->
 def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_n: int, until_t: float) -> bool:
     """Return whether the holder tried to pass its shadow to one of the hops after an event and by a time, and may have failed.
 
-    Such an attempt is a connection that failed or that a fault kept, a session without mail, or a message that was not accepted and is the shadow's or
+    Such an attempt is a connection that failed or that a fault kept, a session without mail, or a message that was not accepted
+    and is the shadow's or
     was not seen whole: then nothing else shows that the holder took the shadow over.
     """
     holder = held.copy.holder

@@ -127,21 +127,25 @@ def _attempts_with_outcome(
 def _outcome_for_address(
     context: CheckContext, session: Session, address: str, sender: str, message: MessageMade | None, *, broken: bool
 ) -> str:
-    """Return how a session ended for an address: `worked`, `refused` (5yz) or `failed`; '' if nothing shows that it was an attempt.
+    """Return how a session ended for an address: `worked`, `refused` or `failed`; '' if nothing shows that it was an attempt.
 
-    `broken`: a fault fired in the session. With `message` only transactions that may be about it count. A MAIL with the reverse-path
-    `sender` that was not accepted may have been for the address.
+    `worked`: the final reply accepted the address. `refused`: a command or the content got 5yz. `failed`: one got 4yz, or a fault fired in
+    the session (`broken`). With `message` only transactions that may be about it count; with None all of them. A transaction
+    without recipients counts if its reverse-path is `sender`, since it may have been for the address.
     """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
+
+    def may_be_for_address(transaction: Transaction) -> bool:
+        named = (*transaction.recipients, *transaction.refused)
+        if named:
+            return bool(wanted & normalize_all(named))
+        return normalize(transaction.sender) == normalize(sender)
+
     own = [
-        t
-        for t in session.transactions
-        if (message is None or _may_be_about(context, t, message))
-        and (
-            wanted & normalize_all((*t.recipients, *t.refused))
-            or (not (t.recipients or t.refused) and normalize(t.sender) == normalize(sender))
-        )
+        transaction
+        for transaction in session.transactions
+        if (message is None or _may_be_about(context, transaction, message)) and may_be_for_address(transaction)
     ]
     if any(wanted & normalize_all(t.accepted_recipients) for t in own):
         return "worked"

@@ -121,20 +121,18 @@ def _has_reason_to_go_without_copy(
     facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]
 ) -> bool:
     """Return whether every permitted attempt failed between MAIL and the final reply `answer`, or a holder was silent."""
-    made = count_failed_attempts(facts, transaction, answer, holders)
+    made = count_attempts(facts, transaction, answer, holders)
     permitted = permitted_attempts(facts, transaction.server, answer.n)
     enough = sum(made.values()) >= permitted.remote + permitted.local
     return enough or was_any_holder_silent(facts, transaction, answer, holders)
 
 
-def count_failed_attempts(
-    facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]
-) -> dict[bool, int]:
-    """Return how many attempts at a copy failed between MAIL and the final reply `answer`, by where the asked server is.
+def count_attempts(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> dict[bool, int]:
+    """Return how many attempts at a copy began between MAIL and the final reply `answer`, by where the asked server is.
 
-    The key is True for other sites and False for the primary's own. An attempt that ended before MAIL may have been for this message. A
-    session in which the holder did not offer shadow redundancy counts as a failed attempt too, and so does one that was lost before the
-    primary could ask for a copy.
+    The key is True for other sites and False for the primary's own. Callers have seen that no copy was stored, so all of these failed. An
+    attempt that ended before MAIL may have been for this message. A session in which the holder did not offer shadow redundancy
+    counts as an attempt too, and so does one that was lost before the primary could ask for a copy.
     """
     primary = transaction.server
     servers = [

@@ -181,7 +181,8 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
     """Check that an inspected server keeps a shadow that was not acknowledged for the documented time, and no longer.
 
     Not acknowledged: no discard notification for it came from the primary. The documented time is SafetyNetHoldTime and
-    MessageExpirationTimeout together. A shadow may be missing earlier where the server may have promoted it: its primary was away for ShadowResubmitTimeSpan, or showed another database.
+    MessageExpirationTimeout together. A shadow may be missing earlier where the server may have promoted it: its primary was away
+    for ShadowResubmitTimeSpan, or showed another database.
     """
     finding = Finding("an unacknowledged shadow for SafetyNetHoldTime and MessageExpirationTimeout")
     by_node: dict[str, list[Inspection]] = defaultdict(list)

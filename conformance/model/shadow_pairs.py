@@ -180,7 +180,8 @@ def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
 def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float, float]]:
     """Yield the event and time at which the holder had had no contact in a session of its own for the resubmit time.
 
-    From then on it may promote itself, up to its next contact, whose time is the third of the tuple. `own` has time and event of each contact in a session of its own. The holder may count from one
+    From then on it may promote itself, up to its next contact, whose time is the third of the tuple. `own` has time and event of
+    each contact in a session of its own. The holder may count from one
     heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
     """
     first = pair.copies[0]

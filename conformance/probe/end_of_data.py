@@ -119,7 +119,8 @@ async def send_variants(server: Server) -> dict[str, list[Reply]]:
 async def send_variant(server: Server, variant: Variant) -> list[Reply]:
     """Send one message with a variant in it, and return the replies from its end to QUIT, without that to QUIT.
 
-    None at all: the server has closed the connection. Raises NotApplicable if the transaction is refused.
+    The list is empty if the server closes the connection after DATA or BDAT. Raises NotApplicable if the server refuses the
+    transaction; ServerSilent, and ServerClosed before DATA or BDAT.
     """
     recipient = server.require_recipient()
     parts = content_of(variant, recipient, server.mark(variant.name))

@@ -44,7 +44,8 @@ _HARNESS_ERRORS = (
 class RecordedRun:
     """The history of a cell, and why the run is not complete or not applicable; each reason is a sentence, or "".
 
-    `problem`: why the cell could not be run to its end; `node_failed`: whether that is a node's failure. `wrong_state`: which step found a node in another state than it
+    `problem`: why the cell could not be run to its end; `node_failed`: whether that is a node's failure. `wrong_state`: which
+    step found a node in another state than it
     needs; the cell was drained all the same. `timed_out`: what the cell was waiting for at its limit of real time.
     `inapplicable`: why the clock does not reach the candidate, or the layer under its disk does not see what it does.
     `simulated` is how long the cell took by its clock, documented seconds; `logs` has the log file of each node.

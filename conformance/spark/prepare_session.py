@@ -128,10 +128,12 @@ class PreparedSession:
 def prepare_session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0, record_classes: bool = False
 ) -> Iterator[PreparedSession]:
-    """Start Java for a session that will read about `octets` of history; yield before it listens, and end it afterwards.
+    """Yield what a session that will read about `octets` of history is opened with, and end its Java after the block.
 
-    `session.connect_session` opens the session on what is yielded. `conf` has Spark settings that override the
-    defaults. With `record_classes` Java records what it loads, for the AOT cache. Raises JavaMissing; MasterUnreachable.
+    Where Java can be started directly (`can_start_directly`), it is started here, and the block begins before it listens. On a
+    cluster, or with settings that only Spark's scripts read, `session.connect_session` starts it; a session that is active already
+    has its own. `conf` has Spark settings that override the defaults. With `record_classes` Java records what it loads, for the
+    AOT cache. Raises JavaMissing; MasterUnreachable.
     """
     conf = conf or {}
     settings = {**DEFAULTS, **settings_for_size(octets), **conf}

@@ -119,7 +119,8 @@ def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Trans
 def _was_handed(context: CheckContext, given: Transaction, transmission: Transaction) -> bool:
     """Return whether the client of a transmission was handed the message in `given` before.
 
-    A refused message was not handed over, unless a fault altered the session, and with it maybe the reply. One without a reply was; on the `delivery` listener only while the session is
+    A refused message was not handed over, unless a fault altered the session, and with it maybe the reply. One without a reply
+    was; on the `delivery` listener only while the session is
     open, or at once when it was lost: there a mailbox server passes on what it is given before it replies.
     """
     if given.server != transmission.client or given.kind == "shadow":

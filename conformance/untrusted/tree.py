@@ -143,7 +143,7 @@ def walk(top: int) -> Iterator[DirectoryEntry]:
 
     An entry is valid only until the next one is asked for: its `folder` may be closed and its `above` changed then.
 
-    No link is followed and no mount entered. What disappears meanwhile, and what this user must not open, is left out.
+    No link is followed and no mount entered. What disappears meanwhile, and what this user has no permission to open, is left out.
     Raises DirectoryMoved when a directory was moved away during the walk.
     """
     device = os.fstat(top).st_dev
@@ -202,7 +202,7 @@ def disk_usage(directory: str) -> int:
 def delete_tree(path: Path) -> bool:
     """Delete whatever has the path, a directory with everything below it; return whether nothing is left.
 
-    What is left is a mount, or this user must not delete it.
+    What is left is a mount, or this user has no permission to delete it.
     """
     try:
         parent = os.open(path.parent, OPEN_DIRECTORY)
@@ -222,7 +222,7 @@ def delete_tree(path: Path) -> bool:
 def delete_name(folder: int, name: str) -> None:
     """Delete whatever has the name in an open directory, with everything below it. Does nothing when nothing has the name.
 
-    Raises OSError for a mount and for what this user must not delete.
+    Raises OSError for a mount and for what this user has no permission to delete.
     """
     try:
         os.unlink(name, dir_fd=folder)
@@ -240,7 +240,7 @@ def delete_name(folder: int, name: str) -> None:
 def delete_contents(folder: int) -> None:
     """Delete everything in an open directory, however deep it is nested.
 
-    Raises OSError for a mount and for what this user must not delete.
+    Raises OSError for a mount and for what this user has no permission to delete.
     """
     device = os.fstat(folder).st_dev
     while names := os.listdir(folder):

@@ -85,7 +85,8 @@ class Lane:
     `pace` is how slowly it writes, None for at once; `_throttled` has the octets that this keeps back, `_merging`
     those kept by `merge_with_next`. `_queue` has each waiting unit with the number of its octets that were written
     before (`skip`), and `_queued` counts the octets of those units. `_holds` are the reasons for which the queue
-    stands still.
+    stands still. `_examined` is a unit that was put back into the queue after the observer had examined it: it is forwarded without
+    being examined again.
     """
 
     def __init__(self, observer: LaneObserver, source: Endpoint, target: Endpoint) -> None:
@@ -99,7 +100,7 @@ class Lane:
         self._queued = 0
         self._written_early = 0
         self._holds: set[str] = set()
-        self._examined: Unit | None = None  # a requeued unit that the observer has examined already
+        self._examined: Unit | None = None
         self._throttled = bytearray()
         self._merging = bytearray()
         self._processing = False  # set while the queue is being worked through, which a unit can cause again

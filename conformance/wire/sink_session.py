@@ -93,7 +93,8 @@ class SinkSession(asyncio.Protocol):
 
     `_sender` is None outside of a transaction. `_content` has what has come of a content, after a CRLF, and is None
     outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. `_chunk` is the BDAT
-    chunk that is being read, `_chunks` what came in those before; None outside of them. A *scripted* reply is the scenario's. A handler in `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
+    chunk that is being read, `_chunks` what came in those before; None outside of them. A *scripted* reply is the scenario's. A
+    handler in `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
     """
 
     _transport: asyncio.Transport

@@ -72,7 +72,8 @@ class ScriptedAnswers:
 class Sink:
     """One sink; `name` is its name as a party of the cell.
 
-    `sessions` finds the recorded session to which a connection belongs, under whose name the sink records what it did. `on_delivery`, if set, is called with the sender, the recipients and the content of each message that is accepted.
+    `sessions` finds the recorded session to which a connection belongs, under whose name the sink records what it did.
+    `on_delivery`, if set, is called with the sender, the recipients and the content of each message that is accepted.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ CODES = {"GREETING": 220, "DATA": 354}
 def events_until(
     awaited: str, *, at: float = 1.0, by: str | None = "client", gave_up_at: float = 0.0
 ) -> Iterable[AnyEvent]:
-    """Yield a session in which the reply to `awaited` was held from `at` on, and which ended by someone at `gave_up_at`."""
+    """Yield a session in which the reply to `awaited` was held from `at` on, and which the party `by` ended at `gave_up_at` (None: it was still open)."""
     n = 0
 
     def event(kind: Any, t: float, **fields: Any) -> Any:
@@ -66,6 +66,7 @@ def test_a_wait_that_the_listener_ended_is_judged_by_its_length(awaited: str, le
     assert outcome(check, events_until(awaited, by=None), ended=1.0 + least)[0] == "pass"
     assert outcome(check, events_until(awaited, by=None), ended=least - 1.0)[0] == "inconclusive"
     assert outcome(check, events_until(awaited, by="link", gave_up_at=least - 1.0))[0] == "inconclusive"
+    assert outcome(check, events_until(awaited, by="link", gave_up_at=1.0 + least))[0] == "pass"
 
 
 @pytest.mark.parametrize(("closed_at", "expected"), [(1.1, "inconclusive"), (599.0, "inconclusive"), (601.0, "pass")])

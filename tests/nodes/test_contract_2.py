@@ -157,6 +157,7 @@ def test_an_answer_to_an_earlier_revision_does_not_answer_a_reload(tmp_path: Pat
     stale = ANSWERS.replace("STATUS", APPLIED.replace('document["revision"]', "1"))
     with pytest.raises(NodeError, match=r"no answer in its status file within 3 s"):
         reloaded(candidate(stale, **{"ready-within": 3}), tmp_path, configuration)
+    assert json.loads(Path(configuration["status_file"]).read_text("utf-8"))["revision"] == 1
 
 
 @pytest.mark.integration

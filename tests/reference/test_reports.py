@@ -37,16 +37,21 @@ def written(action: str = "failed", content: bytes = CONTENT, **envelope: str) -
 def test_a_report_has_the_parts_and_fields_of_rfc_3464():
     parsed = written(envid="E-1")
     assert parsed.get_content_type() == "multipart/report"
+    assert parsed.get_param("report-type") == "delivery-status"
     assert parsed["Auto-Submitted"] == "auto-replied"
     text, status, returned = parsed.iter_parts()
     assert "wendy@second.test" in text.get_content()
     whole, first, second = status.get_payload()
     assert whole["Reporting-MTA"] == "dns; mbx1"
     assert whole["Original-Envelope-Id"] == "E-1"
+    assert first["Final-Recipient"] == "rfc822; wendy@second.test"
     assert (first["Action"], first["Status"]) == ("failed", "5.7.1")
+    assert first["Diagnostic-Code"] == "smtp; 550 5.7.1 never"
     assert first["Original-Recipient"] == "rfc822;w@second.test"
     assert first["Remote-MTA"] == "dns; outside"
     assert second["Final-Recipient"] == "rfc822; x@second.test"
+    assert (second["Action"], second["Status"]) == ("failed", "5.1.1")
+    assert second["Remote-MTA"] is second["Diagnostic-Code"] is second["Original-Recipient"] is None
     assert returned.get_content_type() == "text/rfc822-headers"
 
 

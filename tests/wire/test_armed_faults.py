@@ -35,6 +35,8 @@ def test_a_fault_on_another_link_changes_nothing() -> None:
         world.arm("drop", at="NOOP", to="c")
         client = await world.connect_greeted()
         await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
+        world.arm("drop", at="VRFY", **{"as": "own"})  # from now on this link too asks the faults about each unit
+        await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
         assert not world.events(FaultFired)
         assert world.events(FaultArmed)[0].links == ("a -> c smtp",)
 

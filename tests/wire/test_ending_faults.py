@@ -154,6 +154,7 @@ def test_healing_resets_a_muted_session() -> None:
         world.server.write(b"250 unheard\r\n")
         await world.wait_round_trip()
         assert client.octets == b"220 mini\r\n"
+        assert (client.closed_with, world.server.closed_with) == (None, None)
         world.links.heal("f")
         assert await client.wait_closed() == "reset"
         assert await world.server.wait_closed() == "reset"

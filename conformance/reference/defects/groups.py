@@ -36,7 +36,7 @@ class _GroupProtocol(FastProtocol):
         self._finish_reply()
 
     def _finish_reply(self) -> None:
-        """Give the first whole reply that has come to the one who awaits it."""
+        """Return the first whole reply that has been received to the coroutine that awaits a reply; does nothing without either."""
         waiter, whole = self._response_waiter, _REPLY.match(self._ahead)
         if waiter is None or waiter.done() or whole is None:
             return
@@ -59,7 +59,7 @@ class _GroupedDialogue(SmtpDialogue):
         if not self._sent_ahead or self._sent_ahead[0] != line:
             return await super().command(line)
         self._sent_ahead.popleft()
-        self._send(b"")
+        self._send(b"")  # sends nothing, and awaits the next reply
         return await self._reply(line.partition(" ")[0])
 
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:

@@ -50,9 +50,10 @@ class HubOutbound(Outbound):
         self._databases[dialogue] = words[1]
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Transmit a message; if XSHADOW was accepted in this session, keep a shadow for the recipients that the next hop has accepted.
+        """Transmit a message, and return the final reply for each recipient. Raises SessionLost.
 
-        Return the final reply for each recipient. Raises SessionLost.
+        If XSHADOW was accepted in this session, a shadow is kept for the recipients that the next hop has accepted, and the heartbeat of that
+        server begins. None is kept if a discard notification for it has come already, before the final reply (`in_transit`).
         """
         database = self._databases.get(dialogue)
         if database is None:

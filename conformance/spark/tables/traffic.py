@@ -178,7 +178,8 @@ RECHECKS = Table(
     ("run", "candidate", "check"),
     """
     SELECT c.run, c.candidate, k.check, count_if(k.outcome = 'pass') AS passed,
-           count_if(k.outcome = 'fail') AS failed, count_if(k.outcome = 'inconclusive') AS undecided, sum(k.occasions) AS occasions, sum(k.violations) AS violations
+           count_if(k.outcome = 'fail') AS failed, count_if(k.outcome = 'inconclusive') AS undecided,
+           sum(k.occasions) AS occasions, sum(k.violations) AS violations
     FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
     GROUP BY c.run, c.candidate, k.check
     """,
@@ -202,7 +203,8 @@ DISAGREEMENTS = Table(
     LEFT JOIN (SELECT cell_id, check, {worst_outcome_sql("outcome", WITHIN_A_CELL)} AS outcome
                FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
       ON v.cell_id = k.cell_id AND v.check = k.check
-    WHERE k.outcome <> 'inconclusive' AND (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
+    WHERE k.outcome <> 'inconclusive' AND (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '')
+    <> 'inconclusive'
     """,  # noqa: S608  # made of constants
 )
 """In each row one of the two oracles is wrong, or both read the history differently. What either finds inconclusive is left out."""
