@@ -66,9 +66,10 @@ class Peer(asyncio.Protocol):
         return self.octets
 
     async def exchange(self, octets: bytes, answer: bytes) -> None:
-        """Write octets, and wait until an answer was received."""
+        """Write octets, and wait until an answer was received after that."""
+        received = len(self.octets)
         self.write(octets)
-        await self.wait_for(answer)
+        await self._until(lambda: answer in self.octets[received:])
 
     async def wait_closed(self) -> str | None:
         """Wait until the other side has closed; return how (`closed_with`)."""
