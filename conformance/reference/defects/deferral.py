@@ -17,7 +17,7 @@ from conformance.reference.queue.outbound import Outbound
 from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
-from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.send.lmtp import LmtpDialogue
 
 _LISTED = (421, 450, 451, 452, 454, 455)
@@ -45,6 +45,19 @@ class GoesOnAfter421(Outbound):
         replies = await super().transmit(attempt, server, dialogue)
         dialogue.server_ends_session = False
         return replies
+
+
+@defect("forgets-refusals-with-the-session", breaks="RL-RCP-01", slot="outbound")
+class ForgetsRefusalsWithTheSession(Outbound):
+    """Tries a recipient again that the next hop had refused for good, when the session is lost before the message has passed."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
+        """Transmit a message; if the session is lost, raise SessionLost without the refusals that the next hop had given in it."""
+        try:
+            return await super().transmit(attempt, server, dialogue)
+        except SessionLost as lost:
+            lost.refused = {}
+            raise
 
 
 @defect("refuses-for-good-as-it-stops", breaks="RL-STP-01", slot="receiver")

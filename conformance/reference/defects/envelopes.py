@@ -100,10 +100,10 @@ class AltersEnvelopes(Outbound):
 
         `altered_envelope` returns as many recipients in the same order.
         """
-        envelope = self.altered_envelope(attempt.message.envelope.for_recipients(attempt.recipients))
+        envelope = self.altered_envelope(attempt.message.envelope.for_recipients(attempt.remaining))
         content = self.host.messages.content(attempt.message.id)
         replies = await dialogue.transmit(envelope, content, self.extra_mail_parameters(attempt, server, dialogue))
-        pairs = zip(attempt.recipients, envelope.recipients, strict=True)
+        pairs = zip(attempt.remaining, envelope.recipients, strict=True)
         return {right: replies[sent] for right, sent in pairs}
 
 

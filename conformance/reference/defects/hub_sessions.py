@@ -56,7 +56,7 @@ class HubKeepsNoShadow(HubOutbound):
         if not self.may_use_xshadow(dialogue, server):
             return await super().transmit(attempt, server, dialogue)
         content = self.host.messages.content(attempt.message.id)
-        envelope = attempt.message.envelope.for_recipients(attempt.recipients)
+        envelope = attempt.message.envelope.for_recipients(attempt.remaining)
         return await dialogue.transmit(envelope, content, f" XSHADOW={self.host.identity.new_id()}")
 
 

@@ -87,7 +87,7 @@ class AltersContent(Outbound):
         """Send a message with altered content to a next hop, and return its replies by recipient."""
         content = self.altered_content(self.host.messages.content(attempt.message.id))
         parameters = self.extra_mail_parameters(attempt, server, dialogue)
-        return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
+        return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.remaining), content, parameters)
 
 
 @defect("strips-the-eighth-bit", breaks="RL-CNT-01", slot="outbound")

@@ -60,7 +60,7 @@ class HubOutbound(Outbound):
             return await super().transmit(attempt, server, dialogue)
         shadow_id = self.host.identity.new_id()
         content = self.host.messages.content(attempt.message.id)
-        envelope = attempt.message.envelope.for_recipients(attempt.recipients)
+        envelope = attempt.message.envelope.for_recipients(attempt.remaining)
         manager = hub_manager_of(self.host)
         manager.in_transit[shadow_id] = False
         try:

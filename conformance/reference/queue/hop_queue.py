@@ -9,7 +9,7 @@ is over, and the caller retries its recipients later.
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from conformance.reference.config import Address
@@ -25,13 +25,20 @@ class DeliveryAttempt:
     """One attempt to deliver a message to one next hop, for those of its recipients that are reached there.
 
     `hop` is the next hop, which may have several servers that are tried in turn. `finished` is done when the outcome has been recorded,
-    and cancelled when the attempt is withdrawn.
+    and cancelled when the attempt is withdrawn. `refused` has the final replies for recipients that were refused for good in sessions
+    that were lost before the attempt had ended: they are not tried again.
     """
 
     message: Message
     recipients: tuple[Recipient, ...]
     hop: NextHop
     finished: asyncio.Future[None]
+    refused: dict[Recipient, Reply] = field(default_factory=dict)
+
+    @property
+    def remaining(self) -> tuple[Recipient, ...]:
+        """The recipients for whom the message is to be transmitted."""
+        return tuple(recipient for recipient in self.recipients if recipient not in self.refused)
 
 
 MAX_SESSIONS = 5
@@ -137,9 +144,11 @@ class RemoteQueue(HopQueue):
             if unfinished is None:
                 return
             attempt = unfinished
-        await self.record_outcome(attempt, {}, takes_over_reports=False)
+        await self.record_outcome(attempt, attempt.refused, takes_over_reports=False)
         while not reached and (other := self.pop()) is not None:
-            await self.record_outcome(other, {}, takes_over_reports=False)  # the next hop is unreachable for them too
+            await self.record_outcome(
+                other, other.refused, takes_over_reports=False
+            )  # the next hop is unreachable for them too
 
     async def next_in_session(self) -> DeliveryAttempt | None:
         """Remove and return the next attempt for an open session; None ends the session."""
@@ -169,6 +178,7 @@ class RemoteQueue(HopQueue):
                 replies = await outbound.transmit(attempt, server, dialogue)
                 transmissions += 1
                 transmitted, attempt = attempt, None
+                replies |= transmitted.refused
                 await self.record_outcome(transmitted, replies, takes_over_reports="DSN" in dialogue.keywords)
                 if dialogue.server_ends_session:  # the next message needs another session
                     return None, opened
@@ -180,6 +190,8 @@ class RemoteQueue(HopQueue):
             await dialogue.quit()
         except SessionLost as lost:
             self.host.log.info("next hop %s: %s", server, lost)
+            if attempt is not None:
+                attempt.refused.update(lost.refused)
             if attempt is not None and transmissions and not dialogue.outcome_unknown:
                 # a server may end a session between messages: a new session begins with this one
                 self.waiting.appendleft(attempt)

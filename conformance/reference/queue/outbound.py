@@ -37,7 +37,7 @@ class Outbound(Component):
         """Transmit a message to the recipients of an attempt; return the final reply for each. Raises SessionLost."""
         content = self.host.messages.content(attempt.message.id)
         parameters = self.extra_mail_parameters(attempt, server, dialogue)
-        return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
+        return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.remaining), content, parameters)
 
     def extra_mail_parameters(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> str:
         """Return further MAIL parameters for an attempt, each with a leading blank; "" here, for subclasses to override."""

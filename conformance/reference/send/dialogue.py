@@ -24,7 +24,15 @@ _NO_UTF8_HEADER = Reply(
 
 
 class SessionLost(Exception):
-    """The server could not be reached, was silent for too long, or ended the session."""
+    """The server could not be reached, was silent for too long, or ended the session.
+
+    `refused` has the recipients that the server had refused for good in the transaction under way, with the reply for each: they are not
+    tried again (RFC 5321 4.2.1).
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.refused: Mapping[Recipient, Reply] = {}
 
 
 class Dialogue(ABC):
@@ -140,6 +148,16 @@ class Dialogue(ABC):
         if not mail_reply.positive:
             return dict.fromkeys(envelope.recipients, mail_reply)
         replies: dict[Recipient, Reply] = {}
+        try:
+            return await self._transmit_to_recipients(envelope, content, replies)
+        except SessionLost as lost:
+            lost.refused = {recipient: reply for recipient, reply in replies.items() if reply.permanent}
+            raise
+
+    async def _transmit_to_recipients(
+        self, envelope: Envelope, content: bytes, replies: dict[Recipient, Reply]
+    ) -> dict[Recipient, Reply]:
+        """Send RCPT for each recipient, DATA and the content, as `_transmit` says; `replies` gets the replies to RCPT as they come."""
         for recipient in envelope.recipients:
             replies[recipient] = reply = await self.command(self._rcpt_command(recipient))
             if reply.code == 421:
