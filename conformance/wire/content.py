@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
@@ -297,16 +298,24 @@ def _reported_message_id(report: Message) -> str | None:
     for part in report.walk():
         kind = part.get_content_type()
         if kind == "message/rfc822" and part.is_multipart() and _nested_messages(part):
-            return _without_brackets(_field(_nested_messages(part)[0], "Message-ID"))
+            return _without_brackets(_message_id(_nested_messages(part)[0]))
         if kind == "text/rfc822-headers" and not part.is_multipart():
             returned = BytesParser(policy=compat32).parsebytes(_payload(part).lstrip(b"\r\n"), headersonly=True)
-            return _without_brackets(_field(returned, "Message-ID"))
+            return _without_brackets(_message_id(returned))
     for part in report.walk():
         if part.get_content_type() == "text/plain" and (
             match := _MESSAGE_ID_LINE.search(_payload(part).decode("utf-8", "replace"))
         ):
             return match[1]
     return None
+
+
+def _message_id(message: Message) -> str | None:
+    """Return the Message-ID field of a returned message, also behind a line that is no field: there the parser ends the header."""
+    found = _field(message, "Message-ID")
+    if found is None and any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in message.defects):
+        found = _raw_field(_payload(message).partition(b"\r\n\r\n")[0], _MESSAGE_ID)
+    return found
 
 
 def _nested_messages(part: Message) -> list[Message]:

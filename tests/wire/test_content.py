@@ -68,6 +68,8 @@ def test_the_message_id_is_that_of_the_header_without_brackets(header: bytes, me
     [
         b"Content-Type: message/rfc822\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n\r\nbody",
         b"Content-Type: text/rfc822-headers\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n",
+        b"Content-Type: message/rfc822\r\n\r\nTo: b\r\n\xc6rom:a garbled line\r\nMessage-ID: <m-1@x>\r\n\r\nbody",
+        b"Content-Type: text/rfc822-headers\r\n\r\nTo: b\r\nno field\r\nMessage-ID: <m-1@x>\r\n",
     ],
 )
 def test_a_delivery_status_report_is_parsed_for_message_action_and_recipients(returned: bytes) -> None:
