@@ -21,6 +21,7 @@ has passed on of one message.
 """
 
 from collections import defaultdict
+from itertools import takewhile
 
 from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
 from conformance.model.facts import Facts, HeldInterval
@@ -89,10 +90,8 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
     words = f"the shadow {shadow_id} of what it had sent to {primary} at {format_seconds(held.since_t)}"
     if held.covers(inspection.n):
         if age > max(most for _, most in lives) + _CLEAN_UP_S + facts.slack:
-            contacts = facts.contacts_by_client_and_server.get((holder, primary), ())
-            last = next((contact for contact in reversed(contacts) if held.since_n < contact.n < inspection.n), None)
-            # while its primary answers, a shadow waits for the notification; no document says that it expires
-            if kept and (last is None or last.outcome != "reached"):
+            # it waits for the notification until its primary has failed; only one that finds no route then is said to expire
+            if kept and _has_failed(facts, held, inspection.n):
                 finding.add_violation(
                     f"{holder} still keeps {words} at {format_seconds(inspection.t)}", inspection.n, held.since_n
                 )
@@ -175,6 +174,16 @@ def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:
         item.shadow_id in (None, held.copy.shadow_id) and item.next_hop in ("", held.copy.primary)
         for item in inspection.items_in(("shadow",))
     )
+
+
+def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
+    """Return whether the holder of a shadow has surely declared its primary failed at an event: as many contacts in a row reached nothing."""
+    holder, primary = held.copy.holder, held.copy.primary
+    needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n).greatest
+    contacts = facts.contacts_by_client_and_server.get((holder, primary), ())
+    since_held = [contact for contact in contacts if held.since_n < contact.n and contact.end_n < before_n]
+    failed = takewhile(lambda contact: contact.outcome != "reached", reversed(since_held))
+    return sum(1 for _ in failed) >= needed
 
 
 def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
