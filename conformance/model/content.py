@@ -17,20 +17,22 @@ Records: a `Delivered` event is a message that a sink or mailbox store took for 
 """
 
 from conformance.history.events import Delivered, MessageMade
-from conformance.model.rules import invariant
+from conformance.model.facts import Facts
+from conformance.model.resending import is_resending_requested
+from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
 
 
-@invariant("content-unchanged", "SR-CRE-06", "RL-CNT-01", timed=False)
-def content_unchanged(context: CheckContext) -> Finding:
+@rule("SR-CRE-06", "RL-CNT-01", timed=False, published="content-unchanged")
+def content_unchanged(facts: Facts) -> Finding:
     """Check each transmission by a server, and each delivery to a sink: content, reverse-path and recipients.
 
     A shadow copy must be for all recipients of the message, any other transmission for some of them. Sessions that a fault
     altered are left out.
     """
-    finding = Finding("content and envelope pass unchanged, trace fields aside")
+    finding, context = Finding("content and envelope pass unchanged, trace fields aside"), facts.context
     for original in context.trace.messages.values():
         transmissions = context.trace.transactions_of(original.message)
         for sent in transmissions:
@@ -39,7 +41,7 @@ def content_unchanged(context: CheckContext) -> Finding:
                 and sent.session not in context.trace.altered_sessions
             ):
                 finding.occasions += 1
-                _compare_transmission(context, finding, original, sent, transmissions)
+                _compare_transmission(facts, finding, original, sent, transmissions)
         for delivery in context.trace.deliveries_of(original.message):
             if delivery.session not in context.trace.altered_sessions:
                 finding.occasions += 1
@@ -58,7 +60,7 @@ def _given_hashes(original: MessageMade, server: str, before: int, transmissions
 
 
 def _compare_transmission(
-    context: CheckContext, finding: Finding, original: MessageMade, sent: Transaction, transmissions: list[Transaction]
+    facts: Facts, finding: Finding, original: MessageMade, sent: Transaction, transmissions: list[Transaction]
 ) -> None:
     """Add a violation for each difference between a transmission and the message as its client was given it.
 
@@ -66,6 +68,7 @@ def _compare_transmission(
     """
     assert sent.digest is not None
     assert sent.dot_n is not None
+    context = facts.context
     what = "the shadow" if sent.kind == "shadow" else "it"
     subject = f"{sent.client} sent {what} to {sent.server}"
     row = "SR-CRE-06" if sent.kind == "shadow" else "RL-CNT-01"
@@ -79,22 +82,27 @@ def _compare_transmission(
     if unexpected := recipients - wanted:
         sentence = f"{subject} for {min(unexpected)}, which is not one of its recipients"
         finding.add_message_violation(original, sentence, sent.n, row=row)
-    elif sent.kind == "shadow" and (missing := _missing_recipients(context, sent, transmissions)):
+    elif sent.kind == "shadow" and (missing := _missing_recipients(facts, sent, transmissions)):
         sentence = f"{subject} without {min(missing)}, which is one of its recipients"
         finding.add_message_violation(original, sentence, sent.n, row=row)
 
 
-def _missing_recipients(context: CheckContext, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
+def _missing_recipients(facts: Facts, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
     """Return the recipients that a copy lacks of the message that the primary is being given while it sends the copy.
 
     The primary may be given several transmissions at the same time, each for other recipients: the copy is of one of them, so the
     smallest difference is returned. It is empty where the primary is given none: a copy of what Safety Net sends again may be for fewer
-    recipients.
+    recipients. A transaction that got no reply counts as under way until messages are to be sent again.
     """
+    normalize = facts.context.normalize_addresses
     given = [t for t in transmissions if t.server == shadow.client and t.kind != "shadow" and t.n < shadow.n]
-    waiting = [t for t in given if not t.replies or t.replies[0].n > shadow.n]
-    recipients = context.normalize_addresses(shadow.recipients)
-    return min((context.normalize_addresses(t.recipients) - recipients for t in waiting), key=len, default=set())
+    waiting = [
+        t
+        for t in given
+        if (t.replies[0].n > shadow.n if t.replies else not is_resending_requested(facts, t.n, shadow.n))
+    ]
+    recipients = normalize(shadow.recipients)
+    return min((normalize(t.recipients) - recipients for t in waiting), key=len, default=set())
 
 
 def _compare_delivery(

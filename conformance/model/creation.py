@@ -30,8 +30,8 @@ of a step of the scenario; a `CommandRun` is an administrator's command to a ser
 
 from collections.abc import Iterator
 
-from conformance.history.events import CommandRun, StepEvent
-from conformance.model.facts import RESUBMITTING_STEPS, STOPPING_ACTIONS, Facts
+from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
@@ -142,8 +142,7 @@ def _events_permitting_another_copy(facts: Facts, primary: str, copies: list[Sha
     """
     for server in {primary, *(copy.holder for copy in copies)}:
         yield from (e.n for e in facts.node_events.get(server, ()) if e.action in STOPPING_ACTIONS)
-    yield from (e.n for e in facts.trace.events_of(CommandRun))
-    yield from (e.n for e in facts.trace.events_of(StepEvent) if e.verb in RESUBMITTING_STEPS and e.phase == "began")
+    yield from (request.n for request in resending_requests(facts))
 
 
 def _events_giving_reason(facts: Facts, name: str, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:

@@ -22,9 +22,10 @@ Records: a `StepEvent` is the begin or end of a step of the scenario; a `Command
 
 from collections.abc import Mapping
 
-from conformance.history.events import CommandRun, MessageMade, StepEvent
-from conformance.model.facts import RESUBMITTING_STEPS, Facts
+from conformance.history.events import MessageMade
+from conformance.model.facts import Facts
 from conformance.model.relaying import needs_smtputf8
+from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
@@ -56,8 +57,6 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
     if is_relay_only(facts.context.claims):
         return finding
     altered = facts.trace.altered_sessions
-    requests = [e.n for e in facts.trace.events_of(CommandRun)]
-    requests += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in RESUBMITTING_STEPS]
     for name, message in facts.trace.messages.items():
         transactions = facts.trace.transactions_of(name)
         for sent in transactions:
@@ -73,7 +72,9 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
             envelopes = [_envelope_of(facts, one, offered) for one in given]
             if sent.kind != "shadow":
                 envelopes = [{where: one[where] for where in copy} for one in envelopes if copy.keys() <= one.keys()]
-            elif any(n < sent.n for n in requests):  # Safety Net sends it again for the recipients of one database
+            elif is_resending_requested(
+                facts, before_n=sent.n
+            ):  # Safety Net sends it again for the recipients of one database
                 envelopes = [{where: one[where] for where in copy if where in one} for one in envelopes]
             finding.occasions += bool(envelopes)
             if envelopes and copy not in envelopes:

@@ -19,13 +19,11 @@ from pydantic import JsonValue
 
 from conformance.history.events import (
     Closed,
-    CommandRun,
     Configured,
     ConnectFailed,
     Delivered,
     FaultFired,
     NodeEvent,
-    StepEvent,
 )
 from conformance.model.contacts import Contact, find_contacts, find_database_names
 from conformance.model.parameter_changes import ParameterChanges, ParameterRange
@@ -39,9 +37,6 @@ T = TypeVar("T")
 
 STOPPING_ACTIONS = frozenset({"stopped", "killed", "wiped", "paused", "refused", "exited", "failed", "starved"})
 """Actions of a `NodeEvent` after which a node does not work, or not on the queue that it had."""
-
-RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
-"""Steps after which servers may transmit again what they had finished, or pass it to another server."""
 
 _SLOWING_FAULTS = frozenset({"delay", "throttle", "split", "merge"})
 """Faults under which all lines arrive in the end: a line is recorded when it is passed on."""
@@ -388,13 +383,6 @@ class Facts:
             if event.digest.message_id is not None:
                 found[event.digest.message_id].append(event)
         return found
-
-    @cached_property
-    def is_resending_requested(self) -> bool:
-        """Whether an administrator or a step of the scenario may have had finished messages transmitted again."""
-        return bool(self.trace.events_of(CommandRun)) or any(
-            step.verb in RESUBMITTING_STEPS for step in self.trace.events_of(StepEvent)
-        )
 
     @cached_property
     def promotions_by_message(self) -> Mapping[str, list[PromotedTransmission]]:

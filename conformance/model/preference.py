@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from conformance.model.facts import Facts
+from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_times
 from conformance.trace.parameters import DEFAULTS, numeric_parameter_at
@@ -311,4 +312,4 @@ def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
         if copy.client == attempt.server or unreachable or facts.stopped_or_wiped_between(copy.client, since, n):
             return True
     given = facts.transactions_by_server.get(client, [])
-    return facts.is_resending_requested or (bool(given) and facts.stopped_or_wiped_between(client, given[0].n, n))
+    return is_resending_requested(facts) or (bool(given) and facts.stopped_or_wiped_between(client, given[0].n, n))

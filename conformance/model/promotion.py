@@ -42,7 +42,8 @@ from itertools import pairwise
 
 from conformance.history.events import CommandRun, ConnectFailed, FaultArmed, NodeEvent, StepEvent
 from conformance.model.due_notifications import was_reply_read_by_client
-from conformance.model.facts import RESUBMITTING_STEPS, Facts, HeldInterval
+from conformance.model.facts import Facts, HeldInterval
+from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
 from conformance.model.shadow_pairs import DatabaseSeen, ShadowPair, expiry_of_copy, shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
@@ -363,5 +364,4 @@ def promoted_once(facts: Facts) -> Finding:
 def _events_permitting_repetition(facts: Facts, holder: str) -> Iterator[NodeEvent | CommandRun | StepEvent]:
     """Yield the events after which a holder may pass on again what it had passed on: starts, commands, resubmitting steps."""
     yield from (e for e in facts.node_events.get(holder, ()) if e.action in ("started", "ready"))
-    yield from facts.trace.events_of(CommandRun)
-    yield from (step for step in facts.trace.events_of(StepEvent) if step.verb in RESUBMITTING_STEPS)
+    yield from resending_requests(facts)

@@ -21,7 +21,7 @@ server.
 from collections.abc import Iterator
 
 from conformance.history.events import CommandRun, MessageMade, StepEvent
-from conformance.model.facts import RESUBMITTING_STEPS, Facts
+from conformance.model.facts import Facts
 from conformance.model.processing import (
     COMMIT_TIME_S,
     inspections,
@@ -29,6 +29,7 @@ from conformance.model.processing import (
     processing_of,
     was_queue_wiped,
 )
+from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
 from conformance.model.shadow_pairs import shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
@@ -133,9 +134,9 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
 
 def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
     """Return whether an administrator, or a step, may have made a server send what is in its Safety Net between two events."""
-    commands = any(after_n < e.n < before_n and e.node == server for e in facts.trace.events_of(CommandRun))
-    return commands or any(
-        after_n < e.n < before_n and e.verb in RESUBMITTING_STEPS for e in facts.trace.events_of(StepEvent)
+    return any(
+        after_n < request.n < before_n and (isinstance(request, StepEvent) or request.node == server)
+        for request in resending_requests(facts)
     )
 
 

@@ -29,9 +29,10 @@ its queue); a `StepEvent` is the begin or end of a step of the scenario; a `Comm
 
 import math
 
-from conformance.history.events import CommandRun, Content, FaultArmed, NodeEvent, StepEvent
-from conformance.model.facts import RESUBMITTING_STEPS, Facts
+from conformance.history.events import Content, FaultArmed, NodeEvent
+from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, Try
+from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -116,9 +117,7 @@ def ended_recipients_are_not_tried_again(facts: Facts) -> Finding:
     """
     finding = Finding("no recipient is tried again after a next hop has accepted or refused the message for it")
     relaying = facts.compute_once(Relaying)
-    again = [event.n for event in facts.trace.events_of(CommandRun)]
-    again += [step.n for step in facts.trace.events_of(StepEvent) if step.verb in RESUBMITTING_STEPS]
-    first_again = min(again, default=math.inf)
+    first_again = next((request.n for request in resending_requests(facts)), math.inf)
     last_try: dict[tuple[str, str], int] = {}
     for (server, name, _), tries in relaying.tries.items():
         last_try[server, name] = max(last_try.get((server, name), -1), tries[-1].transaction.n)

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from conformance.model.facts import Facts
 from conformance.model.relaying import Key, Relaying, Try
 from conformance.model.reports import FailureReports
+from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 
@@ -109,7 +110,7 @@ def _find_forgotten(facts: Facts, expected: str, is_selected: Callable[[Try], bo
             if any(t.transaction.n > one.transaction.n for t in tries):
                 finding.occasions += 1
                 continue
-            if facts.is_resending_requested or (problem := _describe_missing_try(facts, relaying, key, one)) is None:
+            if is_resending_requested(facts) or (problem := _describe_missing_try(facts, relaying, key, one)) is None:
                 continue
             finding.occasions += 1
             if problem:

@@ -29,6 +29,7 @@ from conformance.history.events import Command, Drained
 from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, Try
 from conformance.model.reports import may_be_under_way, was_refused_a_report
+from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction, parse_path
@@ -271,7 +272,7 @@ def relays_are_reported(facts: Facts) -> Finding:
     that were wiped, histories in which messages are sent again on request, and of 2010 those whose copy another server took over.
     """
     finding = Finding("what is passed on to a next hop without DSN is reported to a sender who asked for that")
-    if "dsn" not in facts.context.claims or facts.is_resending_requested:
+    if "dsn" not in facts.context.claims or is_resending_requested(facts):
         return finding
     requests, relaying, reports = (
         facts.compute_once(_Requests),

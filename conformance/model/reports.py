@@ -31,6 +31,7 @@ from conformance.history.events import Drained, MessageMade
 from conformance.history.values import Digest
 from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, needs_smtputf8, sessions_from
+from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
@@ -165,7 +166,7 @@ def _permitted_times(facts: Facts, relaying: Relaying, report: _Report, recipien
 
     Infinite for a server that stopped, since it may have forgotten that it reported, and where messages are sent again on request.
     """
-    again = facts.is_resending_requested or facts.stopped_or_wiped_between(report.origin, 0, report.n)
+    again = is_resending_requested(facts) or facts.stopped_or_wiped_between(report.origin, 0, report.n)
     handed = sum(len(relaying.handings.get((report.origin, m.message, recipient), ())) for m in report.messages)
     return float("inf") if again else max(handed, 1)
 
