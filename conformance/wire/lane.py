@@ -83,7 +83,7 @@ class Lane:
     """Forwards octets from `source` to `target`. `ended` is set once FIN was forwarded; `discarding` after `discard_all`.
 
     `pace` is how slowly it writes, None for at once; `_throttled` has the octets that this keeps back, `_merging`
-    those kept by `merge_with_next`. `_queue` has each waiting unit with the number of its octets that were written
+    the units kept by `merge_with_next`, each with its `skip`. `_queue` has each waiting unit with the number of its octets that were written
     before (`skip`), and `_queued` counts the octets of those units. `_holds` are the reasons for which the queue
     stands still. `_examined` is a unit that was put back into the queue after the observer had examined it: it is forwarded without
     being examined again.
@@ -102,7 +102,7 @@ class Lane:
         self._holds: set[str] = set()
         self._examined: Unit | None = None
         self._throttled = bytearray()
-        self._merging = bytearray()
+        self._merging: list[tuple[Unit, int]] = []
         self._processing = False  # set while the queue is being worked through, which a unit can cause again
         self._timer: asyncio.TimerHandle | None = None
 
@@ -177,16 +177,15 @@ class Lane:
             self.source.release_reading("queue")
 
     def forward(self, unit: Unit, skip: int = 0) -> None:
-        """Record a unit, then write its octets after the first `skip`."""
+        """Record a unit, after those that `merge_with_next` kept, then write their octets and its own after the first `skip`."""
+        kept = self._take_merged()
         self._observer.record_unit(self, unit)
-        self.write(unit.raw[skip:])
+        self.write(kept + unit.raw[skip:])
         self._observer.after_write(self, unit)
 
     def write(self, octets: bytes) -> None:
         """Write octets at the lane's pace, after those that `merge_with_next` kept."""
-        if self._merging:
-            octets = bytes(self._merging) + octets
-            self._merging.clear()
+        octets = self._take_merged() + octets
         if self.pace is None:
             self.target.write(octets)
             return
@@ -194,14 +193,21 @@ class Lane:
         if "pace" not in self._holds:  # else the timer of the last piece goes on with these
             self._write_slowly()
 
-    def merge_with_next(self, octets: bytes) -> None:
-        """Keep octets, to write them in one piece with the next ones."""
-        self._merging += octets
+    def merge_with_next(self, unit: Unit, skip: int) -> None:
+        """Keep a unit, to record it and to write its octets after the first `skip` in one piece with the next ones."""
+        self._merging.append((unit, skip))
 
     def flush_merged(self) -> None:
         """Write what `merge_with_next` kept."""
         if self._merging:
             self.write(b"")  # write() puts what is kept before its octets
+
+    def _take_merged(self) -> bytes:
+        """Record the units that `merge_with_next` kept, and return their octets, which are to be written now."""
+        kept, self._merging = self._merging, []
+        for unit, _ in kept:
+            self._observer.record_unit(self, unit)
+        return b"".join(unit.raw[skip:] for unit, skip in kept)
 
     def hold(self, reason: str) -> None:
         """Stop the queue until this reason, and every other one, was released."""

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from conformance.history.events import Command, Content, FaultArmed, FaultFired, Reply
+from conformance.history.events import Closed, Command, Content, FaultArmed, FaultFired, Reply
 from tests.wire.peers import BODY, World, run, send_message
 
 
@@ -144,8 +144,24 @@ def test_a_merged_command_arrives_with_the_next_one() -> None:
         await world.wait_for_event(FaultFired)
         await world.wait_round_trip()
         assert world.server.reads == []
+        assert [e.verb for e in world.events(Command) if e.session == "s1"] == []
         await client.exchange(b"RSET\r\n", b"RSET\r\n")
         assert world.server.reads == [b"MAIL FROM:<x@y>\r\nRSET\r\n"]
+        assert [e.verb for e in world.events(Command) if e.session == "s1"] == ["MAIL", "RSET"]
+
+    run(test)
+
+
+def test_a_merged_reply_that_the_client_does_not_wait_for_is_not_recorded() -> None:
+    async def test(world: World) -> None:
+        world.arm("merge", at="RSET", when="after", lasting="1h")
+        client = await world.connect_greeted()
+        world.convert_duration = lambda seconds: seconds
+        client.write(b"RSET\r\n")
+        await world.wait_for_event(FaultFired)
+        client.close_with_rst()
+        await world.wait_for_event(Closed)
+        assert [e.to for e in world.events(Reply)] == ["GREETING"]
 
     run(test)
 

@@ -78,8 +78,7 @@ def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
 
 @on_unit("merge")
 def _merge(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Record the unit, and keep its octets to be written with the next ones, or alone after `lasting` (by default 1 s)."""
-    context.relay.record_unit(context.lane, unit)
-    context.lane.merge_with_next(unit.raw[skip:])
+    """Keep the unit, to be written with the next octets, or alone after `lasting` (by default 1 s)."""
+    context.lane.merge_with_next(unit, skip)
     lasting = _MERGED_FOR if context.fault.lasting is None else context.fault.lasting
     context.call_later(lasting, context.lane.flush_merged)
