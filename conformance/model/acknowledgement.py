@@ -47,7 +47,7 @@ def acknowledged_once_redundant(facts: Facts) -> Finding:
             session, stored = facts.trace.sessions[given.session], copy.stored_reply
             closed_t = session.closed.t if session.closed is not None else facts.end_t
             end_t = given.replies[0].t if given.replies else closed_t
-            if given.session in facts.faults_by_session or facts.stopped_or_wiped_by_time(primary, given.n, end_t):
+            if facts.is_disturbed(given.session) or facts.stopped_or_wiped_by_time(primary, given.n, end_t):
                 continue
             wrong = _find_wrong_end(facts, given, stored)
             if wrong is not None:
@@ -154,7 +154,7 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                 r for r in recipients if any(one.transaction.n < until for one in tries.get((primary, name, r), ()))
             }
             missing = sorted(recipients - delivered - tried)
-            broken = any(s.client == primary and s.n > since.n and s.name in facts.faults_by_session for s in sessions)
+            broken = any(s.client == primary and s.n > since.n and facts.is_disturbed(s.name) for s in sessions)
             contacts = facts.compute_once(Relaying).hop_connections.get(primary, ())
             broken = broken or any(contact.n > since.n for contact in contacts)
             if missing and not broken and not facts.failed_connections(primary, since.n):

@@ -78,7 +78,7 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
     is_holder = not facts.is_2010(session.client) and session.server in possible_holders(facts, session.client)
     if (
         is_holder and session.listener == "transport" and session.keywords is not None and not session.transactions
-        and session.closed is not None and session.name not in facts.faults_by_session
+        and session.closed is not None and not facts.is_disturbed(session.name)
         and not facts.copy_transactions_by_holder.get(session.client) and _is_off(facts, session.client, session.n)
         and not any(operation_name(exchange) in _SHADOW_OPERATIONS for exchange in session.exchanges)
     ):  # fmt: skip
@@ -128,7 +128,7 @@ def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session
 def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
     """Add a violation for each final reply that the server, with redundancy off, held back for more than `_PROMPT_S`."""
     server = session.server
-    if session.listener == "delivery" or session.name in facts.faults_by_session or _has_slow_disk(facts, server):
+    if session.listener == "delivery" or facts.is_disturbed(session.name) or _has_slow_disk(facts, server):
         return
     for given in session.transactions:
         if not given.replies or given.dot_n is None or given.dot_t is None or not _is_off(facts, server, given.n):

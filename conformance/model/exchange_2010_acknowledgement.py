@@ -177,7 +177,7 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
         for delivery in facts.trace.deliveries_of(name):
             if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
                 # A slowed reply may reach the server at any time up to the end.
-                slowed = delivery.session in facts.faults_by_session
+                slowed = facts.is_disturbed(delivery.session)
                 done.setdefault(normalize(delivery.recipient), end_t if slowed else max(delivery.t, sent.dot_t))
     for session in facts.starttls_sessions:
         if session.client == sent.server and session.n < before_n:
@@ -186,7 +186,7 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
     for onward in facts.transactions_by_client.get(sent.server, ()):
         if not sent.n < onward.n < before_n:
             continue
-        slowed = onward.session in facts.faults_by_session
+        slowed = facts.is_disturbed(onward.session)
         if onward.digest is not None and onward.digest.report and onward.digest.about == message.message_id:
             done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
         for reply in onward.replies if onward.message == sent.message else ():

@@ -285,6 +285,10 @@ class Facts:
         """Return whether a fault altered the session's octets or held them back."""
         return session in self.trace.altered_sessions or session in self.trace.held_sessions
 
+    def is_disturbed(self, session: str | None) -> bool:
+        """Return whether a fault acted in a session, or may have slowed it since the client dialled: then no session is recorded with it."""
+        return session in self.faults_by_session or session in self.trace.delayed_sessions
+
     @cached_property
     def faults_by_session(self) -> Mapping[str, list[FaultFired]]:
         """The faults that fired in each session, in order."""

@@ -91,7 +91,7 @@ def _was_done(facts: Facts, name: str, sent: Transaction, request: int) -> bool:
     since: dict[str, int] = {}
     for passed in facts.trace.transactions_of(name):
         if passed.client == client and passed.kind != "shadow" and passed.replies and passed.replies[-1].n < request:
-            if passed.session in facts.faults_by_session:
+            if facts.is_disturbed(passed.session):
                 continue  # it may not have got the reply
             since.update(dict.fromkeys(normalize(passed.accepted_recipients), passed.n))
     for copy in facts.trace.copies_of(name):

@@ -180,7 +180,7 @@ def _count_possible_remote_attempts(
         a.server in remote and since < a.n < attempt.n and a.message in (None, attempt.message) for a in attempts
     )
     for session in _shadow_sessions(facts, primary, remote):
-        ended = since < facts.end_of_session(session.name) < attempt.n or session.name in facts.faults_by_session
+        ended = since < facts.end_of_session(session.name) < attempt.n or facts.is_disturbed(session.name)
         kept = session.n < attempt.n and ended and any(t.kind == "shadow" for t in session.transactions)
         count += kept or (since < session.n < attempt.n and is_turned_away(session))
     return count

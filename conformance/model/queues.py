@@ -183,7 +183,7 @@ def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: flo
         any(facts.stopped_or_wiped_between(server, after_n, before_n) for server in (source, target))
         or any(e.server == target and e.n < before_n for e in facts.failed_connections(source, after_n))
         or any(
-            session.name in facts.faults_by_session
+            facts.is_disturbed(session.name)
             for session in facts.sessions_by_client_and_server.get((source, target), ())
             if session.n < before_n and facts.end_of_session(session.name) > after_n
         )

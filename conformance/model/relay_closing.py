@@ -44,7 +44,7 @@ def client_leaves_after_421(facts: Facts) -> Finding:
         if (
             goodbye is None
             or not facts.is_opened_by_tested_server(session.client, session.name)
-            or session.name in facts.faults_by_session
+            or facts.is_disturbed(session.name)
         ):
             continue
         later = next((t for t in session.transactions if t.n > goodbye.n), None)

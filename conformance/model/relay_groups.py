@@ -42,7 +42,7 @@ def groups_are_answered(facts: Facts) -> Finding:
     for session in facts.trace.sessions.values():
         if "PIPELINING" not in (session.keywords or ()) or not facts.is_tested_server(session.server):
             continue
-        if facts.faults_by_session.get(session.name) or facts.is_altered_or_held(session.name):
+        if facts.is_disturbed(session.name) or facts.is_altered_or_held(session.name):
             continue
         for group in _groups_in_session(session):
             finding.occasions += 1
@@ -146,7 +146,7 @@ def replies_to_a_group_are_each_taken_for_their_command(facts: Facts) -> Finding
     """
     finding = Finding("each reply to a group is taken for that to its own command")
     for session in facts.trace.sessions.values():
-        if "PIPELINING" not in (session.keywords or ()) or facts.faults_by_session.get(session.name):
+        if "PIPELINING" not in (session.keywords or ()) or facts.is_disturbed(session.name):
             continue
         if not facts.is_opened_by_tested_server(session.client, session.name):
             continue

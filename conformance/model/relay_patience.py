@@ -106,7 +106,7 @@ def what_is_taken_is_answered(facts: Facts) -> Finding:
         session = facts.trace.sessions[sent.session]
         if sent.dot_n is None or sent.message is None or not facts.is_tested_server(sent.server):
             continue
-        if facts.faults_by_session.get(session.name) or facts.is_opened_by_tested_server(sent.client, session.name):
+        if facts.is_disturbed(session.name) or facts.is_opened_by_tested_server(sent.client, session.name):
             continue
         finding.occasions += 1
         closed = session.closed

@@ -59,7 +59,7 @@ def commands_are_answered(facts: Facts) -> Finding:
     """
     finding = Finding("each command is answered before the client gives up")
     for session in facts.trace.sessions.values():
-        if not facts.is_tested_server(session.server) or facts.faults_by_session.get(session.name):
+        if not facts.is_tested_server(session.server) or facts.is_disturbed(session.name):
             continue
         end = session.closed
         for exchange in session.exchanges:

@@ -256,7 +256,7 @@ def _is_failed(facts: Facts, session: Session, n: int) -> bool:
     """Return whether a session had failed before event `n`: a fault fired, something was refused, EHLO not answered, or it was reset."""
     refused = any(reply.code >= 400 and reply.n < n for reply in session.replies)
     was_reset = session.closed is not None and session.closed.n < n and session.closed.how == "reset"
-    return refused or was_reset or session.keywords is None or session.name in facts.faults_by_session
+    return refused or was_reset or session.keywords is None or facts.is_disturbed(session.name)
 
 
 def _check_fallback(finding: Finding, sites: SiteMap, end: int) -> None:

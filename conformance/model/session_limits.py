@@ -113,7 +113,7 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
                 wait.n,
             )
     # ---- too early
-    if not ended_by_server or hidden_n < over_n or facts.faults_by_session.get(session.name):
+    if not ended_by_server or hidden_n < over_n or facts.is_disturbed(session.name):
         return
     if _is_dial_cut(facts, session):
         return
