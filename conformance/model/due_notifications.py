@@ -33,6 +33,9 @@ from conformance.model.facts import Facts
 from conformance.trace.sessions import Session, Transaction
 from conformance.trace.trace import Discard, Query, ShadowCopy
 
+_GOODBYE = 421
+"""The reply with which a server ends a session; it may answer no command."""
+
 PROMPT_S = 5.0
 """Documented seconds within which a primary queues a notification after the last next hop has accepted the message."""
 
@@ -55,7 +58,11 @@ def delivered_notifications(facts: Facts) -> Mapping[tuple[str, str, str], list[
     found: dict[tuple[str, str, str], list[tuple[int, Discard]]] = defaultdict(list)
     for discard in facts.trace.discards:
         following = following_command(facts, discard)
-        if following is not None and not facts.is_altered_or_held(discard.session):
+        if (
+            following is not None
+            and not facts.is_altered_or_held(discard.session)
+            and _has_got_later_command(facts, discard)
+        ):
             found[discard.primary, discard.holder, discard.shadow_id].append((following, discard))
     return found
 
@@ -66,6 +73,14 @@ def following_command(facts: Facts, discard: Discard) -> int | None:
     if not exchanges or exchanges[-1].command.n < discard.n:
         return None
     return next(x.command.n for x in exchanges if x.command.n > discard.n)
+
+
+def _has_got_later_command(facts: Facts, discard: Discard) -> bool:
+    """Return whether the primary surely got a command after a notification: what a link delays may come when the primary has left."""
+    later = [x for x in facts.trace.sessions[discard.session].exchanges if x.command.n > discard.n]
+    if discard.session not in facts.trace.delayed_sessions:
+        return bool(later)
+    return any(x.reply is not None and x.reply.code != _GOODBYE for x in later)
 
 
 def queries_by_primary_and_asker(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
