@@ -187,8 +187,9 @@ class _Reports:
     """The reports of a history about messages whose Message-ID no other message has."""
 
     def __init__(self, facts: Facts) -> None:
-        """Collect the reports, each once, at the server that sent it first; sessions that a fault altered are left out."""
+        """Collect the reports, each once, at the server that sent it first; those in sessions that a fault altered are kept apart."""
         self.all: list[_Report] = []
+        self.altered: list[_Report] = []
         names: dict[str, list[str]] = defaultdict(list)
         for message in facts.trace.messages.values():
             if message.message_id:
@@ -203,12 +204,12 @@ class _Reports:
             about = names.get(digest.about or "", [])
             if known or len(about) != 1 or not facts.is_opened_by_tested_server(sent.client, sent.session):
                 continue
-            if sent.session not in facts.trace.altered_sessions:
-                words = (word.partition(" ") for word in digest.reported)
-                said = dict.fromkeys((action, facts.context.normalize_address(to)) for action, _, to in words)
-                self.all.append(
-                    _Report(origin=sent.client, transaction=sent, message=about[0], actions_and_recipients=tuple(said))
-                )
+            words = (word.partition(" ") for word in digest.reported)
+            said = dict.fromkeys((action, facts.context.normalize_address(to)) for action, _, to in words)
+            kept = self.altered if sent.session in facts.trace.altered_sessions else self.all
+            kept.append(
+                _Report(origin=sent.client, transaction=sent, message=about[0], actions_and_recipients=tuple(said))
+            )
 
 
 @rule("RL-DSN-04", "RL-DSN-06", timed=False)
@@ -280,6 +281,9 @@ def relays_are_reported(facts: Facts) -> Finding:
         facts.compute_once(_Reports),
     )
     reported: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
+    altered = {
+        (report.origin, report.message, to) for report in reports.altered for _, to in report.actions_and_recipients
+    }
     for report in reports.all:
         for action, recipient in report.actions_and_recipients:
             if action in _SUCCESSES and report.transaction.digest is not None:
@@ -302,7 +306,7 @@ def relays_are_reported(facts: Facts) -> Finding:
         if len(reported[key]) > len(asked) and not facts.stopped_or_wiped_between(server, 0, facts.end_n):
             sentence = f"{server} reported {len(reported[key])} times that it passed it on for {recipient}"
             finding.add_message_violation(message, sentence, done.reply.n)
-        if reported[key] or was_refused_a_report(facts, server, message, done.transaction.n):
+        if reported[key] or key in altered or was_refused_a_report(facts, server, message, done.transaction.n):
             continue
         sentence = f"{server} passed it on to {hop} for {recipient}, and reported that to {sender} not at all"
         drained = facts.trace.events_of(Drained)

@@ -304,14 +304,27 @@ def failures_are_reported(facts: Facts) -> Finding:
 def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
     """Return whether after event `after_n` the server tried to send the message's sender mail with a null reverse-path in vain.
 
-    It was refused before its content, so that nothing shows that it was the report.
+    It was refused before its content, at RCPT or DATA, so that nothing shows that it was the report.
     """
     sender = facts.context.normalize_address(message.sender)
-    return any(
-        sent.client == server and sent.n > after_n and not sent.sender and sent.dot_n is None
-        and (sender in facts.context.normalize_addresses(sent.refused) or not (sent.recipients or sent.refused))
-        for sent in facts.trace.transactions
-    )  # fmt: skip
+    for sent in facts.trace.transactions:
+        if sent.client != server or sent.n <= after_n or sent.sender or sent.dot_n is not None:
+            continue
+        if sender in facts.context.normalize_addresses(sent.refused) or not (sent.recipients or sent.refused):
+            return True
+        data = [
+            x.reply
+            for x in facts.trace.sessions[sent.session].exchanges
+            if x.command.verb == "DATA" and x.command.n > sent.n
+        ]
+        if (
+            sender in facts.context.normalize_addresses(sent.recipients)
+            and data
+            and data[0]
+            and data[0].code // 100 == 5
+        ):
+            return True
+    return False
 
 
 def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
