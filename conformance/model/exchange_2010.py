@@ -39,8 +39,8 @@ _QUERY_DELAY_S = 5.0
 def tracked_shadows(facts: Facts) -> list[HeldInterval]:
     """Return the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
 
-    Left out too is one whose holder stopped before or as it got the reply: it may not know that the next hop has the message; and one
-    whose holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
+    Left out too is one whose holder stopped before or as it got the reply, or may have left before a link passed it on: it may not know
+    that the next hop has the message; and one whose holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
     """
     return facts.compute_once(_find_tracked)
 
@@ -62,6 +62,7 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
         and secured.get((held.copy.holder, held.copy.primary), -1) < held.since_n
         and not may_have_forgotten_event(facts, held.copy.holder, held.since_n, held.since_t)
         and not _stopped_before_reply(facts, held)
+        and not facts.may_be_unread(held.copy.transaction.session, held.since_n)
     ]
 
 

@@ -99,18 +99,12 @@ def _process(facts: Facts, server: str, name: str) -> Processing:
         elif t.client == server and facts.is_opened_by_tested_server(server, t.session):
             for reply in t.replies:
                 if reply.code // 100 == 2 and not may_have_forgotten_event(facts, server, reply.n, reply.t):
-                    if _may_be_unread(facts, t.session, reply.n):
+                    if facts.may_be_unread(t.session, reply.n):
                         unread.add(reply.n)
                     for recipient in (reply.recipient,) if reply.recipient else t.recipients:
                         address = facts.context.normalize_address(recipient)
                         passed_on.setdefault(address, []).append((reply.n, reply.t, t.server))
     return Processing(tuple(handed), passed_on, frozenset(unread))
-
-
-def _may_be_unread(facts: Facts, session: str, n: int) -> bool:
-    """Return whether a fault delayed what was said in a session, and its client says nothing after the reply of event `n`."""
-    exchanges = facts.trace.sessions[session].exchanges
-    return session in facts.trace.delayed_sessions and not any(x.command.n > n for x in exchanges)
 
 
 @dataclass(frozen=True, slots=True)
