@@ -35,11 +35,11 @@ import math
 
 from conformance.faults import DELAYING_FAULTS, ENDING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
-from conformance.model.contacts import find_dials
 from conformance.model.facts import Facts
 from conformance.model.preference import is_remote, is_turned_away, permitted_attempts, possible_holders
 from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
+from conformance.trace.dials import find_dials
 from conformance.trace.finding import Finding, format_time
 from conformance.trace.sessions import Session, Transaction
 

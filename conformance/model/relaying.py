@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from conformance.faults import ALTERING_FAULTS
 from conformance.history.events import ConnectFailed, Reply
-from conformance.model.contacts import find_dials
 from conformance.model.facts import Facts, operation_name
+from conformance.trace.dials import find_dials
 from conformance.trace.sessions import Session, Transaction, parse_path
 
 _SEVERAL = 2

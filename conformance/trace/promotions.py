@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from conformance.history.events import CommandRun, NodeEvent
 from conformance.trace.context import CheckContext
+from conformance.trace.dials import find_dials
 from conformance.trace.sessions import Transaction
 from conformance.trace.trace import ShadowCopy
 
@@ -138,5 +139,12 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
         closed is None
         or closed.n > transmission.n
         or given.listener != "delivery"
-        or transmission.t - closed.t <= _AT_ONCE_S
+        or _begin_t(context, transmission) - closed.t <= _AT_ONCE_S
     )
+
+
+def _begin_t(context: CheckContext, transmission: Transaction) -> float:
+    """Return when a client set about a transmission: as it dialled, where a fault held that back, in documented seconds."""
+    session = context.trace.sessions[transmission.session]
+    dialled = find_dials(context.trace).ended.get(session.n)
+    return transmission.t if dialled is None else dialled.t
