@@ -136,7 +136,7 @@ def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
         if not facts.is_tested_server(session.server) or not facts.is_2010(session.server):
             continue
         for command, reply in _answered_ehlos(session):
-            if facts.possible_parameter_values(session.server, "ShadowRedundancyEnabled", command.n, reply.n) != [True]:
+            if facts.may_be_off(session.server, command.n, reply.n):
                 continue
             peer = names.get(command.line.partition(" ")[2].strip().casefold())
             has_authenticated = any(earlier.code == 235 and earlier.n < reply.n for earlier in session.replies)
@@ -199,7 +199,7 @@ def xshadow_used_where_granted(facts: Facts) -> Finding:
         for sent in session.transactions:
             if refused_n is not None and refused_n < sent.n:
                 continue
-            if facts.possible_parameter_values(session.client, "ShadowRedundancyEnabled", session.n, sent.n) != [True]:
+            if facts.may_be_off(session.client, session.n, sent.n):
                 continue
             finding.occasions += 1
             if sent.kind == "plain":
@@ -234,7 +234,7 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
             ended_n = next((e.command.n for e in session.exchanges if e.command.verb == "QUIT"), None)
             if ended_n is None or not any(one.covers(session.n) or one.covers(ended_n) for one in held[pair]):
                 continue
-            if facts.possible_parameter_values(session.client, "ShadowRedundancyEnabled", session.n, ended_n) != [True]:
+            if facts.may_be_off(session.client, session.n, ended_n):
                 continue
             finding.occasions += 1
             last_n = max((sent.n for sent in session.transactions), default=session.n)
@@ -321,9 +321,8 @@ def _check_time_without_session(
             working = event is None or event.action not in STOPPING_ACTIONS
             continue
         n, t = min((n, t), following)
-        values = facts.possible_parameter_values(holder, "ShadowRedundancyEnabled", begin_n, n)
         longest = facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n).greatest
-        if working and values == [True]:
+        if working and not facts.may_be_off(holder, begin_n, n):
             finding.occasions += t - begin_t > longest - facts.slack
             if t - begin_t > longest + _QUERY_DELAY_S + facts.slack:
                 finding.add_violation(

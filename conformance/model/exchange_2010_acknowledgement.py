@@ -105,9 +105,7 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
         end_n, end_t = _end_of_wait(facts, sent)
         delays = facts.possible_parameter_values(sent.server, "MaxAcknowledgementDelay", sent.n, end_n)
         limits = [float(delay) for delay in delays if isinstance(delay, int | float)]
-        if facts.possible_parameter_values(sent.server, "ShadowRedundancyEnabled", sent.n, end_n) != [True] or len(
-            limits
-        ) < len(delays):
+        if facts.may_be_off(sent.server, sent.n, end_n) or len(limits) < len(delays):
             continue
         withheld, least, most = end_t - sent.dot_t, min(limits), max(limits)
         if reply is None or reply.code // 100 == 2:

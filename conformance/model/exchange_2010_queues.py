@@ -98,6 +98,7 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
         elif (
             age < min(least for least, _ in lives) - facts.slack
             and not _is_shadow_shown(inspection, held)
+            and not facts.may_be_off(holder, held.since_n, inspection.n)
             and not _may_be_taken_over(facts, held, inspection.n)
         ):
             restarted = facts.stopped_or_wiped_between(holder, held.since_n, inspection.n)

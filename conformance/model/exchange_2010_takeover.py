@@ -187,8 +187,7 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
                 break
             if (held.until_t is not None and held.until_t < failed_t) or (seen is not None and seen[1] < due):
                 break
-            values = facts.possible_parameter_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n)
-            if values != [True]:
+            if facts.may_be_off(holder, held.since_n, facts.end_n):
                 break
             finding.occasions += 1
             tried = _has_failed_attempt(facts, held, {hop for each in hops for hop in each or ()}, held.since_n, due)
@@ -287,7 +286,7 @@ def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
         holder, primary = held.copy.holder, held.copy.primary
         if due >= facts.end_t or _stopped_by_time(facts, holder, n - 1, due):
             continue
-        if facts.possible_parameter_values(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n) != [True]:
+        if facts.may_be_off(holder, held.since_n, facts.end_n):
             continue
         finding.occasions += 1
         hops = {

@@ -256,6 +256,13 @@ class Facts:
         """Return the least and the greatest number that a parameter may have been between two events, a change under way included."""
         return self._parameter_changes.possible_range(server, name, after_n, before_n)
 
+    def may_be_off(self, server: str, after_n: int, before_n: int) -> bool:
+        """Return whether shadow redundancy may be off on a server at some time between two events.
+
+        No document says what becomes of its shadow copies then: it may drop them, or keep them (ruling 37).
+        """
+        return self.possible_parameter_values(server, "ShadowRedundancyEnabled", after_n, before_n) != [True]
+
     # ---- sessions and messages
 
     @cached_property

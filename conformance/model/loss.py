@@ -38,6 +38,7 @@ a connection that a client could not open.
 from conformance.history.events import (
     Attempt,
     Command,
+    Configured,
     Connected,
     ConnectFailed,
     Delivered,
@@ -184,6 +185,8 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
     trace, address = context.trace, context.normalize_address(recipient)
     last_accepted: dict[str, int] = {attempt.server: attempt.n}
     for copy in trace.copies_of(attempt.message):
+        if _is_switched_off_later(context, copy.holder, copy.stored_reply.n):
+            continue  # it may have dropped its copies (ruling 37)
         # a shadow of 2013 is one for all recipients; in 2010 the holder keeps what it sent, for the recipients it sent it for
         if copy.transaction.kind == "shadow" or address in context.normalize_addresses(copy.transaction.recipients):
             last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), copy.stored_reply.n)
@@ -198,6 +201,15 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
     wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}
     needed = {server: n for server, n in last_accepted.items() if handed_on.get(server, -1) < n}
     return all(wiped.get(server, -1) > n for server, n in needed.items())
+
+
+def _is_switched_off_later(context: CheckContext, server: str, since_n: int) -> bool:
+    """Return whether shadow redundancy was switched off on a server after an event."""
+    return any(
+        event.node == server and event.n > since_n and event.refused is None
+        and event.changes.get("ShadowRedundancyEnabled") is False
+        for event in context.trace.events_of(Configured)
+    )  # fmt: skip
 
 
 def _down_at_end(context: CheckContext, attempt: Attempt) -> str:

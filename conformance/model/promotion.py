@@ -113,13 +113,12 @@ def _add_copy_violation(
 def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
     """Return whether at a deadline the holder still had the duty to promote a copy of a known message.
 
-    It had not if the copy was discarded or lost, may have expired, or if redundancy is off on the holder: what becomes of copies then is
-    not documented.
+    It had not if the copy was discarded or lost, may have expired, or if redundancy may be off on the holder.
     """
     holder = held.copy.holder
     if held.copy.transaction.message is None or deadline - held.since_t >= expiry_of_copy(facts, held):
         return False
-    if False in facts.parameter_values_between(holder, "ShadowRedundancyEnabled", held.since_n, facts.end_n):
+    if facts.may_be_off(holder, held.since_n, facts.end_n):
         return False
     notified = facts.discards_by_copy.get((held.copy.primary, held.copy.shadow_id, holder), ())
     if any(held.copy.transaction.n < discard.n and discard.t <= deadline for discard in notified):

@@ -229,6 +229,7 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
                 age < sum(least for least, _ in lives) - facts.slack
                 and not inspection.items_in(_ANY_QUEUE, message.message_id)
                 and not _may_be_promoted(facts, copy.holder, copy.primary, one.since_n, inspection)
+                and not facts.may_be_off(copy.holder, one.since_n, n)
             ):
                 finding.add_message_violation(
                     message,
