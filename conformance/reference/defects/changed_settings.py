@@ -123,7 +123,12 @@ class ReloadKeepsAsking(ShadowRedundancyManager):
         super().__init__(_as_at_the_start(host, "ShadowRedundancyEnabled"))
 
 
-@defect("reload-drops-shadows-when-off", breaks="SR-SFN-03", slot="manager")
+@defect(
+    "reload-drops-shadows-when-off",
+    breaks="SR-SFN-03",
+    slot="manager",
+    retired="ruling 37: a server whose redundancy is switched off may drop the copies that it holds",
+)
 class ReloadDropsShadowsWhenOff(ShadowRedundancyManager):
     """Deletes the shadows that it holds when shadow redundancy is switched off."""
 

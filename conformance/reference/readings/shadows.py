@@ -11,7 +11,7 @@ XQDISCARD, also in heartbeat sessions, which shadows may be discarded, and promo
 import asyncio
 from collections.abc import Sequence
 
-from conformance.reference.config import Peer
+from conformance.reference.config import NodeConfiguration, Peer
 from conformance.reference.message import Message
 from conformance.reference.readings.reading import reading
 from conformance.reference.send.dialogue import Dialogue, SessionLost
@@ -174,6 +174,17 @@ class CountsOwnSessionsOnly(ShadowRedundancyManager):
         Its query is no contact with a primary, which would put promotion off.
         """
         self.host.choice.record_answer(server)
+
+
+@reading("drops-shadows-with-its-redundancy", allowed_by="ruling 37", slots=("manager",))
+class DropsShadowsWithItsRedundancy(ShadowRedundancyManager):
+    """Deletes the shadows that it holds when shadow redundancy is switched off."""
+
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Delete the shadows that are held for all primaries if redundancy is disabled now, and apply the change."""
+        if not self.is_enabled:
+            self.host.db.write("DELETE FROM message WHERE place = 'shadow'")
+        super().reconfigured(before)
 
 
 @reading("heartbeats-whatever-the-mail", allowed_by="ruling 21", slots=("manager",))
