@@ -199,7 +199,9 @@ def _may_be_missing_for_other_reason(facts: Facts, taken: Transaction, recipient
         e.verb == "activate" and e.n > n for e in facts.trace.events_of(StepEvent)
     ):
         return True
-    if any(c.n > taken.n and c.is_unclear for c in facts.compute_once(Relaying).hop_connections.get(taken.server, ())):
+    if any(
+        c.n > taken.n and c.may_be_final for c in facts.compute_once(Relaying).hop_connections.get(taken.server, ())
+    ):
         return True
     return any(
         t.n > taken.n and recipient in facts.context.normalize_addresses((*t.recipients, *t.refused))

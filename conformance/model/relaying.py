@@ -87,6 +87,11 @@ class HopConnection:
     refusal: Reply | None = None
     is_unclear: bool = False
 
+    @property
+    def may_be_final(self) -> bool:
+        """Whether a message of which the connection shows nothing may have been refused for good in it."""
+        return self.is_unclear or (self.refusal is not None and self.refusal.code // 100 == 5)
+
 
 class Relaying:
     """The handings and tries of every message, and the connections without mail; `Facts.compute_once(Relaying)` makes one for a history."""

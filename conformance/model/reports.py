@@ -251,11 +251,7 @@ def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recip
         for session in facts.trace.sessions.values()
     ):  # fmt: skip
         return True
-    return any(
-        contact.n < before
-        and (contact.is_unclear or (contact.refusal is not None and contact.refusal.code // 100 == 5))
-        for contact in relaying.hop_connections.get(origin, ())
-    )
+    return any(contact.n < before and contact.may_be_final for contact in relaying.hop_connections.get(origin, ()))
 
 
 @rule("RL-DSN-01")

@@ -128,9 +128,7 @@ def _find_end_of_duty(
     """
     context, trace = facts.context, facts.trace
     ends = [(t.end_n, t.end_t) for t in tries if t.outcome in (2, 5) or t.is_unclear]
-    ends += [
-        (c.end_n, c.end_t) for c in contacts if c.is_unclear or (c.refusal is not None and c.refusal.code // 100 == 5)
-    ]
+    ends += [(c.end_n, c.end_t) for c in contacts if c.may_be_final]
     if recipient in context.mailboxes:
         ends += [
             (delivery.n, delivery.t)

@@ -168,7 +168,7 @@ def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int,
             return True
     # a message that was promoted may be refused before its content
     contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
-    if any(c.refusal is not None and c.refusal.code // 100 == 5 and after_n < c.n < before_n for c in contacts):
+    if any(c.may_be_final and after_n < c.n < before_n for c in contacts):
         return True
     return any(s.client == server and after_n < s.n < before_n for s in facts.starttls_sessions) or any(
         t.digest is not None and t.digest.report is not None and after_n < t.n < before_n
