@@ -183,19 +183,22 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
     server under test, which accepted it, and keeps no shadow copy of it.
     """
     trace, address = context.trace, context.normalize_address(recipient)
-    last_accepted: dict[str, int] = {attempt.server: attempt.n}
+    own = [trace.accepted_since(t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
+    last_accepted: dict[str, int] = {attempt.server: max((n for n in own if n is not None), default=attempt.n)}
     for copy in trace.copies_of(attempt.message):
         if _is_switched_off_later(context, copy.holder, copy.stored_reply.n):
             continue  # it may have dropped its copies (ruling 37)
         # a shadow of 2013 is one for all recipients; in 2010 the holder keeps what it sent, for the recipients it sent it for
         if copy.transaction.kind == "shadow" or address in context.normalize_addresses(copy.transaction.recipients):
-            last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), copy.stored_reply.n)
+            stored = trace.accepted_since(copy.transaction) or copy.stored_reply.n
+            last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), stored)
     handed_on: dict[str, int] = {}
     for t in trace.transactions_of(attempt.message):
-        if t.kind == "shadow" or t.acceptance is None or not context.is_tested_server(t.server):
+        accepted_n = trace.accepted_since(t)
+        if t.kind == "shadow" or t.acceptance is None or accepted_n is None or not context.is_tested_server(t.server):
             continue
         if address in context.normalize_addresses(t.accepted_recipients):
-            last_accepted[t.server] = max(last_accepted.get(t.server, 0), t.acceptance.n)
+            last_accepted[t.server] = max(last_accepted.get(t.server, 0), accepted_n)
             if t.kind == "plain" and context.is_tested_server(t.client):
                 handed_on[t.client] = t.acceptance.n
     wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}

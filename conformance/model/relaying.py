@@ -41,13 +41,15 @@ Key = tuple[str, str, str]
 class Handing:
     """A transaction in which a server was handed a message for a recipient; `n` and `t` are those of its final dot.
 
-    `acknowledged` is the positive final reply, None without one; a shadow copy makes no server responsible.
+    `acknowledged` is the positive final reply, None without one; a shadow copy makes no server responsible. `responsible_n` is the
+    number of the event since which the server may be responsible: the reply, or the dot where a link may have kept the reply.
     """
 
     transaction: Transaction
     n: int
     t: float
     acknowledged: Reply | None
+    responsible_n: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,11 @@ class Relaying:
             accepted = facts.context.normalize_addresses(sent.accepted_recipients) if sent.kind != "shadow" else set()
             for recipient in facts.context.normalize_addresses(sent.recipients):
                 reply = sent.acceptance if recipient in accepted else None
+                responsible_n = facts.trace.accepted_since(sent) if reply is not None else None
                 self.handings[sent.server, name, recipient].append(
-                    Handing(transaction=sent, n=sent.dot_n, t=sent.dot_t, acknowledged=reply)
+                    Handing(
+                        transaction=sent, n=sent.dot_n, t=sent.dot_t, acknowledged=reply, responsible_n=responsible_n
+                    )
                 )
                 sender = facts.context.normalize_address(sent.sender)
                 handed = self._handed[sent.server, sender, recipient]

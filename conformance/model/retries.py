@@ -89,7 +89,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
         (relaying.find_begin(facts.trace.sessions[t.transaction.session])[1], _end_of_try(facts, t), t) for t in tries
     ]
     spans += [(contact.t, contact.end_t, None) for contact in contacts]
-    down, limit = _down_times(facts, server, acknowledged.n)
+    down, limit = _down_times(facts, server, handing.responsible_n or acknowledged.n)
     swallowed = _swallowed_connection_times(facts, server, hops, acknowledged.n)
     spans += [(begin, end, None) for begin, end in (*down, *swallowed)]
     since, last = acknowledged.t, None

@@ -21,15 +21,20 @@ WITH last_failure AS (
   GROUP BY x.cell_id
 ), message_dates AS (
   SELECT cell_id, key, count(DISTINCT date) > 1 AS several_dates FROM harness_messages GROUP BY cell_id, key
+), late_sessions AS (
+  SELECT DISTINCT cell_id, session FROM single_events
+  WHERE kind = 'incident' AND mode = 'fault-fired' AND session IS NOT NULL AND action IN ('stall', 'delay', 'merge', 'throttle')
 ), kept_copies AS (
-  SELECT c.* FROM shadow_copies c
+  SELECT c.cell_id, c.mode, c.key, c.holder, c.recipients, if(l.session IS NULL, c.stored_n, c.begun_n) AS stored_n
+  FROM shadow_copies c LEFT JOIN late_sessions l ON l.cell_id = c.cell_id AND l.session = c.session
   LEFT JOIN (SELECT cell_id, server, max(n) AS n FROM parameter_changes WHERE enabled = 'false' GROUP BY cell_id, server) f
     ON f.cell_id = c.cell_id AND f.server = c.holder
   WHERE coalesce(f.n, 0) <= c.stored_n
 ), holders AS (
   SELECT cell_id, key, recipient, server, max(n) AS n
-  FROM (SELECT cell_id, key, server, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
-        WHERE to_server AND mode <> 'shadow' AND code BETWEEN 200 AND 299
+  FROM (SELECT m.cell_id, m.key, m.server, if(l.session IS NULL, m.reply_n, m.dot_n) AS n, explode(m.accepted) AS recipient
+        FROM mail_transactions m LEFT JOIN late_sessions l ON l.cell_id = m.cell_id AND l.session = m.session
+        WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299
         UNION ALL SELECT cell_id, key, holder, stored_n, explode(recipients) FROM kept_copies WHERE mode = 'tracked'
         UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, explode(m.recipients)
         FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key WHERE c.mode = 'shadow')
@@ -96,7 +101,7 @@ GROUP BY a.cell_id, a.message, a.recipient
 What was acknowledged in sessions alone in which a fault made the link answer was acknowledged by no server.
 
 Not judged: a message of which every server that held it for the recipient lost its queue afterwards (SR-BND-09), or held a copy and had
-redundancy switched off (ruling 37), and a transport that may still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
+redundancy switched off (ruling 37), where a reply that a link kept counts from the dot; and a transport that may still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the second half of that wait. A message with a null
 reverse-path needs no report (RL-DSN-02), and neither has a recipient with a NOTIFY without FAILURE who was refused for good by
 a server that the one with the message tried (RFC 3461 4.1); if that server tried in vain otherwise, the message may

@@ -245,6 +245,15 @@ class Trace:
         """Return the transactions in which the whole content of a message was sent, in the order of their dots."""
         return self._transactions.get(name, [])
 
+    def accepted_since(self, sent: Transaction) -> int | None:
+        """Return the number of the event since which the server may have accepted what it was given, None where it did not.
+
+        That is its positive reply, or the final dot in a session that a fault delayed: the link may have kept the reply.
+        """
+        if sent.acceptance is None:
+            return None
+        return sent.dot_n if sent.session in self.delayed_sessions and sent.dot_n is not None else sent.acceptance.n
+
     def attempts_of(self, name: str) -> list[Attempt]:
         """Return the harness's own transmissions of a message that have ended."""
         return self._attempts.get(name, [])
