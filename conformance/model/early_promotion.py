@@ -8,8 +8,8 @@ the message as its own, for one of three reasons:
 
 1. It could open no session to the primary for ShadowResubmitTimeSpan. `_last_contact` says from when the holder may count.
    If its next hop could not be reached then, the transmission may follow when the primary is back.
-   Only sessions that it opened itself are looked at: it may count those of the primary too, and then waits longer, which is
-   never too early (ruling 17).
+   Only sessions that it opened itself to the listener `transport` are looked at: it may count those of the primary and those to
+   the listener `delivery` too, and then waits longer, which is never too early (rulings 17 and 38).
 2. It has seen that the primary's queue database is another one: what the old database held may be lost.
 3. The copy had been discarded, so that Safety Net holds it, and a resubmission was asked for.
 
@@ -187,13 +187,14 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> Iterator[float]:
     """Yield the time of each positive reply of the primary to the holder that shows, before `sent`, that the primary lived.
 
-    Only sessions that the holder opened count, and of them those in which the primary has answered more than the greeting, EHLO, STARTTLS
+    Only sessions that the holder opened to the listener `transport` count, and of them those in which the primary has answered more than the greeting, EHLO, STARTTLS
     and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not successful (SR-MNT-10). 421 is no answer, since it
     closes the session. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
     promotion.
     """
     for session in context.trace.sessions.values():
-        if (session.client, session.server) != (copy.holder, copy.primary) or session.keywords is None:
+        pair = (session.client, session.server)
+        if pair != (copy.holder, copy.primary) or session.listener != "transport" or session.keywords is None:
             continue
         replies = [r for r in session.replies if r.t < sent.t]
         if session.name == sent.session:

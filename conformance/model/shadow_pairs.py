@@ -108,7 +108,8 @@ def _make_pair(
 ) -> ShadowPair:
     """Return the pair of `servers`, (holder, primary); `promoted` are number and time of each promotion of the holder's copies."""
     holder, primary = servers
-    own = [s for s in facts.sessions_by_client_and_server.get((holder, primary), ()) if s.listener == "transport"]
+    opened = facts.sessions_by_client_and_server.get((holder, primary), ())
+    own = [s for s in opened if s.listener == "transport"]
     other = facts.sessions_by_client_and_server.get((primary, holder), ())
     failed = [
         Wait(since_n=event.n, since_t=event.t, until_n=event.n, until_t=event.t, failed=True)
@@ -124,7 +125,7 @@ def _make_pair(
         copies=sorted(copies, key=lambda held: held.since_n),
         sure_ends=[],
         waits=sorted([*waits, *failed], key=lambda wait: wait.since_t),
-        contacts=sorted([*own_contacts, *_positive_replies(other)]),
+        contacts=sorted([*_positive_replies(opened), *_positive_replies(other)]),  # on any listener (ruling 38)
         databases=sorted(
             [*_databases_in_replies(facts, own), *_databases_in_requests(facts, other)], key=lambda seen: seen.n
         ),
