@@ -121,8 +121,12 @@ class Receiver(Chunking, PeerAuthentication):
 
     @property
     def _reply_deadline(self) -> float:
-        """The event loop's time by which a message must have its reply: a margin before the session is too old."""
-        return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20)
+        """The event loop's time by which a message must have its reply: a margin before the session is too old.
+
+        Where less than twice the margin is left, it is half of what is left, so that there is time to have a shadow made.
+        """
+        left = max(0.0, self._expires_at - self.loop.time())
+        return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20, left / 2)
 
     def data_received(self, data: bytes) -> None:
         """Restart the idle timeout, unless a message is being accepted or refused, and pass the octets on."""
