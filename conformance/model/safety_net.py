@@ -145,8 +145,19 @@ def _check_message(
         )
     elif not replies and len(facts.trace.indistinguishable_messages(message)) == 1:
         finding.occasions += 1
-        if not _may_be_processed_unseen(facts, server, name, -1, n):
+        if not (
+            _may_be_processed_unseen(facts, server, name, -1, n) or _may_have_expired(facts, server, name, inspection)
+        ):
             finding.add_message_violation(message, f"{server} has not passed it on, and its Safety Net holds it", n)
+
+
+def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspection) -> bool:
+    """Return whether a server may have given a message up by an inspection, with nothing to see: a null reverse-path causes no report."""
+    lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", -1, inspection.n).least
+    return any(
+        t.server == server and t.dot_t is not None and inspection.t - t.dot_t >= lifetime - facts.slack
+        for t in facts.trace.transactions_of(name)
+    )
 
 
 def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
