@@ -89,7 +89,11 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
                 continue
             for recipient in facts.context.normalize_addresses(taken.accepted_recipients) & facts.context.mailboxes:
                 is_here = hosts[recipient] == taken.server and taken.acceptance is not None
-                if is_here and not _may_be_missing_for_other_reason(facts, taken, recipient):
+                if (
+                    is_here
+                    and not facts.is_down_at_end(taken.server)
+                    and not _may_be_missing_for_other_reason(facts, taken, recipient)
+                ):
                     _check_delivery(facts, finding, taken, recipient, delivered)
     return finding
 

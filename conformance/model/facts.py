@@ -176,6 +176,11 @@ class Facts:
                 since = None
         return spans if since is None else [*spans, WorkingSpan(*since, self.end_n, self.end_t)]
 
+    def is_down_at_end(self, server: str) -> bool:
+        """Return whether a server does not work when the history ends: an action at a moment of the protocol may end one in the drain."""
+        spans = self.working_spans[server]
+        return not spans or spans[-1].until_n != self.end_n
+
     # ---- parameters
 
     def parameter(self, server: str, name: str, n: int) -> JsonValue:

@@ -13,7 +13,8 @@ must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), wit
 Where an earlier transmission of it lost its session between the final dot and the reply, the loss is blamed on RL-ACK-03.
 
 At its end a scenario waits until the transport is quiet (`Drained`), up to a bound. Where that wait did not happen, or ended
-at its bound while the transport may still have been working for the recipient, a missing message is undecided.
+at its bound while the transport may still have been working for the recipient, a missing message is undecided; and so it is
+where a server that has it, or must take it, was ended during the wait.
 
 A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an
 event's number; times are documented seconds.
@@ -88,7 +89,7 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
             )
             if not drained:
                 finding.add_undecided(f"{sentence}; the history ends before the drain", attempt.n, message=message)
-            elif not drained[-1].quiet and (down := _down_at_end(context, attempt)):
+            elif down := _down_at_end(context, attempt):
                 finding.add_undecided(f"{sentence}; but {down} was ended during the drain", attempt.n, message=message)
             elif not drained[-1].quiet and (activity := _unfinished_activity(context, recipient, drained[-1])):
                 finding.add_undecided(f"{sentence}; but {activity}", attempt.n, message=message)

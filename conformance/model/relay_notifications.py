@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from conformance.history.events import Command, Drained
+from conformance.history.events import Command
 from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, Try
 from conformance.model.reports import may_be_under_way, was_refused_a_report
@@ -309,8 +309,7 @@ def relays_are_reported(facts: Facts) -> Finding:
         if reported[key] or key in altered or was_refused_a_report(facts, server, message, done.transaction.n):
             continue
         sentence = f"{server} passed it on to {hop} for {recipient}, and reported that to {sender} not at all"
-        drained = facts.trace.events_of(Drained)
-        if not drained or (not drained[-1].quiet and may_be_under_way(facts, relaying, server, message, done.end_n)):
+        if may_be_under_way(facts, relaying, server, message, done.end_n):
             finding.add_undecided(f"{sentence} so far", done.reply.n, message=message)
         else:
             finding.add_message_violation(message, sentence, done.reply.n)

@@ -267,7 +267,6 @@ def failures_are_reported(facts: Facts) -> Finding:
         return finding
     relaying, reports = facts.compute_once(Relaying), facts.compute_once(FailureReports)
     reported = {(r.origin, m.message, failed) for r in reports.all for m in r.messages for failed in r.failed or ("",)}
-    drained = facts.trace.events_of(Drained)
     for (server, name, recipient), tries in relaying.tries.items():
         message = facts.trace.messages[name]
         refusal = next((t for t in tries if t.outcome == 5 and not t.is_unclear), None)
@@ -290,7 +289,7 @@ def failures_are_reported(facts: Facts) -> Finding:
             f"{server} got {refusal.reply.code} for {recipient} from {refusal.transaction.server}, and sent no report to "
             f"{message.sender}"
         )
-        if not drained or (not drained[-1].quiet and may_be_under_way(facts, relaying, server, message, refusal.end_n)):
+        if may_be_under_way(facts, relaying, server, message, refusal.end_n):
             finding.add_undecided(f"{sentence} so far", refusal.reply.n, message=message)
         else:
             finding.add_message_violation(message, sentence, refusal.reply.n)
@@ -324,7 +323,15 @@ def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_
 
 
 def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
-    """Return whether after event `after` the server tried to reach the next hop of a message's sender: a report may still wait."""
+    """Return whether a report about a message may still wait when the history ends.
+
+    The server is down; or it was not quiet in the drain, and after event `after` it tried to reach the next hop of the message's sender.
+    """
+    drained = facts.trace.events_of(Drained)
+    if not drained or facts.is_down_at_end(server):
+        return True
+    if drained[-1].quiet:
+        return False
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, message.sender)}
     return any(contact.n > after and contact.server in hops for contact in relaying.hop_connections.get(server, ()))
 

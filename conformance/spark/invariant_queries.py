@@ -69,6 +69,10 @@ WITH last_failure AS (
   FROM unreported u JOIN vain v
     ON v.cell_id = u.cell_id AND v.client = u.server AND v.n > u.n AND coalesce(v.key, u.key) = u.key
   GROUP BY u.cell_id, u.key, u.recipient
+), ended AS (
+  SELECT cell_id FROM (SELECT cell_id, client, max_by(action, n) AS last FROM single_events
+                       WHERE kind = 'incident' AND mode = 'node' GROUP BY cell_id, client)
+  WHERE last IN ('killed', 'stopped') GROUP BY cell_id
 ), forged AS (
   SELECT cell_id, session, min(n) AS n FROM single_events
   WHERE kind = 'incident' AND mode = 'fault-fired' AND action = 'answer' GROUP BY cell_id, session
@@ -78,7 +82,7 @@ SELECT a.cell_id, min(a.acknowledged_n) AS n,
             WHEN bool_or(size(r.failed) = 0 AND r.action = 'failed' OR array_contains(r.failed, a.recipient)) THEN false
             WHEN any_value(a.sender) = '' AND count(rf.key) > 0 THEN false
             WHEN bool_or(g.is_refused) THEN false
-            WHEN coalesce(any_value(y.on_all_holders), false) OR count(g.key) > 0 THEN NULL
+            WHEN coalesce(any_value(y.on_all_holders), false) OR count(g.key) > 0 OR count(e.cell_id) > 0 THEN NULL
             WHEN any_value(c.quiet)
               OR any_value(c.waited) >= 2 * any_value(CAST(element_at(tp.servers, a.server).retry AS DOUBLE))
                 AND coalesce(any_value(b.t) < any_value(c.half_wait_t), true) THEN true END AS bad
@@ -92,6 +96,7 @@ LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHER
   ON r.cell_id = a.cell_id AND r.about <=> a.message_id AND r.recipient = a.sender
 LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions) rf
   ON rf.cell_id = a.cell_id AND rf.key = a.key AND rf.recipient = a.recipient
+LEFT JOIN ended e ON e.cell_id = a.cell_id
 LEFT JOIN given_up g ON g.cell_id = a.cell_id AND g.key = a.key AND g.recipient = a.recipient
 LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
 GROUP BY a.cell_id, a.message, a.recipient
@@ -101,7 +106,8 @@ GROUP BY a.cell_id, a.message, a.recipient
 What was acknowledged in sessions alone in which a fault made the link answer was acknowledged by no server.
 
 Not judged: a message of which every server that held it for the recipient lost its queue afterwards (SR-BND-09), or held a copy and had
-redundancy switched off (ruling 37), where a reply that a link kept counts from the dot; and a transport that may still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
+redundancy switched off (ruling 37), where a reply that a link kept counts from the dot; a history in which a server was ended at last; and
+a transport that may still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the second half of that wait. A message with a null
 reverse-path needs no report (RL-DSN-02), and neither has a recipient with a NOTIFY without FAILURE who was refused for good by
 a server that the one with the message tried (RFC 3461 4.1); if that server tried in vain otherwise, the message may
