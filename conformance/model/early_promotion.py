@@ -189,7 +189,7 @@ def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> I
 
     Only sessions that the holder opened to the listener `transport` count, and of them those in which the primary has answered more than the greeting, EHLO, STARTTLS
     and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not successful (SR-MNT-10). 421 is no answer, since it
-    closes the session. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
+    closes the session, nor is what a fault made unreadable. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
     promotion.
     """
     for session in context.trace.sessions.values():
@@ -200,7 +200,7 @@ def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> I
         if session.name == sent.session:
             queries = {x.reply.n for x in session.exchanges if x.reply and _is_query(x.command)}
             replies = [r for r in replies if r.n in queries]
-        if any(reply.to not in _GREETINGS and reply.code != 421 for reply in replies):
+        if any(reply.to not in _GREETINGS and reply.code not in (0, 421) for reply in replies):
             yield from (r.t for r in replies if r.code // 100 == 2)
 
 
