@@ -26,21 +26,14 @@ replies, and gives each when its turn has come.
 
 from typing import Literal
 
-from conformance.history.events import Closed, Command, Connected, Content, Reply
-from conformance.history.secrets import REDACTED
+from conformance.history.events import Closed, Connected
 from conformance.history.values import Operation
-from conformance.wire.content import Digester, Unstuffer
 from conformance.wire.endpoint import Endpoint
 from conformance.wire.interfaces import RelayOwner
 from conformance.wire.lane import Lane
 from conformance.wire.session_parser import SessionParser
-from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, Unit, WholeReply
-
-ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
-"""Verbs after which an unfinished content is discarded (only a content sent by BDAT can be unfinished then)."""
-
-LISTS_KEYWORDS = frozenset({"EHLO", "LHLO"})
-"""Verbs whose reply lists the keywords of the server's extensions."""
+from conformance.wire.unit_recorder import ABORTS_CONTENT, UnitRecorder
+from conformance.wire.units import CommandLine, ContentEnd, PendingReply, Unit
 
 _UNAVAILABLE = b"421 4.3.2 Service not available"
 _GOODBYE = b"221 2.0.0 Closing connection"
@@ -50,13 +43,11 @@ class Relay:
     """One session.
 
     `name` is '' until the session is recorded as connected. `ended` is set as soon as both connections are being closed.
-    `dial_holds` are the reasons for which the server is not dialled yet. `content_count` counts the contents that began;
-    `content_octets` the octets of the present content that were forwarded, as on the wire.
+    `dial_holds` are the reasons for which the server is not dialled yet.
 
     `_server_dropped`: the relay answers in the server's place. `_has_substitutes`: replies of the harness may be
     pending. `_ended_by` is the party that ended the session first, None before. `_shadow_operation` is what the present
-    MAIL means if it begins a shadow copy, else None. `_digester` has the octets of the present content, None between
-    contents, and `_unstuffer` removes the dots that SMTP has added to them.
+    MAIL means if it begins a shadow copy, else None.
     """
 
     def __init__(self, link: RelayOwner) -> None:
@@ -64,8 +55,6 @@ class Relay:
         self.name = ""
         self.ended = False
         self.dial_holds: set[str] = set()
-        self.content_count = 0
-        self.content_octets = 0
         self.parser = SessionParser()
         self.client = Endpoint(self, "client")
         self.server = Endpoint(self, "server")
@@ -78,8 +67,17 @@ class Relay:
         self._has_substitutes = False
         self._ended_by: Literal["client", "server", "link"] | None = None
         self._shadow_operation: Operation | None = None
-        self._digester: Digester | None = None
-        self._unstuffer = Unstuffer()
+        self._units = UnitRecorder(link.recorder, link.dialect)
+
+    @property
+    def content_count(self) -> int:
+        """The number of contents that began."""
+        return self._units.content_count
+
+    @property
+    def content_octets(self) -> int:
+        """The octets of the present content that were forwarded, as on the wire."""
+        return self._units.content_octets
 
     # called by the endpoints (conformance.wire.endpoint.EndpointOwner)
 
@@ -152,47 +150,8 @@ class Relay:
         return self._interceptor.intercept(self, lane, unit, skip)
 
     def record_unit(self, lane: Lane, unit: Unit) -> None:
-        """Record the event of a unit; a content is digested part by part, and recorded at its end.
-
-        The link's dialect gives each verb and EHLO keyword as docs/wire-profile.md spells it, whatever the server's
-        spelling.
-        """
-        match unit:
-            case CommandLine():
-                if unit.verb in ABORTS_CONTENT:
-                    self._digester = None
-                if REDACTED in unit.line:  # the secret is removed from all that is recorded from now on
-                    self._recorder.secrets.add_from_auth_line(unit.raw, self.name)
-                self._recorder.record(
-                    Command,
-                    session=self.name,
-                    verb=self._link.dialect.canonical_verb(unit.verb, unit.pending.operation),
-                    line=unit.line,
-                    operation=unit.pending.operation,
-                )
-            case WholeReply():
-                self._recorder.record(
-                    Reply,
-                    session=self.name,
-                    to=(unit.pending.canonical_verb if unit.pending else "") or unit.to,
-                    code=unit.code,
-                    enhanced=unit.enhanced,
-                    lines=self._link.dialect.mark_keywords(unit.lines) if unit.to in LISTS_KEYWORDS else unit.lines,
-                    recipient=unit.pending.recipient if unit.pending and unit.to == "CONTENT" else None,
-                    operation=self._reply_operation(unit),
-                    malformed="" if unit.injected else unit.malformed,  # the server did not send it
-                )
-            case ContentPart():
-                if self._digester is None:
-                    self._digester, self._unstuffer, self.content_octets = Digester(), Unstuffer(), 0
-                    self.content_count += 1
-                self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.pass_through)(unit.raw))
-                self.content_octets += len(unit.raw)
-            case ContentEnd():
-                digester = self._digester or Digester()
-                self._digester = None
-                self.content_octets = 0
-                self._recorder.record(Content, session=self.name, digest=digester.digest())
+        """Record the event of a unit, as `UnitRecorder` does."""
+        self._units.record(unit)
 
     def after_write(self, lane: Lane, unit: Unit) -> None:
         """Notify the interceptor of a unit whose octets were written."""
@@ -220,7 +179,7 @@ class Relay:
 
     def record_connected(self, name: str) -> None:
         """Record that the session has begun, under this name."""
-        self.name = name
+        self.name = self._units.session = name
         pair = self.pair
         self._recorder.record(Connected, session=name, client=pair.client, server=pair.server, listener=pair.listener)
 
@@ -323,16 +282,6 @@ class Relay:
         if unit.verb in ABORTS_CONTENT:
             is_shadow = operation is not None and operation.name == "shadow-message"
             self._shadow_operation = operation if is_shadow else None
-
-    def _reply_operation(self, reply: WholeReply) -> Operation | None:
-        """Return what a reply means in the link's dialect, None if it answers an ordinary command.
-
-        A positive reply to the content of a shadow copy means that it is stored; to its MAIL, nothing.
-        """
-        operation = reply.pending.operation if reply.pending is not None else None
-        if operation is None:
-            return None
-        return self._link.dialect.parse_reply(operation, reply.code, reply.lines, content=reply.to == "CONTENT")
 
     def _end_session(self, how: Literal["fin", "reset"]) -> None:
         """Stop both lanes, record the end of a session that was connected, and notify the link."""
