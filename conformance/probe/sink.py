@@ -29,6 +29,7 @@ class ProbeSink:
     name = "probe"
     protocol: Literal["smtp", "lmtp"] = "smtp"
     keywords: tuple[str, ...] = OFFERED
+    secured_keywords: tuple[str, ...] = OFFERED
 
     def __init__(self) -> None:
         self.messages: list[SunkMessage] = []
@@ -45,6 +46,9 @@ class ProbeSink:
         except TimeoutError:
             return condition()
         return True
+
+    def record_secured(self, port: int) -> None:
+        """Return None: nothing is recorded."""
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
         """Return None: nothing is refused."""

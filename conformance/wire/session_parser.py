@@ -84,7 +84,8 @@ class SessionParser:
     all. `_unasked` counts replies to no command.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, greets: bool = True) -> None:
+        """Begin a session; `greets`: the server's first reply is its greeting, as it is not within TLS."""
         self.secured = False
         self.lmtp = False
         self.client_unblocked = False
@@ -97,7 +98,7 @@ class SessionParser:
         self._chunk_left = 0
         self._chunk_last = False
         self._line_start = True
-        self._pending: deque[PendingReply] = deque([PendingReply("GREETING")])
+        self._pending: deque[PendingReply] = deque([PendingReply("GREETING")] if greets else [])
         self._recipients: list[str] = []
         self._server = b""
         self._server_line = BoundedLine()

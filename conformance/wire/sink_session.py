@@ -2,7 +2,8 @@
 
 It offers SIZE and the extensions of its sink (`OFFERED` unless the scenario says otherwise), and knows no parameter of an
 extension that it does not offer. Content after DATA ends with CRLF . CRLF and with nothing else: a mail server that ends it
-otherwise is seen to merge or to split messages. Chunks of BDAT are taken as they are (RFC 3030).
+otherwise is seen to merge or to split messages. Chunks of BDAT are taken as they are (RFC 3030). Octets behind STARTTLS are dropped
+(RFC 3207 4.2), and what is said within TLS is recorded by the sink, since the link cannot.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from conformance.wire.certificate import sink_context
+from conformance.wire.secured_record import SecuredRecord
 from conformance.wire.sockets import port_of
 
 MAX_MESSAGE = 64 * 1024 * 1024
@@ -51,9 +54,15 @@ class SessionOwner(Protocol):
     protocol: Literal["smtp", "lmtp"]
     keywords: tuple[str, ...]
     """The extensions that it offers beside SIZE."""
+    secured_keywords: tuple[str, ...]
+    """Those that it offers within TLS."""
+
+    def record_secured(self, port: int) -> SecuredRecord | None:
+        """Return the record of what is said within TLS to the client at a port; None where nothing is recorded."""
+        ...
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`; None for none.
+        """Return the reply that the scenario gives at `connect`, `STARTTLS`, `MAIL`, `RCPT` or `DATA`; None for none.
 
         A reply may be limited to some uses: each call that returns it is one.
         """
@@ -93,8 +102,9 @@ class SinkSession(asyncio.Protocol):
 
     `_sender` is None outside of a transaction. `_content` has what has come of a content, after a CRLF, and is None
     outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. `_chunk` is the BDAT
-    chunk that is being read, `_chunks` what came in those before; None outside of them. A *scripted* reply is the scenario's. A
-    handler in `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
+    chunk that is being read, `_chunks` what came in those before; None outside of them. `_handshake` is the task that begins TLS,
+    `_record` what records what is said within it. A *scripted* reply is the scenario's. A handler in `_verbs` gets what follows the verb,
+    and returns the reply without its last CRLF.
     """
 
     _transport: asyncio.Transport
@@ -107,12 +117,16 @@ class SinkSession(asyncio.Protocol):
         self._oversized = False
         self._chunk: _Chunk | None = None
         self._chunks: bytearray | None = None
+        self._handshake: asyncio.Task[None] | None = None
+        self._record: SecuredRecord | None = None
+        self._keywords = sink.keywords
         self._offered = frozenset({"SIZE", *sink.keywords})
         self._greeted = False
         self._sender: str | None = None
         self._recipients: list[str] = []
         self._verbs: dict[str, Callable[[str], str]] = {
             self._hello: self._extended_hello,
+            "STARTTLS": self._starttls,
             "MAIL": self._mail,
             "RCPT": self._rcpt,
             "DATA": self._data,
@@ -138,7 +152,13 @@ class SinkSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer every complete command line, and accept or refuse a content that has ended."""
         self._buffer += data
-        while not self._transport.is_closing():
+        if self._record is not None:
+            self._record.heard(data)
+        self._handle_buffer()
+
+    def _handle_buffer(self) -> None:
+        """Answer what has come, until it is incomplete, the connection closes, or TLS begins."""
+        while not self._transport.is_closing() and self._handshake is None:
             if self._content is not None:
                 if not self._read_content(self._content):
                     return
@@ -153,11 +173,16 @@ class SinkSession(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the session; an unfinished content is not delivered."""
+        if self._handshake is not None:
+            self._handshake.cancel()
         self._sink.connection_closed(self._transport)
 
     def _send(self, reply: str) -> None:
         """Send a reply of one or more lines, and add the last CRLF."""
-        self._transport.write(reply.encode("ascii", "backslashreplace") + b"\r\n")
+        octets = reply.encode("ascii", "backslashreplace") + b"\r\n"
+        if self._record is not None:
+            self._record.said(octets)
+        self._transport.write(octets)
 
     def _next_line(self) -> bytes | None:
         """Remove the next line from the buffer and return it without its end; None if it is incomplete.
@@ -192,8 +217,10 @@ class SinkSession(asyncio.Protocol):
             return f"501 5.5.4 {self._hello} wants the name of the client"
         self._greeted = True
         self._reset()
-        self._offered = frozenset({"SIZE", *self._sink.keywords})
-        lines = [f"{self._sink.name}.test", f"SIZE {MAX_MESSAGE}", *self._sink.keywords]
+        if self._record is None:
+            self._keywords = self._sink.keywords
+        self._offered = frozenset({"SIZE", *self._keywords})
+        lines = [f"{self._sink.name}.test", f"SIZE {MAX_MESSAGE}", *self._keywords]
         return "\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])
 
     def _plain_hello(self, client: str) -> str:
@@ -203,6 +230,44 @@ class SinkSession(asyncio.Protocol):
         self._greeted = True
         self._reset()
         return f"250 {self._sink.name}.test"
+
+    def _starttls(self, rest: str) -> str:
+        """Answer STARTTLS; after 220 begin TLS in a task, and drop what has come behind the command."""
+        if "STARTTLS" not in self._offered:
+            return "500 5.5.1 no such command"
+        if rest:
+            return "501 5.5.4 STARTTLS takes no argument"
+        reply = self._sink.take_scripted_reply("STARTTLS") or "220 2.0.0 go ahead"
+        if not reply.startswith("220"):
+            return reply
+        self._send(reply)
+        self._buffer.clear()
+        self._handshake = asyncio.get_running_loop().create_task(self._begin_tls())
+        return ""
+
+    async def _begin_tls(self) -> None:
+        """Make the handshake, then forget what the client has said before; close the connection if it fails."""
+        port = port_of(self._transport.get_extra_info("peername"))
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                self._transport, self, sink_context(), server_side=True
+            )
+        except OSError:  # the client has left, or has sent something else
+            secured = None
+        self._handshake = None
+        if secured is None:
+            self._transport.abort()
+            return
+        self._sink.connection_closed(self._transport)
+        self._transport = secured
+        self._sink.connection_opened(secured)
+        self._greeted = False
+        self._reset()
+        self._keywords = self._sink.secured_keywords
+        self._record = self._sink.record_secured(port)
+        if self._record is not None and self._buffer:  # it came with the end of the handshake
+            self._record.heard(bytes(self._buffer))
+        self._handle_buffer()
 
     def _mail(self, rest: str) -> str:
         """Answer MAIL; if it is accepted, begin a transaction."""
@@ -263,7 +328,7 @@ class SinkSession(asyncio.Protocol):
 
     def _quit(self, _: str) -> str:
         """Answer QUIT and close the connection; return '', since the reply is sent already."""
-        self._transport.write(b"221 2.0.0 goodbye\r\n")
+        self._send("221 2.0.0 goodbye")
         self._transport.close()
         return ""
 

@@ -13,6 +13,7 @@ from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Answer
 from conformance.wire.content import digest
 from conformance.wire.link import Address, RecordedSession
+from conformance.wire.secured_record import SecuredRecord
 from conformance.wire.sink_session import OFFERED, SinkSession
 from conformance.wire.sockets import BACKLOG
 
@@ -36,7 +37,7 @@ class _ScriptedAnswer:
 class ScriptedAnswers:
     """The answers that a scenario has given a sink; the latest one that matches is used, as often as it says.
 
-    Its place is `connect`, `MAIL`, `RCPT`, `DATA` or `dot`; it is for one recipient or, without one, for all.
+    Its place is `connect`, `STARTTLS`, `MAIL`, `RCPT`, `DATA` or `dot`; it is for one recipient or, without one, for all.
     """
 
     def __init__(self) -> None:
@@ -83,6 +84,8 @@ class Sink:
         self.protocol = protocol
         self.keywords: tuple[str, ...] = OFFERED
         """The extensions that its replies to EHLO offer, beside SIZE."""
+        self.secured_keywords: tuple[str, ...] = OFFERED
+        """Those that it offers within TLS."""
         self._recorder = recorder
         self._sessions = sessions
         self._answers = ScriptedAnswers()
@@ -173,8 +176,13 @@ class Sink:
             )
         return replies
 
+    def record_secured(self, port: int) -> SecuredRecord | None:
+        """Return the record of what is said within TLS to the client at a port; None where its session has no name."""
+        session = self._sessions.session_behind(port, self.address[1])
+        return SecuredRecord(self._recorder, session.session) if session is not None else None
+
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply scripted for `connect`, `MAIL`, `RCPT` or `DATA`, and count this as one of its uses; None for none."""
+        """Return the reply scripted for `connect`, `STARTTLS`, `MAIL`, `RCPT` or `DATA`, and count this as one of its uses; None for none."""
         return self._answers.take_reply(at, recipient)
 
 

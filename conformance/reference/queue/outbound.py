@@ -22,12 +22,18 @@ class Outbound(Component):
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
         """Return a client session with a server of a next hop at address `dial`, not connected yet.
 
-        It speaks SMTP or LMTP as the hop asks, and authenticates if the server is a peer with a secret.
+        It speaks SMTP or LMTP as the hop asks, authenticates if the server is a peer with a secret, and uses TLS with a server outside of
+        the organisation that offers it.
         """
         idle = self.host.transport.SendConnectionInactivityTimeout
         peer = self.host.config.peers_by_name.get(server.casefold())
         return create_dialogue(
-            dial, self.host.name, idle, hop.protocol_of(server), secret=peer.secret if peer else None
+            dial,
+            self.host.name,
+            idle,
+            hop.protocol_of(server),
+            secret=peer.secret if peer else None,
+            prefers_tls=peer is None,
         )
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:

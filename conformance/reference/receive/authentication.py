@@ -1,6 +1,7 @@
 """Identifying clients, and what they may do (SR-WIR-01, SR-WIR-02).
 
-A server of the organisation proves its identity with AUTH and the secret of the pair, after STARTTLS (SR-E10-18). The
+A server of the organisation proves its identity with AUTH and the secret of the pair, after STARTTLS (SR-E10-18). At the front door
+STARTTLS is offered to every client, and AUTH within TLS for the one account that this server has; it gives no rights. The
 certificate for STARTTLS is self-signed and made once by the process: it protects the secret against eavesdroppers and proves
 no identity, since nodes have no common certificate authority.
 """
@@ -22,7 +23,11 @@ from conformance.reference.boundary import in_boundary, makes_shadows_on_receipt
 from conformance.reference.config import Listener, Peer
 from conformance.reference.host import Component, Host
 from conformance.reference.receive.fast_smtp import FastSMTP
-from conformance.reference.receive.verbs import NOT_OFFERED, SessionState
+from conformance.reference.receive.verbs import NOT_OFFERED, OUT_OF_ORDER, SessionState
+
+
+ACCOUNTS = {"tester": "for-the-test"}
+"""The passwords of clients at the front door, by user. The only account exists so that AUTH can be judged there."""
 
 
 class Rights(Component):
@@ -41,6 +46,10 @@ class Rights(Component):
         """Return the secret shared with a peer, or None for an unknown peer or one without a secret."""
         peer = self.host.config.peers_by_name.get(name.casefold())
         return peer.secret if peer is not None else None
+
+    def password_of(self, user: str) -> str | None:
+        """Return the password of a client at the front door, or None for an unknown user."""
+        return ACCOUNTS.get(user)
 
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Return whether a client is offered XSHADOWREQUEST and XQDISCARD; `peer` is the identified server, None for other clients.
@@ -67,7 +76,7 @@ class Rights(Component):
 
 
 class PeerAuthentication(FastSMTP):
-    """The part of a session that authenticates the client: on the transport listener, if any peer has a secret.
+    """The part of a session that authenticates the client: at the front door, and on the transport listener if any peer has a secret.
 
     `session_state` is what the shadow verbs know of the session, `limits` the configuration of the listener.
     """
@@ -79,7 +88,8 @@ class PeerAuthentication(FastSMTP):
     @property
     def may_authenticate(self) -> bool:
         """Whether this session offers authentication."""
-        return self.session_state.listener == "transport" and self.host.config.has_secrets
+        listener = self.session_state.listener
+        return listener == "frontend" or (listener == "transport" and self.host.config.has_secrets)
 
     def starttls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context for STARTTLS, or None if this session does not offer it."""
@@ -98,22 +108,30 @@ class PeerAuthentication(FastSMTP):
         return self.host.rights.identify(self.limits, self.session.host_name or "", name)
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH PLAIN of a server of the organisation (RFC 4954); the session then knows the client as that peer.
+        """Handle AUTH PLAIN (RFC 4954); the session then knows a client that is a server of the organisation as that peer.
 
         After a failure it knows whom `identify_peer` still finds: the name in EHLO, where the listener is secured by other means. Replies
-        502 where authentication is not offered.
+        502 where authentication is not offered, and 503 amid a mail transaction.
         """
         if not self.may_authenticate:
             await self.push(NOT_OFFERED)
             return
+        if self.refuses_auth_now():
+            await self.push(OUT_OF_ORDER)
+            return
         await super().smtp_AUTH(arg)
         self.session_state.peer = self.identify_peer()
+
+    def refuses_auth_now(self) -> bool:
+        """Return whether AUTH is out of order: a mail transaction is open (RFC 4954 4)."""
+        return self.session_state.in_transaction
 
     def check_secret(
         self, server: SMTP, session: Session, envelope: Transaction, mechanism: str, login: LoginPassword
     ) -> AuthResult:
-        """Return whether a login has the secret of the peer that it names; aiosmtpd calls this for AUTH."""
-        secret = self.host.rights.secret_of(login.login.decode("ascii", "replace"))
+        """Return whether a login has the secret of the peer, or the password of the user, that it names; aiosmtpd calls this for AUTH."""
+        rights, user = self.host.rights, login.login.decode("ascii", "replace")
+        secret = rights.password_of(user) if self.session_state.listener == "frontend" else rights.secret_of(user)
         success = secret is not None and hmac.compare_digest(login.password, secret.encode())
         return AuthResult(success=success, handled=False, auth_data=login)  # not handled: aiosmtpd sends the reply
 

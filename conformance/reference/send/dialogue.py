@@ -35,6 +35,10 @@ class SessionLost(Exception):
         self.refused: Mapping[Recipient, Reply] = {}
 
 
+class TlsFailed(SessionLost):
+    """TLS could not begin, after the server had answered STARTTLS with 220."""
+
+
 class Dialogue(ABC):
     """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 

@@ -14,12 +14,16 @@ def create_dialogue(
     idle_timeout: float,
     protocol: Literal["smtp", "lmtp"] = "smtp",
     secret: str | None = None,
+    *,
+    prefers_tls: bool = False,
 ) -> Dialogue:
     """Return a client session with a server, not connected yet.
 
     `own_name` is the EHLO name, `idle_timeout` how long the server may be silent (seconds). With a `secret` the SMTP session
-    authenticates if the server offers it.
+    authenticates if the server offers it; with `prefers_tls` it uses TLS if the server offers that.
     """
     if protocol == "lmtp":
         return LmtpDialogue(address, own_name, idle_timeout)
-    return SmtpDialogue(address, own_name, idle_timeout, secret)
+    dialogue = SmtpDialogue(address, own_name, idle_timeout, secret)
+    dialogue.prefers_tls = prefers_tls
+    return dialogue

@@ -9,14 +9,13 @@ import base64
 import ssl
 from collections.abc import Awaitable
 from functools import lru_cache
-from typing import Any
 
 from aiosmtplib import SMTPException, SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
 from conformance.reference.config import Address
 from conformance.reference.replies import Reply, parse_reply
-from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.send.dialogue import Dialogue, SessionLost, TlsFailed
 
 _CACHED_REPLY = 1024
 """The most octets of a reply whose parsed form is cached: the same few short replies come in every session."""
@@ -51,10 +50,14 @@ class FastProtocol(SMTPProtocol):
         assert self._response_waiter is not None  # set since the connection was made
         return self._response_waiter
 
-    async def start_tls(self, *args: Any, **named: Any) -> SMTPResponse:
-        """Send STARTTLS and switch to TLS as SMTPProtocol does, which expects a reply future that is not done; return the reply."""
-        self._response_waiter = self._loop.create_future()
-        return await super().start_tls(*args, **named)
+    def forget_plaintext(self) -> None:
+        """Drop what the server has sent behind its reply to STARTTLS: it is not part of the secured session (RFC 3207 4.2)."""
+        del self._buffer[:]
+
+    def continue_in(self, transport: asyncio.Transport) -> None:
+        """Go on in TLS."""
+        self.transport = transport
+        self._over_ssl = True
 
 
 @lru_cache(maxsize=256)
@@ -91,6 +94,8 @@ class SmtpDialogue(Dialogue):
         """Whether AUTH is sent only after STARTTLS, even if the server offers it before."""
         self.login_refused = False
         """Whether the server has refused AUTH."""
+        self.prefers_tls = False
+        """Whether STARTTLS is used without a secret too, where it is offered."""
         self._transport: asyncio.Transport | None = None
         self._protocol: FastProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -110,18 +115,31 @@ class SmtpDialogue(Dialogue):
             raise SessionLost(f"no connection: {error}") from error
         return await self._reply("the connection")
 
-    async def greet(self) -> None:
-        """Send EHLO; with a secret send STARTTLS, EHLO, AUTH PLAIN and EHLO again, as far as they are offered. Raises SessionLost.
+    async def open(self) -> None:
+        """Connect and begin the session; where TLS fails that is not required, do so once more, without TLS. Raises SessionLost."""
+        try:
+            await super().open()
+        except TlsFailed:
+            if self._secret is not None:
+                raise
+            self.prefers_tls = False
+            await super().open()
 
-        The keywords after AUTH may include some that the server offers to known peers only. After a refused AUTH (`login_refused`) the
-        session goes on unauthenticated.
+    async def greet(self) -> None:
+        """Send EHLO, and EHLO again within TLS; with a secret send AUTH PLAIN and EHLO again, as far as they are offered. Raises SessionLost.
+
+        TLS is required for AUTH (`requires_tls`); without a secret the session goes on in the clear where STARTTLS is refused. The keywords
+        after AUTH may include some that the server offers to known peers only. After a refused AUTH (`login_refused`) the session goes on
+        unauthenticated.
         """
         await super().greet()
         if self._secret is None:
+            if self.prefers_tls and "STARTTLS" in self.keywords:
+                await self._secure()
             return
         if "STARTTLS" in self.keywords and (self.requires_tls or not self._offers_auth_plain):
-            await self._start_tls()
-            await super().greet()
+            if not await self._secure():
+                raise SessionLost("no TLS: STARTTLS was refused")
         elif self.requires_tls:  # STARTTLS is not offered
             return
         if self._offers_auth_plain:
@@ -135,19 +153,41 @@ class SmtpDialogue(Dialogue):
         """Whether the server offers AUTH PLAIN in its last EHLO reply."""
         return "PLAIN" in self.keywords.get("AUTH", "").split()
 
+    async def _secure(self) -> bool:
+        """Send STARTTLS; after 220 begin TLS and send EHLO again. Return whether the session is secured. Raises SessionLost."""
+        answer = await self.command("STARTTLS")
+        if not await self.may_start_tls(answer):
+            return False
+        await self._start_tls()
+        await self.greet_again()
+        return True
+
+    async def may_start_tls(self, answer: Reply) -> bool:
+        """Return whether TLS begins after this reply to STARTTLS; otherwise the session goes on in the clear. Raises SessionLost."""
+        return answer.code == 220
+
+    async def greet_again(self) -> None:
+        """Send EHLO within TLS; only what is offered there counts (RFC 3207 4.2). Raises SessionLost."""
+        await super().greet()
+
     async def _start_tls(self) -> None:
-        """Send STARTTLS and switch to TLS, without verifying the certificate. Raises SessionLost."""
+        """Make the handshake, without verifying the certificate. Raises TlsFailed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # nodes have no common certificate authority
         protocol = self._open_protocol()
+        protocol.forget_plaintext()
+        assert self._transport is not None
         try:
-            await protocol.start_tls(context, timeout=self.idle_timeout)
-        except (SMTPException, OSError) as error:
-            raise SessionLost(f"no TLS: {error!r}") from error
-        transport = protocol.transport
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+            secured = await self._loop.start_tls(
+                self._transport, protocol, context, ssl_handshake_timeout=self.idle_timeout
+            )
+        except OSError as error:
+            raise TlsFailed(f"no TLS: {error!r}") from error
+        if secured is None:
+            raise TlsFailed("no TLS: the connection was lost")
+        self._transport = secured
+        protocol.continue_in(secured)
 
     async def command(self, line: str) -> Reply:
         """Send a command line and return the reply; return 501 for one with control characters, unsent. Raises SessionLost."""

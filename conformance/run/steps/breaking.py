@@ -51,7 +51,11 @@ async def answer(world: World, action: Answer) -> str:
 @handles(Offer)
 async def offer(world: World, action: Offer) -> str:
     """Set what a sink offers from the next EHLO on."""
-    world.sink(action.sink).keywords = action.keywords
+    sink, within_tls = world.sink(action.sink), action.within_tls
+    sink.keywords = action.keywords
+    sink.secured_keywords = (
+        within_tls if within_tls is not None else tuple(k for k in action.keywords if k != "STARTTLS")
+    )
     return ""
 
 

@@ -59,24 +59,27 @@ class Answer(Action):
     """Set a sink's reply to a verb, for one recipient or all, for a number of times or until it is replaced."""
 
     sink: Sink
-    at: Literal["connect", "MAIL", "RCPT", "DATA", "dot"] = "dot"
+    at: Literal["connect", "STARTTLS", "MAIL", "RCPT", "DATA", "dot"] = "dot"
     reply: Text | Literal["accept"] = Field(description="e.g. `451 4.3.0 try later`; `accept` removes an earlier one")
     recipient: Text | None = None
     times: int | None = Field(None, ge=1)
 
 
-SinkKeyword = Literal["8BITMIME", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SMTPUTF8"]
+SinkKeyword = Literal["8BITMIME", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SMTPUTF8", "STARTTLS"]
 
 
 @step("offer")
 class Offer(Action):
     """Set the extensions that a sink offers in its next replies to EHLO, beside SIZE.
 
-    Without this step: 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES.
+    Without this step: 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES, and within TLS the same.
     """
 
     sink: Sink
     keywords: tuple[SinkKeyword, ...]
+    within_tls: tuple[SinkKeyword, ...] | None = Field(
+        None, alias="within-tls", description="those within TLS; else the same without STARTTLS"
+    )
 
 
 @step("disk")
