@@ -115,6 +115,9 @@ def _unoffered_keyword(expectation: Expectation, context: ExpectationContext) ->
     sessions = [context.trace.sessions[name] for name in names if name in context.trace.sessions]
     if not sessions or any(expectation.where in (session.keywords or ()) for session in sessions):
         return None
+    greetings = (x.text for talk in talks for x in talk.exchanges if x.said.upper().startswith(("EHLO ", "LHLO ")))
+    if any(expectation.where in text.upper().split() for text in greetings):  # offered within TLS
+        return None
     return f"{sessions[0].server} does not offer {expectation.where}"
 
 

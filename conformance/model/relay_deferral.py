@@ -1,4 +1,4 @@
-"""Judges that no recipient is forgotten whom a next hop did not take for now (RL-421-01, RL-GRY-01, RL-RTY-03, RL-LMT-01).
+"""Judges that no recipient is forgotten whom a next hop did not take for now (RL-421-01, RL-GRY-01, RL-RTY-03, RL-LMT-01, RL-LIM-03).
 
 Each rule looks at the tries (`relaying`) that ended in one way, such as 421. After such a try the server that is responsible for the
 recipient tries again, until a next hop has decided or the message expires. No clause gives a relay an interval that binds it;
@@ -68,6 +68,22 @@ def recipients_without_their_reply(facts: Facts) -> Finding:
     """Check that a recipient is tried again for whom an LMTP server gave no positive reply while it gave one for another."""
     return _find_forgotten(
         facts, "a recipient without a positive reply of its own is tried again", _is_left_out_by_lmtp
+    )
+
+
+@rule("RL-LIM-03")
+def too_many_recipients_is_transient(facts: Facts) -> Finding:
+    """Check that a recipient is tried again whom a next hop refused with 552 behind others that it accepted: 452 was meant."""
+    return _find_forgotten(facts, "552 to one of several recipients is transient", _is_one_too_many)
+
+
+def _is_one_too_many(one: Try) -> bool:
+    """Return whether RCPT was answered with 552, and the message accepted for other recipients of the transaction."""
+    return (
+        one.reply is not None
+        and one.reply.to == "RCPT"
+        and one.reply.code == 552
+        and bool(one.transaction.accepted_recipients)
     )
 
 

@@ -1,4 +1,4 @@
-"""Judges the least number of recipients that a server takes in one transaction (RL-LIM-01).
+"""Judges the least sizes that a server takes: recipients of a transaction, addresses, command lines (RL-LIM-01, RL-LIM-02).
 
 `n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
 compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
@@ -8,12 +8,20 @@ that show it, and is blamed on its `row`, else on the decorator's first requirem
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
+from conformance.trace.sessions import parse_path
 
 _LEAST = 100
 """Recipients that a server must be able to buffer (RFC 5321 4.5.3.1.8)."""
 
 _TOO_MANY = frozenset({"4.5.3", "5.5.3"})
 """Enhanced status codes that say so (RFC 3463 3.6)."""
+
+
+_MAX_LOCAL_PART, _MAX_DOMAIN, _MAX_PATH, _MAX_LINE = 64, 255, 256, 512
+"""Octets that a server must take (RFC 5321 4.5.3.1.1 to 4.5.3.1.4); a path has its brackets, a line its CRLF."""
+
+_LONG_PATH, _LONG_LINE = 100, 256
+"""Octets from which on the length may be why a path, or a line, is refused."""
 
 
 @rule("RL-LIM-01", timed=False)
@@ -42,3 +50,45 @@ def a_hundred_recipients_are_taken(facts: Facts) -> Finding:
                     reply.n,
                 )
     return finding
+
+
+@rule("RL-LIM-02", timed=False)
+def long_paths_and_lines_are_taken(facts: Facts) -> Finding:
+    """Check that no long path or command line within the limits is refused for good where the server took a short one in the session.
+
+    Left out are lines with parameters, whose limits are greater, and addresses that are not ASCII.
+    """
+    finding = Finding("paths of 256 octets and lines of 512 are taken")
+    for session in facts.trace.sessions.values():
+        if not facts.is_tested_server(session.server) or facts.is_altered_or_held(session.name):
+            continue
+        taken: set[str] = set()
+        for exchange in session.exchanges:
+            verb, line, reply = exchange.command.verb, exchange.command.line, exchange.reply
+            if reply is None:
+                continue
+            if reply.code // 100 == 2 and not _is_long(verb, line):
+                taken.add(verb)
+            elif verb in taken and _is_long(verb, line):
+                finding.occasions += 1
+                if reply.code in (500, 501, 553):
+                    what = f"NOOP with {len(line) + 2} octets" if verb == "NOOP" else f"{verb} with {_describe(line)}"
+                    finding.add_violation(f"{session.server} answered {what} with {reply.code}", reply.n)
+    return finding
+
+
+def _is_long(verb: str, line: str) -> bool:
+    """Return whether a line is long, or the path in it, and within the limits."""
+    if verb == "NOOP":
+        return _LONG_LINE <= len(line) + 2 <= _MAX_LINE
+    path = parse_path(line)
+    local_part, _, domain = path.rpartition("@")
+    is_long = len(path) + 2 >= _LONG_PATH or len(local_part) == _MAX_LOCAL_PART
+    fits = len(local_part) <= _MAX_LOCAL_PART and len(domain) <= _MAX_DOMAIN and len(path) + 2 <= _MAX_PATH
+    return verb in ("MAIL", "RCPT") and is_long and fits and line.isascii() and line.endswith(">")
+
+
+def _describe(line: str) -> str:
+    """Return how long the path in a line is, in words."""
+    path = parse_path(line)
+    return f"a path of {len(path) + 2} octets and a local part of {len(path.rpartition('@')[0])}"

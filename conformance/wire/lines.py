@@ -25,7 +25,8 @@ _CACHED = 256
 """Lines that each cached function remembers."""
 
 _REPLY = re.compile(r"([0-9]{3})(?:([ -])(.*))?", re.DOTALL)
-_SECRET = re.compile(r"^(\s*AUTH\s+\S+)\s+\S.*", re.IGNORECASE | re.DOTALL)
+_SECRET = re.compile(r"^(\s*AUTH\s+\S+)\s+(?!=\s*$)\S.*", re.IGNORECASE | re.DOTALL)
+"""`=` is an empty initial response (RFC 4954 4), and no secret."""
 _AUTH_COMMAND = re.compile(r"AUTH[ \t]", re.IGNORECASE)
 """Some servers accept a tab in place of the space; what follows is a secret then too."""
 _VERB = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")

@@ -17,6 +17,9 @@ from conformance.wire.sockets import describe_error, has_unread_octets, port_of
 REPLY_TIMEOUT = 3600.0
 """Documented seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
 
+_READY_FOR_TLS = 220
+"""The reply to STARTTLS behind which TLS begins (RFC 3207 4)."""
+
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([rn0\\]))")
 _PLAIN = {b"r": b"\r", b"n": b"\n", b"0": b"\0", b"\\": b"\\"}
 
@@ -76,7 +79,7 @@ async def talk(
     lateness and not the server's. So is the time by which the `wait` of a line took too long, whatever the tolerance.
 
     A line with `where`, unless it is EHLO or LHLO itself, is left out if the last reply to these did not offer that
-    keyword; after a line without a `code` no reply is read; after one with `secure`, TLS begins.
+    keyword; after a line without a `code` no reply is read; after 220 to one with `secure`, TLS begins.
 
     Raises what `make_content` raises, and OSError if this machine has run out of something.
     """
@@ -112,7 +115,8 @@ async def talk(
             late += took if took <= duration(tolerance) else 0.0
             if exchanges[-1].problem:
                 break
-            if line.secure and (problem := await _start_tls(reader, writer, duration(REPLY_TIMEOUT))):
+            is_ready = exchange.code == _READY_FOR_TLS
+            if line.secure and is_ready and (problem := await _start_tls(reader, writer, duration(REPLY_TIMEOUT))):
                 exchanges.append(LineExchange("(TLS)", problem=problem))
                 break
     finally:
@@ -155,7 +159,7 @@ async def _exchange(
 ) -> tuple[LineExchange, ServerReply | None]:
     """Send a line, and wait up to `limit` seconds for the reply if one is expected.
 
-    A line whose `code` is None expects no reply, one with `closed` the end of the session. Return the exchange and the
+    A line whose `code` is None expects no reply, one with `closed` permits the end of the session. Return the exchange and the
     reply; None if none was expected, or if the session was lost (then `problem` is set, unless the line expects that).
     """
     sent = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
@@ -166,7 +170,7 @@ async def _exchange(
             return LineExchange(sent), None
         reply = await read_reply(reader, limit)
     except SessionLost as lost:
-        expected = line.code == "closed" and lost.ended
+        expected = "closed" in _alternatives(line) and lost.ended
         problem = "" if expected else f"expected {_expected_reply(line)}, but {lost}"
         return LineExchange(sent, text=str(lost), problem=problem, closed=lost.ended), None
     return LineExchange(sent, reply.code, reply.enhanced, reply.text[:2000]), reply
@@ -186,9 +190,14 @@ async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> N
 
 def _expected_reply(line: Line) -> str:
     """Return the codes that a line expects, in words: `250 or 251`, `closed`, `nothing`."""
+    return " or ".join(map(str, _alternatives(line))) or "nothing"
+
+
+def _alternatives(line: Line) -> tuple[int | str, ...]:
+    """Return the codes that a line expects, `closed` for the end of the session; none for no reply."""
     if isinstance(line.code, tuple):
-        return " or ".join(map(str, line.code))
-    return str(line.code or "nothing")
+        return line.code
+    return () if line.code is None else (line.code,)
 
 
 def _find_problem(line: Line, reply: ServerReply, offered: frozenset[str] | None) -> str:
@@ -198,7 +207,7 @@ def _find_problem(line: Line, reply: ServerReply, offered: frozenset[str] | None
     ENHANCEDSTATUSCODES was, or nothing is known of offers yet.
     """
     received = f"{reply.code} {reply.text[:200]}"
-    if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):
+    if reply.code not in _alternatives(line):
         return f"expected {_expected_reply(line)}, but {received}"
     promised = offered is None or "ENHANCEDSTATUSCODES" in offered
     enhanced = (line.enhanced,) if isinstance(line.enhanced, str) else line.enhanced

@@ -25,7 +25,6 @@ from conformance.reference.host import Component, Host
 from conformance.reference.receive.fast_smtp import FastSMTP
 from conformance.reference.receive.verbs import NOT_OFFERED, OUT_OF_ORDER, SessionState
 
-
 ACCOUNTS = {"tester": "for-the-test"}
 """The passwords of clients at the front door, by user. The only account exists so that AUTH can be judged there."""
 

@@ -163,7 +163,9 @@ class Dialogue(ABC):
     ) -> dict[Recipient, Reply]:
         """Send RCPT for each recipient, DATA and the content, as `_transmit` says; `replies` gets the replies to RCPT as they come."""
         for recipient in envelope.recipients:
-            replies[recipient] = reply = await self.command(self._rcpt_command(recipient))
+            replies[recipient] = reply = self.recipient_reply(
+                await self.command(self._rcpt_command(recipient)), replies
+            )
             if reply.code == 421:
                 refused = {recipient: other for recipient, other in replies.items() if other.permanent}
                 return {**dict.fromkeys(envelope.recipients, reply), **refused}
@@ -182,6 +184,15 @@ class Dialogue(ABC):
         finals = await self.send_content(dot_stuffed(content) + b".\r\n", len(accepted))
         self.outcome_unknown = False
         return {**replies, **dict(zip(accepted, finals, strict=True))}
+
+    def recipient_reply(self, reply: Reply, before: Mapping[Recipient, Reply]) -> Reply:
+        """Return what a reply to RCPT means; `before` are the replies to the recipients before.
+
+        552 behind an accepted recipient is that to one too many, who is to be tried again (RFC 5321 4.5.3.1.10).
+        """
+        if reply.code == 552 and any(other.positive for other in before.values()):
+            return Reply(452, "4.5.3", reply.text)
+        return reply
 
     async def _reset_transaction(self) -> None:
         """Send RSET; if the session is lost meanwhile, do nothing: the replies so far count, and the next command finds the loss out."""

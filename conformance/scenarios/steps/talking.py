@@ -20,8 +20,9 @@ class Line(BaseModel):
         None, description="content of a message of fixtures/messages, dot-stuffed, and the final dot"
     )
     wait: Duration | None = Field(None, description="wait for this time before the line")
-    code: int | Literal["closed"] | tuple[int, ...] | None = Field(
-        None, description="expected reply code, or several alternatives; without it no reply is read"
+    code: int | Literal["closed"] | tuple[int | Literal["closed"], ...] | None = Field(
+        None,
+        description="expected reply code, `closed` for the end of the session, or several alternatives; without it no reply is read",
     )
     within: Duration | None = Field(None, description="longest time from the line, or from its `wait`, to the reply")
     enhanced: Text | tuple[Text, ...] | None = Field(
@@ -36,7 +37,7 @@ class Line(BaseModel):
         description="EHLO keyword: the line is sent only where the last reply to EHLO offers it; for an EHLO line, `has` and "
         "`lacks` are checked only where its reply offers it",
     )
-    secure: bool = Field(False, description="start TLS after the reply (RFC 3207); the certificate is not verified")
+    secure: bool = Field(False, description="start TLS after the reply 220 (RFC 3207); the certificate is not verified")
 
 
 @step("talk")

@@ -1,0 +1,269 @@
+"""Judges STARTTLS (RFC 3207): what a server forgets, and what a client does where TLS fails or has begun (group TLS).
+
+The rows of the server bind one that offers STARTTLS. They are judged by the conversations of the scenario (`Talked`), since the link sees
+encrypted octets only. What a client says within TLS is recorded by the sink.
+
+`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
+compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
+that show it.
+
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
+not) and each `Try` (it tried to pass it on).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from conformance.history.events import Talked
+from conformance.history.values import TalkExchange
+from conformance.model.facts import Facts
+from conformance.model.relaying import Key, Relaying
+from conformance.model.reports import FailureReports
+from conformance.model.rules import rule
+from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Exchange, Session, Transaction
+
+_PATIENCE_S = 3600.0
+"""Documented seconds within which mail goes on after TLS has failed; no clause gives a bound."""
+
+_BEHIND = re.compile(r"STARTTLS\\r\\n.+", re.IGNORECASE)
+"""What a conversation shows of octets behind STARTTLS that were sent together with it."""
+
+_EXTENSIONS = {
+    "BODY": "8BITMIME", "SMTPUTF8": "SMTPUTF8", "RET": "DSN", "ENVID": "DSN", "NOTIFY": "DSN", "ORCPT": "DSN", "BDAT": "CHUNKING"
+}  # fmt: skip
+"""The extension of each parameter and command that a client may use only where it is offered."""
+
+
+def _secured_talks(facts: Facts) -> Iterator[tuple[Talked, list[TalkExchange], TalkExchange, list[TalkExchange]]]:
+    """Yield each conversation in which TLS began: its event, what was said before, the exchange of STARTTLS, and what was said within TLS."""
+    for event in facts.trace.events_of(Talked):
+        if not facts.is_tested_server(event.server):
+            continue
+        for number, exchange in enumerate(event.exchanges):
+            if exchange.said.upper().startswith("STARTTLS") and exchange.code == 220:
+                yield event, list(event.exchanges[:number]), exchange, list(event.exchanges[number + 1 :])
+                break
+
+
+@rule("RL-TLS-01", timed=False)
+def plaintext_behind_starttls_is_dropped(facts: Facts) -> Finding:
+    """Check that a command that came in plaintext behind STARTTLS is not answered within TLS (CVE-2011-0411).
+
+    Its reply would stand in the place of that to the first command within TLS: QUIT has another than 221.
+    """
+    finding = Finding("a command in plaintext behind STARTTLS is not answered within TLS")
+    for event, _, starttls, within in _secured_talks(facts):
+        quitting = next((x for x in within if x.said.upper() == "QUIT"), None)
+        if not _BEHIND.fullmatch(starttls.said) or quitting is None or (quitting.code is None and not quitting.closed):
+            continue
+        finding.occasions += 1
+        if quitting.code is not None and quitting.code not in (221, 421):
+            finding.add_violation(
+                f"{event.server} answered QUIT within TLS with {quitting.code}, after {starttls.said!r} in plaintext",
+                event.n,
+            )
+    return finding
+
+
+@rule("RL-TLS-02", timed=False)
+def tls_begins_anew(facts: Facts) -> Finding:
+    """Check that a transaction from before TLS is gone within it, and that STARTTLS is not offered there."""
+    finding = Finding("what the client said before TLS is forgotten within it")
+    for event, before, _, within in _secured_talks(facts):
+        verbs = [x.said.upper().partition(" ")[0] for x in before]
+        is_open = any(
+            verb == "MAIL" and x.code == 250 and not {"RSET", "EHLO", "HELO"} & set(verbs[number + 1 :])
+            for number, (verb, x) in enumerate(zip(verbs, before, strict=True))
+        )
+        first = within[0] if within else None
+        if is_open and first is not None and first.said.upper().startswith("RCPT") and first.code is not None:
+            finding.occasions += 1
+            if first.code // 100 == 2:
+                finding.add_violation(
+                    f"{event.server} answered {first.said} within TLS with {first.code}, after MAIL in plaintext",
+                    event.n,
+                )
+        for exchange in within:
+            if exchange.said.upper().startswith("EHLO") and exchange.code == 250:
+                finding.occasions += 1
+                if "STARTTLS" in exchange.text.upper().split():
+                    finding.add_violation(f"{event.server} offers STARTTLS within TLS", event.n)
+    return finding
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedTls:
+    """A session of a server with a next hop in which STARTTLS was refused for now (`reply` in words), or TLS did not begin."""
+
+    session: Session
+    n: int
+    t: float
+    reply: str
+
+
+def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
+    """Return the sessions in which TLS failed, by client and next hop; without those in which the client left before the reply."""
+    found: dict[tuple[str, str], list[_FailedTls]] = {}
+    for session in facts.trace.sessions.values():
+        if not facts.is_opened_by_tested_server(session.client, session.name):
+            continue
+        asked = next((x for x in session.exchanges if x.command.verb == "STARTTLS"), None)
+        if asked is None or asked.reply is None:
+            continue
+        is_refused = asked.reply.code // 100 == 4
+        is_broken = (
+            asked.reply.code == 220
+            and asked is session.exchanges[-1]
+            and session.closed is not None
+            and session.closed.by != "client"
+        )
+        if is_refused or is_broken:
+            said = f"answered STARTTLS with {asked.reply.code}" + (", and TLS did not begin" if is_broken else "")
+            failed = _FailedTls(session, asked.reply.n, asked.reply.t, said)
+            found.setdefault((session.client, session.server), []).append(failed)
+    return found
+
+
+def _concerned(facts: Facts) -> Iterator[tuple[Key, float, _FailedTls]]:
+    """Yield each message and recipient for which TLS failed with a next hop: the key, when it was handed, and the first failure.
+
+    Nothing is judged with `timers: own`, where the server's intervals are not known.
+    """
+    failures = facts.compute_once(_failures)
+    if not failures or facts.context.cell.timers == "own":
+        return
+    for key, handings in facts.compute_once(Relaying).handings.items():
+        server, _, recipient = key
+        acknowledged = [h for h in handings if h.acknowledged is not None]
+        if not acknowledged:
+            continue
+        for hop in facts.topology.next_hops(server, recipient):
+            failed = next((f for f in failures.get((server, hop), ()) if f.n > acknowledged[0].n), None)
+            if failed is not None:
+                yield key, acknowledged[0].t, failed
+                break
+
+
+@rule("RL-TLS-03")
+def failed_tls_is_transient(facts: Facts) -> Finding:
+    """Check that mail is neither reported as failed nor left where STARTTLS was refused for now, or the handshake was cut."""
+    finding = Finding("mail goes on, or is tried again, after TLS has failed")
+    relaying = facts.compute_once(Relaying)
+    for key, handed_t, failed in _concerned(facts):
+        server, name, recipient = key
+        message = facts.trace.messages[name]
+        lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
+        reported = _find_report(facts, key, failed.n)
+        tried = any(t.transaction.n > failed.n for t in relaying.tries.get(key, ()))
+        if tried or facts.context.deliveries_of(name, recipient):
+            finding.occasions += 1
+        elif reported is not None:
+            if reported.t - handed_t < lifetime - facts.slack:
+                finding.occasions += 1
+                problem = (
+                    f"{server} reported it as failed for {recipient}, after {failed.session.server} had {failed.reply}"
+                )
+                finding.add_message_violation(message, problem, reported.n, failed.n)
+        elif any(s.n > failed.n for s in facts.sessions_by_client_and_server[server, failed.session.server]):
+            finding.occasions += 1
+        elif _has_had_time(facts, server, failed):
+            finding.occasions += 1
+            problem = f"{server} did not try again for {recipient}, after {failed.session.server} had {failed.reply}"
+            finding.add_message_violation(message, problem, failed.n)
+    return finding
+
+
+@rule("RL-TLS-04")
+def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
+    """Check that a server that sends mail in the clear elsewhere does so, too, where TLS keeps failing.
+
+    Such a server does not require TLS (RFC 3207 4 leaves it to the client's policy).
+    """
+    finding = Finding("where TLS is optional, mail goes on without it when it fails")
+    relaying = facts.compute_once(Relaying)
+    for key, _, failed in _concerned(facts):
+        server, name, recipient = key
+        is_optional = any(
+            facts.is_opened_by_tested_server(server, s.name) and s.transactions and not _has_starttls(s)
+            for (client, _), sessions in facts.sessions_by_client_and_server.items()
+            for s in sessions
+            if client == server and s.listener == "smtp"
+        )
+        if not is_optional:
+            continue
+        if any(t.transaction.n > failed.n for t in relaying.tries.get(key, ())) or facts.context.deliveries_of(
+            name, recipient
+        ):
+            finding.occasions += 1
+        elif _has_had_time(facts, server, failed):
+            finding.occasions += 1
+            finding.add_message_violation(
+                facts.trace.messages[name],
+                f"{server} did not send it for {recipient} within {format_seconds(facts.end_t - failed.t)} after "
+                f"{failed.session.server} had {failed.reply}, and sends other mail in the clear",
+                failed.n,
+            )
+    return finding
+
+
+def _find_report(facts: Facts, key: Key, after_n: int) -> Transaction | None:
+    """Return the report, made by the server of a key after an event, that the key's message failed for its recipient; None for none."""
+    server, name, recipient = key
+    for report in facts.compute_once(FailureReports).all:
+        is_about = any(m.message == name for m in report.messages) and recipient in (report.failed or {recipient})
+        if report.origin == server and is_about and report.n > after_n:
+            return report.transaction
+    return None
+
+
+def _has_had_time(facts: Facts, server: str, failed: _FailedTls) -> bool:
+    """Return whether the server worked on for so long after a failure that it must have tried again."""
+    interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
+    patience = max(_PATIENCE_S, 2 * interval) + facts.slack
+    return facts.end_t - failed.t >= patience and not facts.stopped_or_wiped_between(server, failed.n)
+
+
+def _has_starttls(session: Session) -> bool:
+    """Return whether STARTTLS was said in a session."""
+    return any(x.command.verb == "STARTTLS" for x in session.exchanges)
+
+
+@rule("RL-TLS-05", timed=False)
+def only_what_tls_has_offered_counts(facts: Facts) -> Finding:
+    """Check that a client uses no extension within TLS that only the plaintext before has offered.
+
+    That is so where it keeps the list from before TLS, and where it takes octets behind the reply to STARTTLS for the reply to its EHLO.
+    """
+    finding = Finding("a client uses within TLS only the extensions that are offered there")
+    for session in facts.trace.sessions.values():
+        if not facts.is_opened_by_tested_server(session.client, session.name):
+            continue
+        number = next((i for i, x in enumerate(session.exchanges) if x.command.verb == "STARTTLS"), None)
+        within = session.exchanges[number + 1 :] if number is not None else []
+        started = number is not None and (reply := session.exchanges[number].reply) is not None and reply.code == 220
+        if not started or not any(x.command.verb == "MAIL" for x in within):
+            continue
+        finding.occasions += 1
+        if problem := _find_unoffered(within):
+            finding.add_violation(
+                f"{session.client} {problem[0]}, which {session.server} did not offer within TLS", problem[1]
+            )
+    return finding
+
+
+def _find_unoffered(within: list[Exchange]) -> tuple[str, int] | None:
+    """Return the first use of an extension that no EHLO reply within TLS has offered, in words, and its event; None for none."""
+    offered: set[str] = set()
+    for exchange in within:
+        verb, reply, line = exchange.command.verb, exchange.reply, exchange.command.line
+        if verb in ("EHLO", "LHLO") and reply is not None and reply.code == 250:
+            offered = {text.partition(" ")[0].upper() for text in reply.lines[1:]}
+        words = [verb] if verb == "BDAT" else []
+        if verb in ("MAIL", "RCPT"):
+            words = [word.partition("=")[0].upper() for word in line.rpartition(">")[2].split()]
+        for word in words:
+            if _EXTENSIONS.get(word, "") not in {"", *offered}:
+                return f"said {line}", exchange.command.n
+    return None
