@@ -11,6 +11,7 @@ Records: `Relaying` has, by server, message and recipient, each `Handing` (the s
 not) and each `Try` (it tried to pass it on).
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -193,15 +194,15 @@ def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
         )
         if not is_optional:
             continue
-        if any(t.transaction.n > failed.n for t in relaying.tries.get(key, ())) or facts.context.deliveries_of(
-            name, recipient
-        ):
+        until = failed.t + _patience(facts, server)
+        tried = [t.transaction.t for t in relaying.tries.get(key, ()) if t.transaction.n > failed.n]
+        if min([*tried, *(d.t for d in facts.context.deliveries_of(name, recipient))], default=math.inf) <= until:
             finding.occasions += 1
         elif _has_had_time(facts, server, failed):
             finding.occasions += 1
             finding.add_message_violation(
                 facts.trace.messages[name],
-                f"{server} did not send it for {recipient} within {format_seconds(facts.end_t - failed.t)} after "
+                f"{server} did not send it for {recipient} within {format_seconds(until - failed.t)} after "
                 f"{failed.session.server} had {failed.reply}, and sends other mail in the clear",
                 failed.n,
             )
@@ -220,9 +221,14 @@ def _find_report(facts: Facts, key: Key, after_n: int) -> Transaction | None:
 
 def _has_had_time(facts: Facts, server: str, failed: _FailedTls) -> bool:
     """Return whether the server worked on for so long after a failure that it must have tried again."""
+    has_ended = facts.end_t - failed.t < _patience(facts, server)
+    return not has_ended and not facts.stopped_or_wiped_between(server, failed.n)
+
+
+def _patience(facts: Facts, server: str) -> float:
+    """Return the documented seconds within which a server tries again, and sends in the clear what it may."""
     interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
-    patience = max(_PATIENCE_S, 2 * interval) + facts.slack
-    return facts.end_t - failed.t >= patience and not facts.stopped_or_wiped_between(server, failed.n)
+    return max(_PATIENCE_S, 2 * interval) + facts.slack
 
 
 def _has_starttls(session: Session) -> bool:

@@ -6,10 +6,11 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 """
 
 import asyncio
+from collections.abc import Mapping
 
 from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Envelope
+from conformance.reference.message import Envelope, Recipient
 from conformance.reference.queue.outbound import Outbound
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.receive.session import Receiver
@@ -57,7 +58,9 @@ class UsesOtherDialogue(Outbound):
         if not isinstance(usual, SmtpDialogue):
             return usual
         peer = self.host.config.peers_by_name.get(server.casefold())
-        return self.dialogue(dial, usual.own_name, usual.idle_timeout, peer.secret if peer else None)
+        other = self.dialogue(dial, usual.own_name, usual.idle_timeout, peer.secret if peer else None)
+        other.prefers_tls = usual.prefers_tls
+        return other
 
 
 @defect("waits-a-minute-at-the-dot", breaks="RL-DOT-01", slot="outbound")
@@ -146,3 +149,25 @@ class TakesEightyRecipients(Receiver):
         if len(self._recipients) >= 80:
             return "452 4.5.3 too many recipients"
         return super().recipient_reply(address)
+
+
+@defect("refuses-paths-of-256-octets", breaks="RL-LIM-02", slot="receiver")
+class RefusesLongPaths(Receiver):
+    """Takes paths of 255 octets at most."""
+
+    def recipient_reply(self, address: str) -> str:
+        """Return the reply to RCPT with this address: 553 if its path, with its brackets, is longer than 255 octets."""
+        return "553 5.1.0 the path is too long" if len(address) + 2 > 255 else super().recipient_reply(address)
+
+
+class _Takes552ForAFailure(SmtpDialogue):
+    def recipient_reply(self, reply: Reply, before: Mapping[Recipient, Reply]) -> Reply:
+        """Return the reply to RCPT as it is: 552 is a permanent failure."""
+        return reply
+
+
+@defect("takes-552-to-a-recipient-for-a-failure", breaks="RL-LIM-03", slot="outbound")
+class Takes552ForAFailure(UsesOtherDialogue):
+    """Returns the message to the sender for a recipient who was one too many for the next hop."""
+
+    dialogue = _Takes552ForAFailure

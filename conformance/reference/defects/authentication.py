@@ -1,0 +1,70 @@
+"""Defects of AUTH (RFC 4954) at the front door: its order, its challenges, and what follows a failure.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+from aiosmtpd.smtp import AuthResult
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.receive.session import Receiver
+
+
+@defect("authenticates-again", breaks="RL-AUT-01", slot="receiver")
+class AuthenticatesAgain(Receiver):
+    """Takes AUTH once more after it has succeeded."""
+
+    async def smtp_AUTH(self, arg: str) -> None:
+        """Handle AUTH as if the client had not authenticated before."""
+        assert self.session is not None
+        self.session.authenticated = False
+        await super().smtp_AUTH(arg)
+
+
+@defect("authenticates-amid-a-transaction", breaks="RL-AUT-01", slot="receiver")
+class AuthenticatesAmidATransaction(Receiver):
+    """Takes AUTH amid a mail transaction."""
+
+    def refuses_auth_now(self) -> bool:
+        """Return False: AUTH is never out of order."""
+        return False
+
+
+@defect("answers-a-cancelled-auth-with-535", breaks="RL-AUT-02", slot="receiver")
+class AnswersCancelledAuthWith535(Receiver):
+    """Takes the response by which a client cancels AUTH for wrong credentials."""
+
+    async def push(self, status: str | bytes) -> None:
+        """Send a reply, 535 in place of that to a cancelled AUTH."""
+        is_cancelled = isinstance(status, str) and status.startswith("501 5.7.0 Auth aborted")
+        await super().push("535 5.7.8 Authentication credentials invalid" if is_cancelled else status)
+
+
+@defect("ends-the-session-after-535", breaks="RL-AUT-02", slot="receiver")
+class EndsTheSessionAfter535(Receiver):
+    """Closes the connection after the first wrong password."""
+
+    async def push(self, status: str | bytes) -> None:
+        """Send a reply, and close the connection after 535."""
+        await super().push(status)
+        if isinstance(status, str) and status.startswith("535"):
+            self._close()
+
+
+@defect("asks-for-no-response", breaks="RL-AUT-03", slot="receiver")
+class AsksForNoResponse(Receiver):
+    """Takes AUTH without an initial response for one with wrong credentials."""
+
+    async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
+        """Check the credentials of AUTH PLAIN; without an initial response they are wrong."""
+        if len(args) == 1:
+            return AuthResult(success=False, handled=False)
+        return await super().auth_PLAIN(_, args)
+
+
+@defect("takes-an-empty-response-for-none", breaks="RL-AUT-03", slot="receiver")
+class TakesAnEmptyResponseForNone(Receiver):
+    """Takes `=`, an empty initial response, for one that is still to come."""
+
+    async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
+        """Check the credentials of AUTH PLAIN; ask for them also where they were empty."""
+        return await super().auth_PLAIN(_, args[:1] if args[1:] == ["="] else args)

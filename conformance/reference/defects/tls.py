@@ -1,0 +1,132 @@
+"""Defects of STARTTLS (RFC 3207): what is not forgotten, on either side, and where mail goes when TLS fails.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+import asyncio
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.defects.patience import UsesOtherDialogue
+from conformance.reference.message import Envelope, Recipient
+from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.send.smtp import FastProtocol, SmtpDialogue
+
+
+@defect("runs-what-is-behind-starttls", breaks="RL-TLS-01", slot="receiver")
+class RunsWhatIsBehindStarttls(Receiver):
+    """Keeps what has come in plaintext behind STARTTLS, and runs it within TLS."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the session; when called again since TLS has begun, put what was received before back into the buffer."""
+        kept = bytes(self._line_buffer or b"") if self._original_transport is not None else b""
+        super().connection_made(transport)
+        if kept:
+            self._reader.feed_data(kept)
+
+
+@defect("keeps-the-transaction-over-tls", breaks="RL-TLS-02", slot="receiver")
+class KeepsTheTransactionOverTls(Receiver):
+    """Goes on within TLS with the transaction that began before it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the session; when called again since TLS has begun, keep what the client has said."""
+        session, envelope, parameters = self.session, self.envelope, self._mail_parameters
+        super().connection_made(transport)
+        if session is not None and self.session is not None:
+            session.ssl = self.session.ssl
+            self.session, self.envelope, self._mail_parameters = session, envelope, parameters
+
+
+@defect("offers-starttls-within-tls", breaks="RL-TLS-02", slot="receiver")
+class OffersStarttlsWithinTls(Receiver):
+    """Offers STARTTLS whether or not TLS has begun."""
+
+    def auth_keywords(self) -> list[str]:
+        """Return the keywords of the EHLO reply that concern security, with STARTTLS within TLS too."""
+        again = ["STARTTLS"] if self.session is not None and self.session.ssl is not None else []
+        return [*super().auth_keywords(), *again]
+
+
+class _ReturnsMail(SmtpDialogue):
+    refused = False
+
+    async def may_start_tls(self, answer: Reply) -> bool:
+        """Return whether TLS begins, and note whether the server has refused it."""
+        self.refused = answer.code != 220
+        return not self.refused
+
+    async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:
+        """Return 554 for all recipients if the server has refused TLS, else transmit the message."""
+        if self.refused:
+            return dict.fromkeys(envelope.recipients, Reply(554, "5.7.10", "TLS failed"))
+        return await super().transmit(envelope, content, extra)
+
+
+@defect("returns-mail-where-tls-is-refused", breaks="RL-TLS-03", slot="outbound")
+class ReturnsMailWhereTlsIsRefused(UsesOtherDialogue):
+    """Takes 454 to STARTTLS for a permanent failure of the message."""
+
+    dialogue = _ReturnsMail
+
+
+class _InsistsOnTls(SmtpDialogue):
+    async def open(self) -> None:
+        """Begin the session, without a second attempt where TLS fails. Raises SessionLost."""
+        await Dialogue.open(self)
+
+    async def may_start_tls(self, answer: Reply) -> bool:
+        """Return True for 220. Raises SessionLost for any other reply."""
+        if answer.code != 220:
+            raise SessionLost("STARTTLS was refused")
+        return True
+
+
+@defect("insists-on-tls", breaks="RL-TLS-04", slot="outbound")
+class InsistsOnTls(UsesOtherDialogue):
+    """Defers mail where a next hop offers STARTTLS and TLS fails, however often it does."""
+
+    dialogue = _InsistsOnTls
+
+
+class _KeepsExtensions(SmtpDialogue):
+    async def greet_again(self) -> None:
+        """Send EHLO within TLS, and go on with the extensions that were offered before. Raises SessionLost."""
+        before = self.keywords
+        await super().greet_again()
+        self.keywords = {**self.keywords, **before}
+
+
+@defect("keeps-extensions-over-tls", breaks="RL-TLS-05", slot="outbound")
+class KeepsExtensionsOverTls(UsesOtherDialogue):
+    """Uses within TLS what the next hop has offered before it."""
+
+    dialogue = _KeepsExtensions
+
+
+class _ReadsAheadProtocol(FastProtocol):
+    _ahead = b""
+
+    def forget_plaintext(self) -> None:
+        """Keep what the server has sent behind its reply to STARTTLS."""
+        self._ahead = bytes(self._buffer)
+        super().forget_plaintext()
+
+    def send_command(self, octets: bytes) -> None:
+        """Send a command; if a reply has been kept, it is taken for that to this command."""
+        super().send_command(octets)
+        if self._ahead:
+            kept, self._ahead = self._ahead, b""
+            self.data_received(kept)
+
+
+class _TakesPlaintextReplies(SmtpDialogue):
+    protocol_class = _ReadsAheadProtocol
+
+
+@defect("takes-plaintext-for-replies-within-tls", breaks="RL-TLS-05", slot="outbound")
+class TakesPlaintextForReplies(UsesOtherDialogue):
+    """Takes what came in plaintext behind the reply to STARTTLS for the reply to its EHLO within TLS (CVE-2021-38371)."""
+
+    dialogue = _TakesPlaintextReplies
