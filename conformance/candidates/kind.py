@@ -19,12 +19,14 @@ from conformance.scenarios.steps.nodes import (
     Configure,
     Inspect,
     Kill,
+    KillOne,
     NodeAction,
     Pause,
     Redirect,
     Resubmit,
     Resume,
     Start,
+    StartAnother,
     Stop,
     Wipe,
 )
@@ -33,6 +35,9 @@ from conformance.scenarios.steps.talking import Talk
 
 DISK = "disk"
 """A feature of kinds, in addition to those that clocks need: the node has a disk of its own that can be made to fail."""
+
+ANOTHER = "start-another"
+"""The builtin command of kinds of which a second process can be started on the queue of the first."""
 
 NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
 """The commands of the node contract; each prints one JSON object."""
@@ -119,7 +124,7 @@ def kinds_with_feature(feature: str) -> list[str]:
 _COMMANDS: dict[type, tuple[str, ...]] = {
     Kill: ("kill", "start"), Stop: ("stop", "start"), Start: ("start",), Wipe: ("wipe", "start"), Pause: ("pause",),
     Resume: ("resume",), Configure: ("reload",), Activate: ("reload",), Inspect: ("inspect",),
-    Redirect: ("redirect-messages",), Resubmit: ("resubmit",),
+    Redirect: ("redirect-messages",), Resubmit: ("resubmit",), StartAnother: (ANOTHER,), KillOne: ("kill", "start"),
 }  # fmt: skip
 """The commands that a step needs of each server that it acts on."""
 

@@ -35,6 +35,8 @@ class NodeSupervisor:
         """Whether it failed to start again on its own queue; starting it is not tried again."""
         self._has_run = False
         """Whether it has run on the data that it has."""
+        self._another: Node | None = None
+        """The second process on the queue, if one was started."""
         self._render = render
         self._recorder = recorder
         self._resources = resources
@@ -65,9 +67,38 @@ class NodeSupervisor:
         self.is_running = self._has_run = True
         self._record("ready")
 
+    async def start_another(self, node: Node, render: Render) -> str:
+        """Start another process of the server, `node`, on the queue of the running one; return what became of that, in words.
+
+        `render` makes its configuration. A server may refuse to run twice on one queue.
+        """
+        self._require(running=True, stage="start-another")
+        try:
+            await node.start(render(self._transport, self._listeners, {}))
+        except Unsupported:  # the cell is not applicable to the candidate
+            raise
+        except NodeError as error:
+            return f"it refuses to run twice: {error.reason}"
+        self._another = node
+        return "two processes run"
+
+    async def kill_one(self) -> str:
+        """Kill the process that was started first; return what goes on, in words: the other one, or the server, started again."""
+        self._require(running=True, stage="kill-one")
+        if self._another is None:
+            await self.kill()
+            await self.start()
+            return "started again"
+        self._record("killed", "one of two processes")
+        first, self.node, self._another = self.node, self._another, None
+        await first.kill()
+        self._record("ready", "the other process")
+        return "the other process goes on"
+
     async def stop(self) -> None:
         """Stop the node in an orderly way and wait for its end."""
         self._require(running=True, stage="stop")
+        await self._kill_another()
         code = await self.node.stop()
         self.is_running = False
         self._record("stopped", f"exit code {code}")
@@ -78,7 +109,14 @@ class NodeSupervisor:
         self._record("killed", detail)
         self.is_running = False
         self.is_paused = False
+        await self._kill_another()
         await self.node.kill()
+
+    async def _kill_another(self) -> None:
+        """Kill the second process, if there is one."""
+        another, self._another = self._another, None
+        if another is not None and another.failure is None:
+            await another.kill()
 
     async def wipe(self) -> None:
         """Destroy the queue database of the node, which must not be running."""

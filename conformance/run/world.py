@@ -28,13 +28,14 @@ from conformance.nodes.configuration import Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.node_disk import NodeDisk, disk_troubles_of
 from conformance.nodes.kinds import NodeContext, node_class
-from conformance.nodes.node_directory import status_file_path
-from conformance.nodes.places import Place, PortLeases, wait_for_exclusive_use
+from conformance.nodes.node_directory import DATA, status_file_path
+from conformance.nodes.places import Place, PortLeases, leased_place, wait_for_exclusive_use
+from conformance.nodes.shared_data import share_directory
 from conformance.parameters import OWN_TIMER_PARAMETERS, effective_parameters
 from conformance.run.clocks.interface import Clock
 from conformance.run.lag import LagRecorder
 from conformance.run.memory_directory import make_directory
-from conformance.run.node_supervisor import NodeSupervisor
+from conformance.run.node_supervisor import NodeSupervisor, Render
 from conformance.run.outbox import Outbox
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -89,6 +90,8 @@ class World:
         self._directory = directory
         self._leases = PortLeases()
         self._places: dict[str, Place] = {}
+        self._other_places: dict[str, Place] = {}
+        """Those of second processes, by server."""
         self._memory: Path | None = None
         self._exit = AsyncExitStack()
 
@@ -229,6 +232,11 @@ class World:
 
     def _make_supervisor(self, server: Server) -> NodeSupervisor:
         """Make the node of a server, not started, with its supervisor."""
+        render_node = self._renderer(server, self._places[server.name])
+        return NodeSupervisor(self._make_node(server), render_node, self.recorder, self.resources)
+
+    def _renderer(self, server: Server, place: Place) -> Render:
+        """Return the function that makes the configuration of a process of a server, whose listeners are at `place`."""
         candidate = self._assignment.candidate_for(server.name)
         revisions = count(1)
 
@@ -242,12 +250,13 @@ class World:
         def make_configuration(
             transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
         ) -> dict[str, Any]:
-            """Return the node's configuration, with these changes to that of the topology."""
+            """Return the configuration, with these changes to that of the topology."""
+            places = {**self._places, server.name: place}
             return render(
                 self.topology,
                 server,
                 Wiring(
-                    listen=lambda name, listener: self._places[name].listen_addresses[listener],
+                    listen=lambda name, listener: places[name].listen_addresses[listener],
                     dial=self.links.address,
                 ),
                 data_dir=self._data_directory(server.name),
@@ -264,12 +273,37 @@ class World:
                 contract_2=contract_2_parts(),
             )
 
-        return NodeSupervisor(self._make_node(server), make_configuration, self.recorder, self.resources)
+        return make_configuration
 
-    def _make_node(self, server: Server) -> Node:
-        """Make the node of a server, not started, and its disk if that is to fail; the node is closed with the world."""
+    def make_another(self, name: str) -> tuple[Node, Render]:
+        """Make another process of a server, not started, on its data; return it with what makes its configuration.
+
+        It has listeners of its own, which the links dial once the first process is gone (`dial_process`). Raises Unsupported where the
+        data cannot be shared.
+        """
+        server = self.topology.by_name[name]
+        candidate = self._assignment.candidate_for(name)
+        place = leased_place(server.role, candidate, self._leases)
+        directory = self._directory / f"{name}-another"
+        if IN_PROCESS not in candidate.features:
+            self._exit.callback(share_directory(name, self._directory / name / DATA, directory / DATA))
+        self._other_places[name] = place
+        return self._make_node(server, directory, place), self._renderer(server, place)
+
+    def dial_process(self, name: str) -> None:
+        """Have the links to a server dial its second process, if one was started, since the first is gone."""
+        place = self._other_places.pop(name, None)
+        for link in self.links if place is not None else ():
+            if link.pair.server == name and place is not None:
+                link.target = place.dial_addresses[link.pair.listener]
+
+    def _make_node(self, server: Server, directory: Path | None = None, place: Place | None = None) -> Node:
+        """Make the node of a server, not started, and its disk if that is to fail; the node is closed with the world.
+
+        `directory` and `place` are those of another process of the server.
+        """
         candidate = self._assignment.candidate_for(server.name)
-        directory = self._directory / server.name
+        directory = directory or self._directory / server.name
         if DISK in candidate.features and (troubles := disk_troubles_of(self.cell, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
             self.disks[server.name] = disk
@@ -279,7 +313,7 @@ class World:
                 candidate,
                 directory,
                 data=self._data_directory(server.name),
-                place=self._places[server.name],
+                place=place or self._places[server.name],
                 clock=self.clock,
                 disk=self.disks.get(server.name),
                 freeze=lambda frozen: self.links.freeze(server.name, frozen),

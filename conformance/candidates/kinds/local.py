@@ -6,7 +6,7 @@ from pydantic import Field
 
 from conformance.candidates.availability import Availability, engine_missing
 from conformance.candidates.fields import ClosedModel, CommonFields, KindFields, ListenerName
-from conformance.candidates.kind import DISK, Kind
+from conformance.candidates.kind import ANOTHER, DISK, Kind
 from conformance.clocks import IN_PROCESS, MOVED_CLOCK
 
 
@@ -23,6 +23,7 @@ class Python(Kind):
     needs = "factory"
     fields = PythonFields
     features = frozenset({IN_PROCESS})
+    builtin_commands = Kind.builtin_commands | {ANOTHER}
 
 
 class ExecFields(KindFields):
@@ -49,6 +50,7 @@ class Exec(Kind):
     needs = "argv"
     fields = ExecFields
     features = frozenset({MOVED_CLOCK, DISK})
+    builtin_commands = Kind.builtin_commands | {ANOTHER}
     parallel_claims = 6
 
 

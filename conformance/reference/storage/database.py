@@ -73,7 +73,7 @@ class Database:
         Raises DatabaseError if the file cannot be used.
         """
         try:
-            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
             self._connection.row_factory = sqlite3.Row
             return schema.prepare(self._connection)
         except (sqlite3.DatabaseError, schema.ForeignDatabase) as error:

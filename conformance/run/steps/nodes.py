@@ -16,6 +16,7 @@ from conformance.scenarios.steps.nodes import (
     Configure,
     Inspect,
     Kill,
+    KillOne,
     NodeAction,
     Pause,
     PowerCut,
@@ -23,32 +24,43 @@ from conformance.scenarios.steps.nodes import (
     Resubmit,
     Resume,
     Start,
+    StartAnother,
     Stop,
     Wipe,
 )
 
 
-@handles(Kill, PowerCut, Stop, Start, Wipe, Pause, Resume)
+@handles(Kill, KillOne, PowerCut, Stop, Start, StartAnother, Wipe, Pause, Resume)
 async def act_on_nodes(world: World, action: NodeAction) -> str:
     """Act on each of the nodes now, or with `at` when that moment of the protocol comes.
 
     `occasion` is the moment's name in the history.
     """
     if action.at is not None:
-        world.links.run_at_moment(action.at, lambda: _act_now(world, action), name=action.occasion)
+        world.links.run_at_moment(action.at, lambda: _act_at_moment(world, action), name=action.occasion)
         return "armed"
+    return await _act_now(world, action)
+
+
+async def _act_at_moment(world: World, action: NodeAction) -> None:
+    """Act on the nodes; the step has ended before, so that nothing of it is recorded any more."""
     await _act_now(world, action)
-    return ""
 
 
-async def _act_now(world: World, action: NodeAction) -> None:
-    """Act on each of the nodes, in the order in which the step names them. Raises NodeError."""
+async def _act_now(world: World, action: NodeAction) -> str:
+    """Act on each of the nodes, in the order in which the step names them; return the detail of the step. Raises NodeError."""
+    details: list[str] = []
     for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
         async with supervisor.lock:
             match action:
                 case Kill():
                     await supervisor.kill()
+                case KillOne():
+                    details.append(await supervisor.kill_one())
+                    world.dial_process(name)
+                case StartAnother():
+                    details.append(await supervisor.start_another(*world.make_another(name)))
                 case PowerCut():
                     await cut_power(world, name, action.keeps)
                 case Stop():
@@ -63,6 +75,7 @@ async def _act_now(world: World, action: NodeAction) -> None:
                     await supervisor.resume()
                 case _:
                     raise TypeError(f"{type(action).__name__} is no action on nodes")
+    return ", ".join(details)
 
 
 @handles(Configure)

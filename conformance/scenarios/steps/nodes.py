@@ -66,6 +66,16 @@ class Start(NodeAction):
     """Start again with the existing data, and wait until every listener answers."""
 
 
+@step("start-another")
+class StartAnother(NodeAction):
+    """Start another process of a server on its queue, with a listener of its own, unless the server refuses to run twice."""
+
+
+@step("kill-one")
+class KillOne(NodeAction):
+    """Kill the process of a server that was started first (SIGKILL); the other goes on, or without one the server starts again."""
+
+
 @step("wipe")
 class Wipe(NodeAction):
     """Delete the queue database of a node that is down; the node creates a new one when it starts."""

@@ -1,0 +1,59 @@
+"""Defects of several processes on one queue: no lock at all, and a lock that outlasts the process that holds it.
+
+Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message, Recipient
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.replies import Reply
+from conformance.reference.storage.database import Database, DatabaseError
+
+
+@defect("runs-twice-on-one-queue", breaks="RL-SHQ-01", slot="database")
+class RunsTwiceOnOneQueue(Database):
+    """Does not lock its queue database, so that a second process delivers what the first has in hand."""
+
+    def open(self) -> bool:
+        """Open the file; if another process has it, open a copy of all that it has written. Return whether the file is new."""
+        try:
+            return super().open()
+        except DatabaseError:
+            other = self._path.with_name("queue-of-another.db")
+            for suffix in ("", "-wal"):
+                written = Path(f"{self._path}{suffix}")
+                if written.exists():
+                    shutil.copyfile(written, f"{other}{suffix}")
+            self._path = other
+            return super().open()
+
+
+@defect("keeps-the-locks-of-the-dead", breaks="RL-SHQ-02", slot="delivery")
+class KeepsTheLocksOfTheDead(Delivery):
+    """Marks a message as locked while it is passed on, and leaves locked what it finds so when it starts."""
+
+    def _lock(self, message: Message) -> Path:
+        """Return the path of a message's lock."""
+        return Path(self.host.config.data_dir, f"lock-{message.id}")
+
+    def start_processing(self, message: Message) -> None:
+        """Start processing a message, unless it is locked."""
+        if not self._lock(message).exists():
+            super().start_processing(message)
+
+    def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
+        """Lock a message, and queue attempts for these recipients."""
+        self._lock(message).touch()
+        super()._queue_attempts(message, recipients)
+
+    async def record_outcome(
+        self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
+    ) -> None:
+        """Unlock the message of an attempt, and record its outcome."""
+        self._lock(attempt.message).unlink(missing_ok=True)
+        await super().record_outcome(attempt, replies, takes_over_reports=takes_over_reports)
