@@ -58,6 +58,7 @@ class ExecNode(ManagedNode, kind="exec"):
     `clock` shifts the clock of its processes, None for the machine's time. What these two raise (UnobservedDisk,
     CannotShift) passes through `start`.
 
+    `_shares` is the data directory of the server's first process, for a second one; None for any other node.
     `_availability` says where the candidate's programs are installed; `_fields` are those of the description for this kind.
     `_process` is the guard, None while the node is down; `_group` its cgroup, None where the machine allows none;
     `_watch` the task that waits for the guard's end; `_flushing` the one that runs the `flush` command.
@@ -72,11 +73,13 @@ class ExecNode(ManagedNode, kind="exec"):
         *,
         disk: NodeDisk | None = None,
         clock: ProcessClock | None = None,
+        shares: Path | None = None,
     ) -> None:
         self._availability = candidate.check_availability()
         super().__init__(candidate, NodeDirectory(name, candidate, directory, self._availability, user=candidate.user))
         self._clock = clock
         self._disk = disk
+        self._shares = shares
         self._fields = ExecFields.of(candidate)
         self._process: Process | None = None
         self._group: cgroups.Cgroup | None = None
@@ -88,7 +91,9 @@ class ExecNode(ManagedNode, kind="exec"):
     def create(cls, context: NodeContext) -> Self:
         """Return a node that is down, with the cell's clock for processes and its failing disk."""
         clock = context.clock.shifted_program(context.directory / "clock")
-        return cls(context.name, context.candidate, context.directory, clock=clock, disk=context.disk)
+        return cls(
+            context.name, context.candidate, context.directory, clock=clock, disk=context.disk, shares=context.shares
+        )
 
     @property
     def guard_pid(self) -> int | None:
@@ -106,6 +111,9 @@ class ExecNode(ManagedNode, kind="exec"):
         if self._availability.missing:
             raise NodeError(self.name, "start", self._availability.missing)
         await asyncio.to_thread(self._files.write, configuration)  # other cells may be on this loop
+        if self._shares is not None and self._availability.private_root is None:
+            self._files.data.rmdir()
+            self._files.data.symlink_to(self._shares)
         if self._disk is not None:
             if self._availability.private_root is None:  # in a private root the program has another path than here
                 self._disk.check_program(self._files.fill(self._candidate.argv)[0])
@@ -183,6 +191,7 @@ class ExecNode(ManagedNode, kind="exec"):
         if self._availability.private_root is not None:
             root = str(self._availability.private_root)
             words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name]
+            words += ["--share", str(self._shares)] if self._shares is not None else []
             words += ["--preload", str(self._preload), "--"] if self._preload else ["--"]
         return [*words, *self._with_shifted_clock(self._files.fill(candidate.argv)), *defect]
 

@@ -80,6 +80,8 @@ class NodeContext:
     """A disk that the scenario makes fail; None when it makes none fail."""
     freeze: Callable[[bool], None]
     """Stop (True) or continue (False) all traffic on the node's links."""
+    shares: Path | None
+    """For a second process of a server: the data directory of the first, as the harness sees it; None for any other node."""
     set_host: Callable[[str | None], None]
     """Make the links to the node dial another host; None: dial nowhere until the next call."""
 

@@ -40,11 +40,12 @@ def mount(source: str, target: Path, kind: str, flags: int = 0, options: str = "
     _check(_libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None), f"mount {target}")
 
 
-def enter_root(layer: Path, keep: Path, name: str, preload: str = "") -> None:
+def enter_root(layer: Path, keep: Path, name: str, preload: str = "", share: str = "") -> None:
     """Make the private root in this process's own mount namespace, and chroot to it. Raises OSError.
 
     `layer` is laid over `/`, `keep` stays the real directory and is at `/node` too, and `name` becomes the host name.
-    `preload` is the path of a library that all programs load; '' for none.
+    `preload` is the path of a library that all programs load; '' for none. `share` is a directory that is the node's data in place of
+    its own; '' for none.
     """
     mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
     work = Path("/mnt")
@@ -76,6 +77,8 @@ def enter_root(layer: Path, keep: Path, name: str, preload: str = "") -> None:
         inside = root / target.relative_to("/")
         inside.mkdir(parents=True, exist_ok=True)
         mount(str(keep), inside, "", _MS_BIND | _MS_REC)
+    for target in (keep, NODE) if share else ():
+        mount(share, root / target.relative_to("/") / "data", "", _MS_BIND)
     hosts = f"127.0.0.1 {name}.test {name} localhost\n"
     files = {**_NAME_SERVICE_FILES, "etc/hosts": hosts, "etc/hostname": f"{name}\n"}
     if preload:
@@ -158,13 +161,15 @@ def _reap(command: int) -> int | None:
 def main(argv: list[str]) -> int:
     """Parse the arguments, enter the private root, and run the command in it; return its exit code."""
     layer, keep, name, *rest = argv
+    share = rest[1] if rest[:1] == ["--share"] else ""
+    rest = rest[2:] if share else rest
     preload = rest[1] if rest[:1] == ["--preload"] else ""
     dashes, *command = rest[2:] if preload else rest
     if dashes != "--" or not command:
-        raise SystemExit("usage: private_root.py LAYER KEEP NAME [--preload LIBRARY] -- COMMAND...")
+        raise SystemExit("usage: private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND...")
     # The kernel kills this process, and with it the namespace, when the guard ends.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
-    enter_root(Path(layer), Path(keep), name, preload)
+    enter_root(Path(layer), Path(keep), name, preload, share)
     return run_as_init(command)
 
 

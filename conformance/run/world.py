@@ -30,7 +30,6 @@ from conformance.nodes.disks.node_disk import NodeDisk, disk_troubles_of
 from conformance.nodes.kinds import NodeContext, node_class
 from conformance.nodes.node_directory import DATA, status_file_path
 from conformance.nodes.places import Place, PortLeases, leased_place, wait_for_exclusive_use
-from conformance.nodes.shared_data import share_directory
 from conformance.parameters import OWN_TIMER_PARAMETERS, effective_parameters
 from conformance.run.clocks.interface import Clock
 from conformance.run.lag import LagRecorder
@@ -278,15 +277,12 @@ class World:
     def make_another(self, name: str) -> tuple[Node, Render]:
         """Make another process of a server, not started, on its data; return it with what makes its configuration.
 
-        It has listeners of its own, which the links dial once the first process is gone (`dial_process`). Raises Unsupported where the
-        data cannot be shared.
+        It has listeners of its own, which the links dial once the first process is gone (`dial_process`).
         """
         server = self.topology.by_name[name]
         candidate = self._assignment.candidate_for(name)
         place = leased_place(server.role, candidate, self._leases)
         directory = self._directory / f"{name}-another"
-        if IN_PROCESS not in candidate.features:
-            self._exit.callback(share_directory(name, self._directory / name / DATA, directory / DATA))
         self._other_places[name] = place
         return self._make_node(server, directory, place), self._renderer(server, place)
 
@@ -303,6 +299,7 @@ class World:
         `directory` and `place` are those of another process of the server.
         """
         candidate = self._assignment.candidate_for(server.name)
+        is_another = directory is not None
         directory = directory or self._directory / server.name
         if DISK in candidate.features and (troubles := disk_troubles_of(self.cell, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
@@ -315,7 +312,8 @@ class World:
                 data=self._data_directory(server.name),
                 place=place or self._places[server.name],
                 clock=self.clock,
-                disk=self.disks.get(server.name),
+                disk=None if is_another else self.disks.get(server.name),
+                shares=self._directory / server.name / DATA if is_another else None,
                 freeze=lambda frozen: self.links.freeze(server.name, frozen),
                 set_host=partial(self._set_host, server.name),
             )

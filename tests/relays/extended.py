@@ -70,7 +70,9 @@ class ExtendedHop(Hop):
             return await super().send(message, recipients)
         if (code := await self.say(f"MAIL FROM:<{message['sender']}>")) != 250:
             return dict.fromkeys(recipients, code)
-        codes = {to: await self.say(f"RCPT TO:<{to}>") for to in recipients}
+        codes: dict[str, int] = {}
+        for to in recipients:
+            codes[to] = self.recipient_code(await self.say(f"RCPT TO:<{to}>"), list(codes.values()))
         content = self.chunk(message["content"].encode("latin-1"))
         assert self.writer is not None
         self.writer.write(b"BDAT %d LAST\r\n" % len(content) + content)

@@ -5,7 +5,9 @@ It runs in the harness's process (`kind: python`), so hours of retries take mill
 
 import asyncio
 import contextlib
+import fcntl
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +64,8 @@ class Hop:
             return dict.fromkeys(recipients, code)
         codes: dict[str, int] = {}
         for to in recipients:
-            codes[to] = await self.say(f"RCPT TO:<{to}>") if self.usable else 421
+            code = await self.say(f"RCPT TO:<{to}>") if self.usable else 421
+            codes[to] = self.recipient_code(code, list(codes.values()))
         taken = [to for to in recipients if codes[to] == 250]
         if not taken or not self.usable:
             return {to: 421 if code == 250 else code for to, code in codes.items()}
@@ -72,6 +75,10 @@ class Hop:
         assert self.writer is not None
         self.writer.write((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:] + b".\r\n")
         return {**codes, **await self.finals(taken)}
+
+    def recipient_code(self, code: int, before: Sequence[int]) -> int:
+        """Return what a code for RCPT means, behind others: 552 is that for one recipient too many."""
+        return 452 if code == 552 and 250 in before else code
 
     async def finals(self, taken: Sequence[str]) -> dict[str, int]:
         """Return the code of the final reply for each recipient; of LMTP those that come before the session is lost."""
@@ -108,11 +115,21 @@ class Relay:
         self.config = json.loads(self.path.read_text())
         self.queue = Path(self.config["data_dir"], "queue")
         self.queue.mkdir(parents=True, exist_ok=True)
+        self.lock()
         place = self.config["listeners"]["frontend"]
         self.server = await asyncio.start_server(self._serve, place["host"], place["port"], limit=2**26)
         for file in sorted(self.queue.iterdir()):
             self.count = max(self.count, int(file.stem))
             self.later(self.deliver(file))
+
+    def lock(self) -> None:
+        """Lock the queue for this process. Raises BlockingIOError where another has it."""
+        self.held = os.open(self.queue, os.O_RDONLY)
+        fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def unlock(self) -> None:
+        """Give the lock back, as the end of a process does."""
+        os.close(self.held)
 
     def later(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -120,7 +137,10 @@ class Relay:
         task.add_done_callback(self.tasks.discard)
 
     async def kill(self) -> None:
+        if not hasattr(self, "server"):  # another process has the queue
+            return
         self.server.close()
+        self.unlock()
         for task in self.tasks:
             task.cancel()
         for writer in self.writers:

@@ -1,5 +1,6 @@
 """Each report of `threads.yaml` is reproduced: its miniature breaks the row in its cell, in which the correct relay passes."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, Verdict
 from tests.docs.pages import ROOT
-from tests.relays import extension_threads
 from tests.run.spooling import LOSES
 
 CELLS = {
@@ -29,20 +29,29 @@ CELLS = {
     )
     for cell in scenario.cells("full", None)
 }
+CORRECT = {
+    "tests.relays.threads": "tests.relays.relay:Relay",
+    "tests.relays.extension_threads": "tests.relays.extended:ExtendedRelay",
+    "tests.relays.security_threads": "tests.relays.secured:SecuredRelay",
+}
+"""The modules of miniatures, each with the correct relay from which they differ."""
+
 SPOOLING = "spooling: "
 SHOWN = sorted({(m, one.cell, one.row) for one in threads() if (m := one.miniature) and not m.startswith(SPOOLING)})
 
 
 def relays(miniature: str) -> tuple[str, str]:
     """Return the factories of a miniature and of the correct relay from which it differs."""
-    extended = hasattr(extension_threads, miniature)
-    module = "tests.relays.extension_threads" if extended else "tests.relays.threads"
-    return f"{module}:{miniature}", "tests.relays.extended:ExtendedRelay" if extended else "tests.relays.relay:Relay"
+    for module, correct in CORRECT.items():
+        if hasattr(importlib.import_module(module), miniature):
+            return f"{module}:{miniature}", correct
+    raise LookupError(miniature)
 
 
 def verdicts(cell: Cell, factory: str, directory: Path) -> tuple[Verdict, ...]:
     """Run a cell in virtual time with a relay of this package; return its verdicts."""
-    claims = ("relay", "lmtp-delivery", *(("dsn",) if "extended" in factory or "extension" in factory else ()))
+    is_plain = factory.startswith(("tests.relays.threads:", "tests.relays.relay:"))
+    claims = ("relay", "lmtp-delivery", *(() if is_plain else ("dsn",)))
     candidate = Candidate(name="mini", kind="python", factory=factory, claims=claims, listeners=("frontend",))
     assignment, settings = Assignment(candidate), Settings(clock="virtual", should="fail")
     ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))

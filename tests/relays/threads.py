@@ -140,11 +140,11 @@ class KeepsInMemory(Relay):
 
     def keep(self, file: Path, message: dict[str, Any]) -> None:
         super().keep(file, message)
-        self.held: set[Path] = {*getattr(self, "held", ()), file}
+        self.in_memory: set[Path] = {*getattr(self, "in_memory", ()), file}
 
     async def kill(self) -> None:
         await super().kill()
-        for file in getattr(self, "held", ()):
+        for file in getattr(self, "in_memory", ()):
             file.unlink(missing_ok=True)
 
 
