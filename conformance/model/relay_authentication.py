@@ -94,10 +94,8 @@ def a_failed_exchange_ends_alone(facts: Facts) -> Finding:
         if one.within and one.is_answered and (one.line == _CANCELLED or one.line.startswith(_UNDECODABLE)):
             finding.occasions += 1
             if code != 501:
-                what = "'*'" if one.line == _CANCELLED else "a response that is not Base64"
-                finding.add_violation(
-                    f"{one.event.server} answered {what} in place of a response with {code}", one.event.n
-                )
+                what = "'*' in place of a response" if one.line == _CANCELLED else "a response that is not Base64"
+                finding.add_violation(f"{one.event.server} answered {what} with {code}", one.event.n)
         if (one.within or one.line.startswith("AUTH ")) and one.is_answered and code is not None and code >= 500:
             if one.next is None or not one.next.said:
                 continue

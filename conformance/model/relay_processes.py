@@ -26,7 +26,7 @@ def two_processes_deliver_once(facts: Facts) -> Finding:
     After a kill a message may come twice, since the server may not have kept what it had done (RFC 1047).
     """
     finding = Finding("two processes on one queue pass each message on once")
-    started = [e for e in facts.trace.events_of(StepEvent) if e.verb == "start-another" and e.phase == "ended"]
+    started = [e for e in facts.trace.events_of(StepEvent) if e.verb == "start-another" and e.phase == "began"]
     if not started:
         return finding
     since = started[0].n

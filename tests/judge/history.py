@@ -142,10 +142,10 @@ class History:
 
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
-        refused: Iterable[str] = (), deferred: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
+        refused: Iterable[str] = (), deferred: Iterable[str] = (), exceeding: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
         new: bool = True, mail_parameter: str = "", rcpt_parameter: str = "", chunked: bool = False, grouped: bool = False,
     ) -> None:  # fmt: skip
-        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550, `deferred` 450.
+        """Add a transaction up to the final dot; `shadow` is a shadow id, `refused` recipients that get 550, `deferred` 450, `exceeding` 552.
 
         `grouped`: all commands are said before the first reply.
         """
@@ -164,6 +164,7 @@ class History:
         said += [(f"RCPT TO:<{who}> {rcpt_parameter}".rstrip(), 250, "2.1.5 ok") for who in one.recipients]
         said += [(f"RCPT TO:<{who}>", 550, "5.1.1 no") for who in one.refused]
         said += [(f"RCPT TO:<{who}>", 450, "4.2.0 later") for who in deferred]
+        said += [(f"RCPT TO:<{who}>", 552, "5.5.3 too many") for who in exceeding]
         said += [("DATA", 354, "go")] if not chunked else []
         for words, code, text in said:
             self.say(one, words, None if grouped else code, text)

@@ -5,7 +5,7 @@
     mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id; a 2010 sender asks before QUIT
     mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
     outside > mbx1  m with RET=HDRS              a parameter of MAIL; `each with NOTIFY=NEVER`: of each RCPT
-    mbx1 > outside  m for a@x deferring b@x: 250 RCPT of b@x gets 450 (`refusing`: 550)
+    mbx1 > outside  m for a@x deferring b@x: 250 RCPT of b@x gets 450 (`refusing`: 550, `exceeding`: 552)
     outside > mbx1  m after 95 hops: 250         so many Received fields
     outside > mbx1  m in chunks                  its content by BDAT
     mbx1 > outside  m in a group                 its commands before the first reply; `as a lone dot`: without content
@@ -33,6 +33,7 @@
     mbx1 has database db-new                     the name of its queue database from now on
     fault f: garble in mbx1 > mbx2               a fault fired in the last session of the two
     talk t outside > mbx1: expected 502          a talk ended; `as written` when all was
+    talk t outside > mta1 says EHLO x: 250 AUTH PLAIN | QUIT: closed    one that ended, with its lines and the replies
     DB1 becomes active elsewhere                 a step `activate`
     a step redirect begins                       a step of the scenario
     step failed                                  the step with that label begins
@@ -58,7 +59,7 @@ from tests.judge.history import History, OpenSession, sha
 _TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
 _RESULT = r"(?:: (?P<result>.+))?"
 _WHAT = (
-    r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?"
+    r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?(?: deferring (?P<deferred>.+?))?(?: exceeding (?P<exceeding>.+?))?"
     r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<grouped> in a group)?(?P<emptied> as a lone dot)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
@@ -109,7 +110,7 @@ def _sent(history: History, m: re.Match[str]) -> None:
         digest = Digest(size=0, sha256=sha(""), body_sha256=sha(""), stable_sha256=sha(""))
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
-        deferred=_several(m["deferred"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
+        deferred=_several(m["deferred"]), exceeding=_several(m["exceeding"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
         mail_parameter=m["mail"] or "", rcpt_parameter=m["rcpt"] or "", chunked=bool(m["chunked"]), grouped=bool(m["grouped"]),
     )  # fmt: skip
     if m["harness"]:
@@ -237,6 +238,17 @@ def _talked(history: History, m: re.Match[str]) -> None:
                 problem="" if m["problem"] == "as written" else m["problem"])  # fmt: skip
 
 
+def _talked_in_lines(history: History, m: re.Match[str]) -> None:
+    exchanges = []
+    for part in m["lines"].split(" | "):
+        said, _, answer = part.rpartition(": ")
+        code, _, text = answer.partition(" ")
+        closed = code == "closed"
+        exchanges.append(TalkExchange(said=said, code=None if closed else int(code), text=text, closed=closed))
+    history.add(ev.Talked, conversation=m["talk"], client=m["client"], server=m["server"], listener="frontend",
+                session=None, exchanges=tuple(exchanges))  # fmt: skip
+
+
 def _began(history: History, m: re.Match[str]) -> None:
     history.step("began", "0", "advance", m["label"])
 
@@ -263,6 +275,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"lag (?P<lag>\S+)", _lagged),
     (r"fault (?P<fault>\S+): (?P<action>\S+) in (?P<client>\S+) > (?P<server>\S+)", _fired),
     (r"fault (?P<fault>\S+): (?P<action>\S+) as (?P<client>\S+) dials (?P<server>\S+)", _fired_at_dial),
+    (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+) says (?P<lines>.+)", _talked_in_lines),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
