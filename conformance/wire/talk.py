@@ -136,7 +136,14 @@ async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
         async with asyncio.timeout(limit):
             await writer.start_tls(context)
     except (OSError, TimeoutError) as error:
-        return f"expected TLS, but {describe_error(error) if isinstance(error, OSError) else 'nothing came'}"
+        why = (
+            error.reason
+            if isinstance(error, ssl.SSLError)
+            else describe_error(error)
+            if isinstance(error, OSError)
+            else ""
+        )
+        return f"expected TLS, but {why or 'nothing came'}"
     return ""
 
 

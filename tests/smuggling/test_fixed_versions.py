@@ -1,0 +1,43 @@
+"""What a fix has changed shows: servers from before it end a message early, those of today and those with the protection do not."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.cli import main
+from tests.smuggling.test_matrix import passages
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]  # the servers are downloaded
+
+FIXED = {
+    "haraka-3.0.0": ("haraka", {"crlf-dot-lf", "lf-dot-crlf", "lf-dot-lf", "cr-nul-lf-dot"}),  # haraka/Haraka#3268
+    "aiosmtpd-1.4.4": ("aiosmtpd", {"lf-dot-crlf", "cr-nul-lf-dot"}),  # CVE-2024-27305
+    "postfix": (
+        "postfix-normalize",  # smtpd_forbid_bare_newline, CVE-2023-51764
+        {"crlf-dot-lf", "lf-dot-crlf", "lf-dot-lf", "crlf-dot-cr-crlf", "cr-crlf-dot-cr-crlf", "cr-nul-lf-dot"},
+    ),
+}
+"""Unfixed server -> the fixed one, and the variants at which the unfixed one ends a message."""
+
+
+@pytest.mark.parametrize("unfixed", FIXED)
+def test_a_message_ends_early_at_the_unfixed_server_only(unfixed: str, tmp_path: Path) -> None:
+    fixed, variants = FIXED[unfixed]
+    with pytest.raises(SystemExit) as left:
+        main(["smuggling", unfixed, fixed, "--out", str(tmp_path)])
+    assert left.value.code == 1
+    for (relay, _), found in passages(tmp_path).items():
+        split = {variant for variant, passage in found.items() if passage == "split-by-relay"}
+        assert split == (variants if relay == unfixed else set())
+
+
+@pytest.mark.parametrize(("server", "outcome"), [("aiosmtpd-1.4.4", "1 fail"), ("aiosmtpd", "2 pass")])
+def test_plaintext_behind_starttls_is_run_by_the_unfixed_server_only(
+    server: str, outcome: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """CVE-2024-34083, fixed in 1.4.6."""
+    scenario = "scenarios/relay/tls.scenario.yaml::plaintext-behind-starttls-is-dropped"
+    with pytest.raises(SystemExit) as left:
+        main(["run", scenario, "--candidate", server, "--run-dir", str(tmp_path / "run")])
+    assert (left.value.code == 0) is outcome.endswith("pass")
+    assert outcome in capfd.readouterr().out
