@@ -78,11 +78,15 @@ def too_many_recipients_is_transient(facts: Facts) -> Finding:
 
 
 def _is_one_too_many(one: Try) -> bool:
-    """Return whether RCPT was answered with 552, and the message accepted for other recipients of the transaction."""
+    """Return whether RCPT was answered with 552, and the message accepted for other recipients of the transaction.
+
+    With another enhanced status code than 5.5.3 the reply says something else, such as that a mailbox is full (RFC 3463 3.3).
+    """
     return (
         one.reply is not None
         and one.reply.to == "RCPT"
         and one.reply.code == 552
+        and one.reply.enhanced in (None, "5.5.3")
         and bool(one.transaction.accepted_recipients)
     )
 

@@ -188,9 +188,10 @@ class Dialogue(ABC):
     def recipient_reply(self, reply: Reply, before: Mapping[Recipient, Reply]) -> Reply:
         """Return what a reply to RCPT means; `before` are the replies to the recipients before.
 
-        552 behind an accepted recipient is that to one too many, who is to be tried again (RFC 5321 4.5.3.1.10).
+        552 behind an accepted recipient is that to one too many, who is to be tried again (RFC 5321 4.5.3.1.10), unless an enhanced status
+        code says something else.
         """
-        if reply.code == 552 and any(other.positive for other in before.values()):
+        if reply.code == 552 and reply.enhanced in ("", "5.5.3") and any(other.positive for other in before.values()):
             return Reply(452, "4.5.3", reply.text)
         return reply
 
