@@ -38,6 +38,7 @@ class Template(BaseModel):
     octets: str | None = Field(None, description="the body's octets, line ends as written")
     token: bool = Field(True, description="begin the body with a line that has a unique token")
     hops: int = Field(0, ge=0, le=1000, description="how many Received fields it begins with")
+    references: int = Field(0, ge=0, le=5000, description="how many Message-IDs of 70 octets a References field has")
     raw: bool = Field(False, description="send without dot-stuffing (RFC 5321 4.5.2), for attacks by lines with dots")
 
     @model_validator(mode="after")
@@ -104,6 +105,8 @@ def build_message(
         "Message-ID": f"<{identity}@{DOMAIN}>",
         "MIME-Version": "1.0",
     }
+    if form.references:
+        fields["References"] = "\r\n ".join(f"<{n:0>56}@{DOMAIN}>" for n in range(form.references))
     trace = b"".join(
         _format_field("Received", f"from hop{n}.test by hop{n + 1}.test; {fields['Date']}")
         for n in range(form.hops, 0, -1)
