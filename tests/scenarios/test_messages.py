@@ -106,6 +106,7 @@ def test_every_template_is_named_in_this_module() -> None:
         "dots",
         "eight-bit",
         "long-lines",
+        "long-header",
         "empty-body",
         "no-message-id",
         "no-date",
