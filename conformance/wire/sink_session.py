@@ -14,10 +14,8 @@ from typing import Literal, Protocol
 
 from conformance.wire.certificate import sink_context
 from conformance.wire.secured_record import SecuredRecord
+from conformance.wire.sink_addresses import MAX_MESSAGE, parse_address
 from conformance.wire.sockets import port_of
-
-MAX_MESSAGE = 64 * 1024 * 1024
-"""Octets of the largest message that a sink accepts: above any MaxMessageSize of a node."""
 
 MAX_CONTENT_LINE = 1024 * 1024
 """Octets of the longest line of content that a sink accepts."""
@@ -26,25 +24,10 @@ _MAX_COMMAND = 4096
 """Octets of the longest command line that a sink accepts."""
 
 _END_OF_CONTENT = b"\r\n.\r\n"
-_PATH = re.compile(
-    r'\s*(?:<(?:@[^:<>]*:)?(?P<path>(?:"(?:[^"\\]|\\.)*"|[^\s"<>])*)>|(?P<bare>[^\s<>]+))(?:\s+(?P<parameters>.*))?',
-    re.DOTALL,
-)
 _BDAT = re.compile(r"([0-9]{1,12})( LAST)?", re.IGNORECASE)
 
 OFFERED = ("8BITMIME", "PIPELINING", "ENHANCEDSTATUSCODES")
 """The extensions that a sink offers unless the scenario says otherwise."""
-
-_PARAMETERS = {
-    "SIZE": ("MAIL", "SIZE"),
-    "BODY": ("MAIL", "8BITMIME"),
-    "RET": ("MAIL", "DSN"),
-    "ENVID": ("MAIL", "DSN"),
-    "SMTPUTF8": ("MAIL", "SMTPUTF8"),
-    "NOTIFY": ("RCPT", "DSN"),
-    "ORCPT": ("RCPT", "DSN"),
-}
-"""The command of each parameter, and the extension that it belongs to."""
 
 
 class SessionOwner(Protocol):
@@ -275,7 +258,7 @@ class SinkSession(asyncio.Protocol):
             return f"503 5.5.1 {self._hello} comes first"
         if self._sender is not None:
             return "503 5.5.1 MAIL was given already"
-        address, refusal = _parse_address("MAIL", "FROM:", rest, self._offered)
+        address, refusal = parse_address("MAIL", "FROM:", rest, self._offered)
         refusal = refusal or self._sink.take_scripted_reply("MAIL")
         if refusal is not None:
             return refusal
@@ -286,7 +269,7 @@ class SinkSession(asyncio.Protocol):
         """Answer RCPT; if it is accepted, add the recipient."""
         if self._sender is None:
             return "503 5.5.1 MAIL comes first"
-        address, refusal = _parse_address("RCPT", "TO:", rest, self._offered)
+        address, refusal = parse_address("RCPT", "TO:", rest, self._offered)
         if refusal is None and not address:
             refusal = "501 5.1.3 RCPT wants an address"
         refusal = refusal or self._sink.take_scripted_reply("RCPT", address)
@@ -399,27 +382,3 @@ class SinkSession(asyncio.Protocol):
     def _repeat_reply(self, reply: str) -> str:
         """Return a reply to the final dot: once, with LMTP once for each recipient (RFC 2033 4.2)."""
         return "\r\n".join([reply] * (len(self._recipients) if self._sink.protocol == "lmtp" else 1))
-
-
-def _parse_address(verb: str, keyword: str, rest: str, offered: frozenset[str]) -> tuple[str, str | None]:
-    """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command and None, or "" and the reply that refuses it.
-
-    A malformed address is refused, and each parameter that is malformed or belongs to no extension in `offered`.
-    """
-    if rest[: len(keyword)].upper() != keyword:
-        return "", f"501 5.5.4 {verb} {keyword}<address>"
-    match = _PATH.fullmatch(rest[len(keyword) :])
-    if match is None:
-        return "", "553 5.1.3 the address is malformed"
-    for parameter in (match["parameters"] or "").upper().split():
-        name, _, value = parameter.partition("=")
-        command, extension = _PARAMETERS.get(name, ("", ""))
-        if command != verb or extension not in offered:
-            return "", f"555 5.5.4 {name} was not offered"
-        if name == "BODY" and value not in ("7BIT", "8BITMIME"):
-            return "", "501 5.5.4 BODY is 7BIT or 8BITMIME"
-        if name == "SIZE" and not value.isdecimal():
-            return "", "501 5.5.4 SIZE is a number of octets"
-        if name == "SIZE" and (len(value) > 15 or int(value) > MAX_MESSAGE):
-            return "", "552 5.3.4 the message is too large"
-    return match["bare"] or match["path"] or "", None

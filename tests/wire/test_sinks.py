@@ -1,14 +1,16 @@
 """Sinks accept messages, give scripted answers, and record each delivery."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from conformance.history.events import Attempt, Delivered, Event, Reply
+from conformance.history.events import Attempt, Command, Content, Delivered, Event, Reply
 from conformance.scenarios.steps.breaking import Answer
+from conformance.wire.client import Identity
 from conformance.wire.content import digest
 from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 from conformance.wire.sinks import Sink, open_sink
@@ -234,3 +236,49 @@ def test_a_sink_of_another_protocol_is_refused() -> None:
             await open_sink("out", "pop3", world.recorder, world.links)
 
     run(test)
+
+
+def unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def test_what_is_said_to_a_sink_within_tls_is_recorded_under_the_name_of_the_session() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.keywords = ("STARTTLS", "DSN")
+        sink.secured_keywords = ()
+        one = Sender(
+            world.links.address("mbx1", "out", "smtp"),
+            Identity(tls=unverified()),
+            session_behind=world.links.session_behind,
+        )
+        outcome = await one.send(Transmission("a@x", (Recipient("b@out.test"),), CONTENT))
+        await one.quit()
+        assert (outcome.code, outcome.session) == (250, "s1")
+        said = ["EHLO", "STARTTLS", "EHLO", "MAIL", "RCPT", "DATA", "QUIT"]
+        assert [(c.session, c.verb) for c in world.events(Command)] == [("s1", verb) for verb in said]
+        offered = [reply.lines[1:] for reply in world.events(Reply) if reply.to == "EHLO"]
+        assert ["STARTTLS" in lines for lines in offered] == ["DSN" in lines for lines in offered] == [True, False]
+        assert [c.digest for c in world.events(Content)] == [digest(CONTENT)]
+        assert [d.session for d in world.events(Delivered)] == ["s1"]
+
+    with_sink("smtp", test)
+
+
+def test_a_sink_drops_what_comes_in_plaintext_behind_starttls() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.keywords = ("STARTTLS",)
+        reader, writer = await asyncio.open_connection(*sink.address)
+        assert (await reader.readline())[:3] == b"220"
+        writer.write(b"EHLO x\r\n")
+        while (await reader.readline())[3:4] == b"-":
+            pass
+        writer.write(b"STARTTLS\r\nNOOP\r\n")
+        assert (await reader.readline())[:3] == b"220"
+        await writer.start_tls(unverified())
+        writer.write(b"QUIT\r\n")
+        assert (await reader.read())[:3] == b"221"
+        writer.close()
+
+    with_sink("smtp", test)
