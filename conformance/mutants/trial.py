@@ -1,18 +1,20 @@
 """Runs a mutant of the reference in cells until one of them fails, in a process of its own.
 
 The process is forked before the reference is imported, and nothing is written to disk (`loading`). A mutant may hang: the kernel
-ends a process that computes for ever, and one that waits for ever is killed after `WALL_LIMIT_S`.
+ends a process that computes for ever in one cell, and one that waits there for ever is killed after `WALL_LIMIT_S`. Both limits
+begin anew with each cell: else a mutant that survives hundreds of cells on a slow machine would count as one that hangs.
 """
 
 import gc
 import logging
+import math
 import multiprocessing
 import os
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -29,14 +31,14 @@ from conformance.verdicts import Outcome
 
 REFERENCE = "conformance.reference"
 
-WALL_LIMIT_S = 600.0
-"""Real seconds after which a mutant that has not ended is broken."""
+WALL_LIMIT_S = 300.0
+"""Real seconds after which a mutant is broken whose cell has not ended."""
 
 MAX_CELLS = 250
 """Cells in which a mutant is run at most: a number, so that a slow machine finds what a fast one finds."""
 
-CPU_LIMIT_S = 120
-"""Processor time after which a mutant is broken: it does not end by itself."""
+CPU_LIMIT_S = 60
+"""Seconds of processor time in one cell after which a mutant is broken: the cell does not end by itself."""
 
 MAX_ERRORS = 4
 """A mutant is broken when this many cells, the first ones, have ended with an error of the harness."""
@@ -77,8 +79,8 @@ def run_mutants(
 ) -> Iterator[MutantResult]:
     """Run all trials, each in a forked process, `jobs` at a time; yield each result as it comes, in no fixed order.
 
-    `root` is the directory of the reference. A child is killed after `WALL_LIMIT_S`; its mutant is broken. Children still running are
-    killed when the caller stops early. Raises RuntimeError when this process has imported the reference: its mutants could not be loaded.
+    `root` is the directory of the reference. A child is killed when a cell lasts `WALL_LIMIT_S`; its mutant is broken. Children still
+    running are killed when the caller stops early. Raises RuntimeError when this process has imported the reference: its mutants could not be loaded.
     """
     if REFERENCE in sys.modules:
         raise RuntimeError(f"{REFERENCE} is imported already")
@@ -101,7 +103,11 @@ def run_mutants(
             for ready in wait(list(running), timeout=max(0.0, deadline - time.monotonic())):
                 assert isinstance(ready, Connection)
                 trial, process, _ = running.pop(ready)
-                yield _receive_result(ready, trial)
+                if (result := _receive_result(ready, trial)) is None:
+                    running[ready] = (trial, process, time.monotonic() + WALL_LIMIT_S)
+                    continue
+                ready.close()
+                yield result
                 process.join()
             for receiver, (trial, process, limit) in list(running.items()):
                 if time.monotonic() >= limit:
@@ -116,15 +122,17 @@ def run_mutants(
         temporary.cleanup()  # a killed process leaves files
 
 
-def _receive_result(receiver: Connection, trial: MutantTrial) -> MutantResult:
-    """Return the result that a child has sent; blocks until it has. Broken when the child ended without one."""
-    with receiver:
-        try:
-            result = receiver.recv()
-        except EOFError:
-            return _broken_result(trial)
-    assert isinstance(result, MutantResult)
-    return result
+def _receive_result(receiver: Connection, trial: MutantTrial) -> MutantResult | None:
+    """Return what a child has sent, and block until it has: its result, or None for a cell that begins.
+
+    Broken when the child ended without a result.
+    """
+    try:
+        received = receiver.recv()
+    except EOFError:
+        return _broken_result(trial)
+    assert received is None or isinstance(received, MutantResult)
+    return received
 
 
 def _broken_result(trial: MutantTrial) -> MutantResult:
@@ -138,15 +146,22 @@ def _run_in_child(
     """Load the mutant, run its cells until one fails, and send the result. The process ends afterwards, or with its parent."""
     prepare_process(parent, temporary)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a mutant's callbacks may fail by the thousand
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+
+    def begin_cell() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + CPU_LIMIT_S, resource.RLIM_INFINITY))
+        sender.send(None)
+
     load_mutant(trial.site, root)
-    sender.send(run_mutant(trial, cells, seed))
+    sender.send(run_mutant(trial, cells, seed, begin_cell))
     sender.close()
 
 
-def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantResult:
+def run_mutant(
+    trial: MutantTrial, cells: Sequence[Cell], seed: int, begin_cell: Callable[[], None] = lambda: None
+) -> MutantResult:
     """Run the mutant that is loaded in this process in its cells, until one of them fails or MAX_CELLS were run.
 
+    Calls `begin_cell` before each cell.
     A node that does not start, or ends by itself, kills the mutant too, without a requirement. Cells that only the harness
     could not run say nothing: after `MAX_ERRORS` of them in the beginning the mutant is broken.
     """
@@ -156,6 +171,7 @@ def run_mutant(trial: MutantTrial, cells: Sequence[Cell], seed: int) -> MutantRe
     for number in trial.cells:
         if errors == ran == MAX_ERRORS or ran == MAX_CELLS:
             break
+        begin_cell()
         finished = run_planned(PlannedTrial(defect=None, cell=cells[number]), seed)
         result = judge_finished(finished) if isinstance(finished, FinishedTrial) else finished
         ran += 1

@@ -53,6 +53,36 @@ sys.stdout.buffer.write(pickle.dumps(result))
 """
 
 
+RUN_BUSY = """
+import sys, time
+from conformance import paths
+from conformance.defects.trial import Trial
+from conformance.mutants import trial
+from conformance.mutants.operators import find_sites
+from conformance.verdicts import Outcome
+
+def run_busy(planned, seed):
+    until = time.process_time() + float(sys.argv[1])
+    while time.process_time() < until:
+        pass
+    return Trial(None, "", "", Outcome.PASS, (), "")
+
+trial.CPU_LIMIT_S, trial.run_planned = 1, run_busy
+root = paths.reference()
+mutant = find_sites((root / "journal.py").read_text("utf-8"), "journal.py")[0]
+print(next(trial.run_mutants([trial.MutantTrial(mutant, (0, 0, 0, 0))], [None], root, 1, 1)).outcome)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(0.7, "survived"), (30, "broken")])
+def test_the_limit_of_processor_time_is_that_of_one_cell(seconds: float, outcome: str):
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_BUSY, str(seconds)], capture_output=True, timeout=120, check=True,
+        text=True, cwd=ROOT.parents[1],
+    )  # fmt: skip
+    assert done.stdout == f"{outcome}\n"
+
+
 def test_a_mutant_that_accepts_and_keeps_nothing_is_killed_by_a_requirement(cells: list[Cell]):
     result = result_of(site("queue/delivery.py", "Delivery._queue_attempts", "remove-call"), cells)
     assert (result.outcome, result.requirement[:3]) == ("killed", "RL-")
