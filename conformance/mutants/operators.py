@@ -155,10 +155,13 @@ def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Ite
 
 
 def _is_logging(node: ast.AST) -> bool:
-    """Return whether a statement only writes to the log, such as `host.log.info(...)`, which nothing judges."""
+    """Return whether a statement only writes to the log, which nothing judges: `host.log.info(...)`, alone or below a plain `if`."""
     match node:
-        case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(attr="log")))):
+        case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(attr="log") | ast.Name("log" | "logger")))):
             return True
+        case ast.If(orelse=[]):
+            has_call = any(isinstance(part, ast.Call) for part in ast.walk(node.test))
+            return not has_call and all(map(_is_logging, node.body))
         case _:
             return False
 
@@ -259,10 +262,14 @@ def _remove_assignment(node: ast.AST) -> ast.AST | None:
 
 
 def _return_nothing(node: ast.AST) -> ast.AST | None:
-    """Return a bare `return` for one with a value that is no literal; None for any other node."""
-    if not isinstance(node, ast.Return) or node.value is None or isinstance(node.value, ast.Constant):
-        return None
-    return ast.Return(None)
+    """Return a bare `return` for one with a value that is no literal; None for any other node. `()`, `[]` and `{}` are literals here."""
+    match node:
+        case ast.Return(None | ast.Constant() | ast.Tuple([]) | ast.List([]) | ast.Dict([])):
+            return None
+        case ast.Return():
+            return ast.Return(None)
+        case _:
+            return None
 
 
 def _exchange_break_continue(node: ast.AST) -> ast.AST | None:

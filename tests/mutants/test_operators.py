@@ -44,7 +44,17 @@ def test_assertions_docstrings_and_signatures_are_left_alone():
 
 def test_what_is_logged_is_left_alone():
     assert find_sites(in_function("self.host.log.info('%d', 1 + 2)"), "f.py") == []
+    assert find_sites(in_function("logger.info('%d', 1 + 2)"), "f.py") == []
+    assert find_sites(in_function("if not a:\n    host.log.info('%d', 1 + 2)"), "f.py") == []
     assert find_sites(in_function("self.host.queue.info('%d', 1 + 2)"), "f.py"), "another call is changed"
+    assert find_sites(in_function("if a():\n    host.log.info('')"), "f.py"), "a condition with a call is changed"
+    assert find_sites(in_function("if a:\n    host.log.info('')\nelse:\n    b()"), "f.py"), "there is another branch"
+
+
+@pytest.mark.parametrize("literal", ["()", "[]", "{}", "None", "''"])
+def test_a_literal_is_returned_as_it_is(literal: str):
+    assert find_sites(in_function(f"return {literal}"), "f.py") == []
+    assert find_sites(in_function(f"return {literal}, a"), "f.py")
 
 
 def test_an_id_does_not_change_with_other_functions():
