@@ -16,7 +16,11 @@ Generation = Literal["ex2010", "ex2013", "ex2016"]
 Address = tuple[str, Annotated[int, Field(ge=1, le=65535)]]
 """Host (an address, never a name to resolve) and port."""
 
-Seconds = Annotated[float, Field(gt=0, le=100 * 86400, allow_inf_nan=False)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Attempts = Annotated[int, Field(ge=0, le=255)]
+Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$")]
 
 
@@ -34,9 +38,9 @@ class Listener(_StrictModel):
     """A receive connector. `connection_timeout` limits the age of a session, busy or not (SR-TMO-07)."""
 
     host: str = "127.0.0.1"
-    port: int = Field(ge=0, le=65535)
-    connection_timeout: Seconds = 600
-    connection_inactivity_timeout: Seconds = 300
+    port: Port
+    connection_timeout: Seconds
+    connection_inactivity_timeout: Seconds
     externally_secured: bool = False
 
     @model_validator(mode="after")
@@ -137,8 +141,8 @@ class Transport(_StrictModel):
     ShadowRedundancyEnabled: bool = True
     RejectMessageOnShadowFailure: bool = False
     ShadowMessagePreferenceSetting: Literal["PreferRemote", "LocalOnly", "RemoteOnly"] = "PreferRemote"
-    MaxRetriesForRemoteSiteShadow: int = Field(4, ge=0, le=255)
-    MaxRetriesForLocalSiteShadow: int = Field(2, ge=0, le=255)
+    MaxRetriesForRemoteSiteShadow: Attempts = 4
+    MaxRetriesForLocalSiteShadow: Attempts = 2
     ShadowHeartbeatFrequency: Seconds = 120
     ShadowResubmitTimeSpan: Seconds = 10800
     ShadowMessageAutoDiscardInterval: Seconds = 172800
@@ -146,12 +150,12 @@ class Transport(_StrictModel):
     MessageExpirationTimeout: Seconds = 172800
     ShadowHeartbeatTimeoutInterval: Seconds = 300
     ShadowHeartbeatRetryCount: int = Field(3, ge=1, le=255)
-    MaxAcknowledgementDelay: float = Field(30, ge=0, le=86400, allow_inf_nan=False)
+    MaxAcknowledgementDelay: SecondsOrNone = 30
     SendConnectionInactivityTimeout: Seconds = 600
-    DuplicateTrackingWindow: float = Field(3600, gt=0, le=366 * 86400, allow_inf_nan=False)
+    DuplicateTrackingWindow: Seconds = 3600
     DuplicateCleanupInterval: Seconds = 600
     MessageRetryInterval: Seconds = 60
-    MaxMessageSize: int = Field(36700160, ge=1024, le=2**31 - 1)
+    MaxMessageSize: int = Field(36700160, ge=1024)
 
     @model_validator(mode="after")
     def _local_only_tries_no_remote_site(self) -> "Transport":
@@ -172,13 +176,16 @@ DEFAULT_LIMITS = {"connection_timeout": 600.0, "connection_inactivity_timeout": 
 EDGE_LIMITS = {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0}
 """The default time limits of a receive connector, seconds: on most servers, and on an Edge server."""
 
+REAL_TIME = 1.0
+"""The `scale` of a configuration that gives none."""
+
 
 class NodeConfiguration(_StrictModel):
     """The whole configuration of a node."""
 
     contract: Literal[1, 2]
-    scale: float = Field(1.0, gt=0, allow_inf_nan=False)
-    revision: int = Field(0, ge=0)
+    scale: Scale = REAL_TIME
+    revision: int | None = None
     status_file: str | None = None
     name: Name
     generation: Generation
@@ -207,7 +214,7 @@ class NodeConfiguration(_StrictModel):
         """
         if not isinstance(document, dict):
             return document
-        scale = document.get("scale", 1)
+        scale = document.get("scale", REAL_TIME)
         if not isinstance(scale, int | float) or isinstance(scale, bool) or not scale > 0:
             return document  # validation refuses `scale` by name
         listeners, transport = document.get("listeners"), document.get("transport", {})

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from conformance.reference.storage.shadows import Shadows
 
 
+TIMER_TOLERANCE = 0.001
+"""How early a timer may fire, seconds."""
+
+
 class Host:
     """The shared services of one node, and its components; `conformance.reference.components.wire_components` sets the latter.
 
@@ -101,9 +105,13 @@ class Host:
         """Return the wall-clock time, POSIX seconds."""
         return self.clock.now()
 
+    def latest_due(self) -> float:
+        """Return the latest point in time (POSIX seconds) that has come: now, and a little more for timers that fire early."""
+        return self.clock.now() + TIMER_TOLERANCE
+
     def is_due(self, due: float) -> bool:
-        """Return whether a point in time (POSIX seconds) has come, with 1 ms of tolerance for timers that fire early."""
-        return due <= self.clock.now() + 0.001
+        """Return whether a point in time (POSIX seconds) has come, as `latest_due` says."""
+        return due <= self.latest_due()
 
 
 class Component:

@@ -54,15 +54,15 @@ class SafetyNet(Component):
         SafetyNetHoldTime + MessageExpirationTimeout (SR-SFN-03).
         """
         transport = self.host.transport
-        expiration = transport.MessageExpirationTimeout if place == "shadow" else 0.0
-        return transport.SafetyNetHoldTime + expiration
+        if place == "shadow":
+            return transport.SafetyNetHoldTime + transport.MessageExpirationTimeout
+        return transport.SafetyNetHoldTime
 
     def drop_expired(self) -> None:
         """Delete the messages whose hold time is over, also those in the shadow queues, and set the alarm for the next."""
         host = self.host
         for place in _PLACES:
-            # 1 ms of tolerance for timers that fire early
-            for row_id in host.messages.rows_in_place_since(place, host.now() + 0.001 - self.hold_time(place)):
+            for row_id in host.messages.rows_in_place_since(place, host.latest_due() - self.hold_time(place)):
                 host.messages.drop(row_id)
                 host.log.info("row %d left the %s: hold time over", row_id, place)
         self._alarm.cancel()
@@ -74,8 +74,7 @@ class SafetyNet(Component):
     def set_alarm(self) -> None:
         """Make the alarm for `drop_expired` due no later than the expiry of a message that comes to any of `_PLACES` now."""
         earliest_expiry = self.host.now() + min(map(self.hold_time, _PLACES))
-        if self._alarm.due is None or self._alarm.due > earliest_expiry:
-            self._alarm.set(earliest_expiry)
+        self._alarm.set(min(self._alarm.due or earliest_expiry, earliest_expiry))
 
     def resubmit(self, database: str) -> int:
         """Deliver held messages again to the mailboxes of a mailbox database (SR-SFN-05); return how many of Safety Net itself.

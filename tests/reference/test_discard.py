@@ -11,10 +11,10 @@ from conformance.reference.message import Message
 from tests.reference.hosts import HandClock, add_primary, lose_uncommitted, open_host, run_with_host
 
 
-def processed(host: Host, *holders: str, acknowledged: bool = True) -> Message:
+def processed(host: Host, *holders: str) -> Message:
     message = add_primary(host)
     for holder in holders:
-        host.discards.add_holder(message.id, holder, message.shadow_id, acknowledged=acknowledged)
+        host.discards.add_holder(message.id, holder, message.shadow_id)
     host.discard_status.queue_notifications(message)
     return message
 
@@ -57,14 +57,6 @@ def test_a_message_without_a_shadow_queues_no_discard(tmp_path: Path):
         assert list(host.discards.all_notifications()) == []
         shadowed = processed(host, "mbx2")
         assert [event.shadow_id for event in host.discards.all_notifications()] == [shadowed.shadow_id]
-
-    run(tmp_path, steps)
-
-
-def test_a_server_whose_reply_was_lost_gets_the_discard_too(tmp_path: Path):
-    async def steps(host: Host, clock: HandClock) -> None:
-        message = processed(host, "mbx2", acknowledged=False)
-        assert discarded_ids((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
 
     run(tmp_path, steps)
 

@@ -119,7 +119,7 @@ def test_a_failure_is_reported_once_unless_not_requested(tmp_path: Path, sender:
 def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         message = add_primary(host)
-        host.discards.add_holder(message.id, "mbx2", message.shadow_id, acknowledged=True)
+        host.discards.add_holder(message.id, "mbx2", message.shadow_id)
         host.messages.set_fate(message.id, message.envelope.recipients, "failed")
         host.reports.report_failed(message, [(message.envelope.recipients[0], NEVER)], HOP)
         host.completion.release_if_processed(message.id)

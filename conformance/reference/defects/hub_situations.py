@@ -5,12 +5,9 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 `self.host` has the other components of the node (host.py).
 """
 
-import asyncio
-
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.hub2010.manager import HubManager
-from conformance.reference.message import Message
 
 
 @defect("hub-acknowledges-after-the-first-next-hop", breaks="SR-E10-15", slot="ex2010.completion")
@@ -26,12 +23,6 @@ class HubAcknowledgesAfterTheFirstNextHop(HubCompletion):
         if (event := self._passed_on_events.get(row_id)) is not None and pending(row_id):
             event.set()
         super().release_if_processed(row_id)
-
-    async def wait_until_passed_on(self, message: Message) -> None:
-        """Wait until one attempt to deliver the message has ended; correct is until no recipient is pending."""
-        if self.host.messages.pending_recipients(message.id):
-            await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
-        self._passed_on_events.pop(message.id, None)
 
 
 @defect("hub-resubmits-one-to-a-new-database", breaks="SR-E10-21", slot="ex2010.manager")

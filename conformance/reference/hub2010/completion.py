@@ -6,6 +6,7 @@ place of the component of 2013 that it derives from (components.py).
 """
 
 import asyncio
+from weakref import WeakValueDictionary
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Host
@@ -18,21 +19,19 @@ from conformance.reference.shadow.creation import ShadowCreation
 class HubCompletion(Completion):
     """Deletes messages that were passed on, and wakes the sessions that wait for that, because they withhold the reply to the message.
 
-    `_passed_on_events` has an event by row id for each message that is waited for. A message is *processed* when no recipient is pending
+    `_passed_on_events` has an event by row id for each message as long as it is waited for. A message is *processed* when no recipient is pending
     and no report about it is under way.
     """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._passed_on_events: dict[int, asyncio.Event] = {}
+        self._passed_on_events: WeakValueDictionary[int, asyncio.Event] = WeakValueDictionary()
 
     async def wait_until_passed_on(self, message: Message) -> None:
         """Wait, without limit, until no recipient of a message is pending: each was handed on, delivered, or has failed."""
-        try:
-            while self.host.messages.pending_recipients(message.id):
-                await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
-        finally:
-            self._passed_on_events.pop(message.id, None)
+        event = self._passed_on_events.setdefault(message.id, asyncio.Event())
+        if self.host.messages.pending_recipients(message.id):
+            await event.wait()
 
     def release_if_processed(self, row_id: int) -> None:
         """Wake the sessions that wait for a message if it has no pending recipients, and release it if it is processed.

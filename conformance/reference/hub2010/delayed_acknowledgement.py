@@ -52,7 +52,7 @@ class DelayedAcknowledgement(Acceptance):
             return self._reply_to_repeat(queued.row_id, content)
         _, traced = self.add_trace_field(content, origin, "ESMTP")
         message = self.store(envelope, traced, shadow_id, origin)  # under the shadow's id, so that a repeat is found
-        self.host.discards.add_holder(message.id, sender, shadow_id, acknowledged=True)
+        self.host.discards.add_holder(message.id, sender, shadow_id)
         return await self.acknowledge(message)
 
     def _reply_to_repeat(self, row_id: int, content: bytes) -> Reply:

@@ -63,7 +63,7 @@ class HubShadowQueues(ShadowQueues):
 
         To that end the primary is recorded as a holder of the message's shadow: it may still have the message.
         """
-        self.host.discards.add_holder(message.id, primary, message.shadow_id, acknowledged=True)
+        self.host.discards.add_holder(message.id, primary, message.shadow_id)
 
     def expire(self, primary: str, before: float) -> None:
         """Delete the shadows that have been in a next hop's queue since `before` or longer (POSIX seconds; SR-E10-12)."""

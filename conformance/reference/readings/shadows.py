@@ -204,16 +204,17 @@ class HeartbeatsWhateverTheMail(ShadowRedundancyManager):
         return database
 
 
-@reading("notifies-acknowledged-copies-only", allowed_by="ruling 18", slots=("discard_status",))
-class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
+@reading("notifies-acknowledged-copies-only", allowed_by="ruling 18", slots=("creation",))
+class NotifiesAcknowledgedCopiesOnly(ShadowCreation):
     """Queues no notification for a copy whose acknowledgement it never saw: that one expires."""
 
-    def queue_notifications(self, message: Message) -> None:
-        """Queue the discard notifications of a processed message, except for servers whose acknowledgement of the copy was not received."""
-        for holder in self.host.discards.holders_of_shadow(message.id):
-            if not holder.acknowledged:  # it may hold the copy
-                self.host.discards.remove_holder(message.id, holder.server)
-        super().queue_notifications(message)
+    async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Send the copy, and record that the server holds it if it has acknowledged it. Raises SessionLost if it has not."""
+        try:
+            await super().transmit_shadow(peer, message, content, dialogue)
+        except BaseException:  # a lost session, or the time is over
+            self.host.discards.remove_holder(message.id, peer.name)
+            raise
 
 
 @reading(

@@ -7,6 +7,7 @@ wire-profile.md.
 """
 
 import asyncio
+from weakref import WeakSet
 
 from conformance.reference.config import Peer
 from conformance.reference.host import Component, Host
@@ -30,7 +31,7 @@ class ShadowCreation(Component):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._finishing: WeakSet[asyncio.Task[None]] = WeakSet()
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Have a shadow stored on another server; return whether one has acknowledged it, which is False if redundancy is disabled.
@@ -73,13 +74,11 @@ class ShadowCreation(Component):
         except BaseException:  # timed out or cancelled
             dialogue.abort()
             raise
-        host.choice.record_answer(peer.name)
         host.log.info("%s shadow: stored by %s", message.message_id, peer.name)
         finishing = host.tasks.start(
             self._finish_session(peer, dialogue), f"{host.name}: finish session with {peer.name}"
         )
         self._finishing.add(finishing)
-        finishing.add_done_callback(self._finishing.discard)
         return True
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
@@ -110,17 +109,15 @@ class ShadowCreation(Component):
         """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be
-        discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=False)
-        stored = False
+        discards.add_holder(message.id, peer.name, message.shadow_id)
         try:
             replies = await dialogue.transmit(message.envelope, content, f" XSHADOW={message.shadow_id}")
-            stored = all(reply.positive for reply in replies.values())
-            if not stored:
-                raise SessionLost(f"it refused the shadow: {next(iter(replies.values()))}")
-            discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=True)
-        finally:
-            if not stored and not dialogue.outcome_unknown:  # unknown: the final dot was sent, and has no reply
+            if (refusal := next((reply for reply in replies.values() if not reply.positive), None)) is not None:
+                raise SessionLost(f"it refused the shadow: {refusal}")
+        except BaseException:  # refused, lost, timed out or cancelled
+            if not dialogue.outcome_unknown:  # unknown: the final dot was sent, and has no reply
                 discards.remove_holder(message.id, peer.name)
+            raise
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
         """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session; a lost one is only logged."""

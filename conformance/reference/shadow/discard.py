@@ -73,10 +73,7 @@ class DiscardStatus(Component):
 
     def drop_expired(self) -> None:
         """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next."""
-        # 1 ms of tolerance for timers that fire early
-        for event in self.host.discards.notifications_queued_until(
-            self.host.now() + 0.001 - self.notification_lifetime
-        ):
+        for event in self.host.discards.notifications_queued_until(self.host.latest_due() - self.notification_lifetime):
             self.host.discards.remove_notification(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
         self._set_alarm()

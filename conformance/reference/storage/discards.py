@@ -23,11 +23,10 @@ class DiscardNotification:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A server that holds a message's shadow; if not `acknowledged` it may hold it, since its reply was lost."""
+    """A server that holds a message's shadow, or may hold it, since its reply was lost."""
 
     server: str
     shadow_id: str
-    acknowledged: bool
 
 
 class Discards:
@@ -39,11 +38,10 @@ class Discards:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def add_holder(self, message: int, server: str, shadow_id: str, *, acknowledged: bool) -> None:
-        """Record that a server holds a message's shadow or, if not `acknowledged`, may hold it; replaces an earlier record of the two."""
+    def add_holder(self, message: int, server: str, shadow_id: str) -> None:
+        """Record that a server holds, or may hold, a message's shadow; replaces an earlier record of the two."""
         self._db.write(
-            "INSERT OR REPLACE INTO holder (message, server, shadow_id, acknowledged) VALUES (?, ?, ?, ?)",
-            (message, server, shadow_id, acknowledged),
+            "INSERT OR REPLACE INTO holder (message, server, shadow_id) VALUES (?, ?, ?)", (message, server, shadow_id)
         )
 
     def remove_holder(self, message: int, server: str) -> None:
@@ -52,10 +50,8 @@ class Discards:
 
     def holders_of_shadow(self, message: int) -> list[Holder]:
         """Return the servers that hold or may hold a message's shadow, sorted by name."""
-        rows = self._db.read(
-            "SELECT server, shadow_id, acknowledged FROM holder WHERE message = ? ORDER BY server", (message,)
-        )
-        return [Holder(server=row[0], shadow_id=row[1], acknowledged=bool(row[2])) for row in rows]
+        rows = self._db.read("SELECT server, shadow_id FROM holder WHERE message = ? ORDER BY server", (message,))
+        return [Holder(server=row[0], shadow_id=row[1]) for row in rows]
 
     def queue_notification(self, server: str, shadow_id: str, now: float) -> None:
         """Queue a discard notification at `now` (POSIX seconds), unless one for the server and shadow is queued already."""

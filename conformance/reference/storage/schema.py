@@ -3,7 +3,7 @@
 import sqlite3
 
 APPLICATION_ID = 0x53524544
-VERSION = 3
+VERSION = 4
 
 _TABLES = """
 BEGIN;
@@ -54,7 +54,6 @@ CREATE TABLE holder (
     message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
     server TEXT NOT NULL,
     shadow_id TEXT NOT NULL,
-    acknowledged INTEGER NOT NULL,
     PRIMARY KEY (message, server)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE discard (
