@@ -126,6 +126,36 @@ class TakesNegativeNumbers(NodeConfiguration):
     transport: TransportWithAnyNumbers = TransportWithAnyNumbers()
 
 
+_UpToAHundredDays = Annotated[float, Field(gt=0, le=100 * 86400)]
+
+
+class TransportWithShortTimes(Transport):
+    """Parameters some of which may be no longer than a hundred days."""
+
+    SafetyNetHoldTime: _UpToAHundredDays = 172800
+    MessageExpirationTimeout: _UpToAHundredDays = 172800
+
+
+@defect("refuses-times-above-a-hundred-days", breaks="SR-CFG-03", slot="configuration")
+class RefusesTimesAboveAHundredDays(NodeConfiguration):
+    """Refuses a SafetyNetHoldTime or MessageExpirationTimeout of more than a hundred days, which no document does."""
+
+    transport: TransportWithShortTimes = TransportWithShortTimes()
+
+
+class TransportWithManyAttempts(Transport):
+    """Parameters that allow one attempt more at shadow servers than is documented."""
+
+    MaxRetriesForLocalSiteShadow: int = Field(2, ge=0, le=256)
+
+
+@defect("takes-256-attempts", breaks="SR-CFG-03", slot="configuration")
+class Takes256Attempts(NodeConfiguration):
+    """Takes a MaxRetriesForLocalSiteShadow of 256, one more than its range has."""
+
+    transport: TransportWithManyAttempts = TransportWithManyAttempts()
+
+
 @defect("drops-what-is-wrong-in-a-change", breaks="SR-CFG-03", slot="configuration")
 class DropsWhatIsWrong(NodeConfiguration):
     """Leaves out of a change what is wrong in it, and takes the rest."""

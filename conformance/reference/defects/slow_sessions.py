@@ -1,0 +1,25 @@
+"""Defects that show only where a session between servers is slow.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
+"""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Envelope
+from conformance.reference.replies import Reply
+from conformance.reference.shadow.shadow_queues import ShadowKeeping
+
+
+@defect("counts-absence-from-the-request-for-a-copy", breaks="SR-MNT-10", slot="keeping")
+class CountsAbsenceFromTheRequest(ShadowKeeping):
+    """Counts the absence of a primary from its request for a copy, however long after that the copy comes."""
+
+    async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
+        """Store a copy, and leave the time of the last contact with the primary as it was; correct is that it is the copy's."""
+        contact = self.host.shadows.last_contact(primary)
+        reply = await super().keep(envelope, content, primary, database, shadow_id)
+        if contact is not None:
+            self.host.shadows.set_contact(primary, contact)
+            self.host.manager.watched[primary].alarm.set(self.host.manager.next_session_at(primary))
+        return reply
