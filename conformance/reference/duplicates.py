@@ -72,9 +72,7 @@ class DuplicateDetection(Component):
         if delivered:
             self.host.delivered.add(*key, self.host.now())
             self._set_alarm()
-        in_progress = self._in_progress.pop(key)
-        if not in_progress.done():
-            in_progress.set_result(None)
+        self._in_progress.pop(key).set_result(None)
 
     def was_delivered(self, key: DuplicateKey) -> bool:
         """Return whether a message with this key was delivered within the tracking window before now."""

@@ -8,6 +8,8 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 `self.host` has the other components of the node (host.py).
 """
 
+import asyncio
+
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
 from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
@@ -119,6 +121,21 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
     def was_delivered(self, key: DuplicateKey) -> bool:
         """Return whether the mailbox was moved, or the message was delivered to it before; True drops the message."""
         return key.mailbox in self.moved or super().was_delivered(key)
+
+
+@defect(
+    "leaves-a-waiting-duplicate",
+    breaks="SR-DUP-01",
+    slot="duplicates",
+    needs_expectation="no document says when the second is dropped, only that it is",
+)
+class LeavesAWaitingDuplicate(DuplicateDetection):
+    """Lets a duplicate that came amid the delivery of the first wait for ever, and so never drops it."""
+
+    def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
+        """End a delivery without waking those who wait for its outcome: they wait for a future that is set no more."""
+        self._in_progress[key] = asyncio.get_running_loop().create_future()
+        super().end_delivery(key, delivered=delivered)
 
 
 @defect("never-cleans-up", breaks="SR-DUP-07", slot="duplicates")

@@ -92,15 +92,15 @@ class ShadowCreation(Component):
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
         """Send XSHADOWREQUEST with the name and queue database of this server (wire-profile.md), and record the contact.
 
-        The reply names the server's queue database. If that is another one than before, the server has lost its messages, and shadows
-        that are held here for it are promoted (SR-MNT-11). Raises SessionLost if the request is refused or not offered.
+        The reply names the server's queue database, and so does that to XQDISCARD, which ends the session if shadows are held here for
+        the server. Raises SessionLost if the request is refused or not offered.
         """
         if "XSHADOWREQUEST" not in dialogue.keywords:
             raise SessionLost("it does not offer XSHADOWREQUEST")
         answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")
         if not answer.positive:
             raise SessionLost(f"the reply to XSHADOWREQUEST was {answer}")
-        self.host.manager.record_contact_and_database(peer.name, _named_database(answer))
+        self.host.manager.record_contact(peer.name)
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
@@ -128,12 +128,6 @@ class ShadowCreation(Component):
             self.host.log.info("session with %s: %s", peer.name, lost)
         finally:
             dialogue.abort()
-
-
-def _named_database(answer: Reply) -> str:
-    """Return the queue database in a 250 reply to XSHADOWREQUEST, `<server> <database>`; "" if there is none."""
-    words = answer.text.split()
-    return words[1] if len(words) > 1 else ""
 
 
 NOT_REDUNDANT = Reply(451, "4.4.0", "Message failed to be made redundant")
