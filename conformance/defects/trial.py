@@ -149,30 +149,32 @@ def _run_and_keep(planned: PlannedTrial, seed: int, run_directory: TrialRunDirec
     assignment, settings = _candidate_and_settings(planned, seed)
     header = run_directory.header(planned.cell, assignment, settings)
     try:
-        with _limited_cpu_time():
+        with _limited_cpu_time(CPU_LIMIT_S):
             result = run_without_loop(execute(planned.cell, assignment, settings, header, run_directory.directory))
     except CpuLimitExceeded:
-        return _trial_over_cpu_limit(planned)
+        return _trial_over_cpu_limit(planned, CPU_LIMIT_S)
     return _judged_trial(planned, result.outcome, result.verdicts, worst_sentence(result.verdicts))
 
 
-def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
+def run_planned(planned: PlannedTrial, seed: int, cpu_limit_s: float | None = None) -> FinishedTrial | Trial:
     """Run one cell in virtual time without judging it, in a temporary directory. Blocks.
 
-    Returns the finished run; a `Trial`, its result, at once when the cell is not applicable or took too long.
+    Returns the finished run; a `Trial`, its result, at once when the cell is not applicable or took more than `cpu_limit_s` seconds of
+    processor time (None: CPU_LIMIT_S).
     """
+    limit_s = CPU_LIMIT_S if cpu_limit_s is None else cpu_limit_s
     cell = planned.cell
     assignment, settings = _candidate_and_settings(planned, seed)
     if reason := inapplicable_reason(cell, assignment, settings):
         return _not_applicable(planned, reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
-            with _limited_cpu_time():
+            with _limited_cpu_time(limit_s):
                 ran = run_without_loop(
                     CellRunner(cell, assignment, settings, Path(folder), IncrementalJudge()).run(OWN_LOOP)
                 )
         except CpuLimitExceeded:
-            return _trial_over_cpu_limit(planned)
+            return _trial_over_cpu_limit(planned, limit_s)
     if ran.inapplicable:
         return _not_applicable(planned, ran.inapplicable)
     return FinishedTrial(planned=planned, assignment=assignment, settings=settings, ran=ran)
@@ -199,9 +201,9 @@ def _candidate_and_settings(planned: PlannedTrial, seed: int) -> tuple[Assignmen
     return Assignment(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
-def _trial_over_cpu_limit(planned: PlannedTrial) -> Trial:
-    """Return the result, an error, of a trial that used too much processor time."""
-    sentence = f"broken off after {CPU_LIMIT_S} s of the processor's time"
+def _trial_over_cpu_limit(planned: PlannedTrial, limit_s: float) -> Trial:
+    """Return the result, an error, of a trial that used more than `limit_s` seconds of processor time."""
+    sentence = f"broken off after {limit_s} s of the processor's time"
     return Trial(
         defect=planned.defect,
         scenario=planned.cell.scenario,
@@ -239,8 +241,8 @@ def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Ve
 
 
 @contextmanager
-def _limited_cpu_time() -> Iterator[None]:
-    """Raise CpuLimitExceeded in the main thread once this process has used CPU_LIMIT_S of processor time in the block.
+def _limited_cpu_time(limit_s: float) -> Iterator[None]:
+    """Raise CpuLimitExceeded in the main thread once this process has used `limit_s` seconds of processor time in the block.
 
     Uses the signal SIGPROF, whose handler is restored. Other exceptions of the block are replaced by it then: an interrupted event loop
     may fail to clean up.
@@ -253,7 +255,7 @@ def _limited_cpu_time() -> Iterator[None]:
         raise CpuLimitExceeded
 
     before = signal.signal(signal.SIGPROF, interrupt)
-    signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
     try:
         yield
     except BaseException as error:

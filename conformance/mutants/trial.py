@@ -37,8 +37,8 @@ WALL_LIMIT_S = 300.0
 MAX_CELLS = 250
 """Cells in which a mutant is run at most: a number, so that a slow machine finds what a fast one finds."""
 
-CPU_LIMIT_S = 60
-"""Seconds of processor time in one cell after which a mutant is broken: the cell does not end by itself."""
+CPU_LIMIT_S = 30
+"""Seconds of processor time after which a cell is broken off as an error: it does not end by itself."""
 
 MAX_ERRORS = 4
 """A mutant is broken when this many cells, the first ones, have ended with an error of the harness."""
@@ -148,7 +148,9 @@ def _run_in_child(
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a mutant's callbacks may fail by the thousand
 
     def begin_cell() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + CPU_LIMIT_S, resource.RLIM_INFINITY))
+        # the kernel's limit, twice the other: it ends a process that cannot break its cell off
+        limit_s = math.ceil(time.process_time()) + 2 * CPU_LIMIT_S
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
         sender.send(None)
 
     load_mutant(trial.site, root)
@@ -172,7 +174,7 @@ def run_mutant(
         if errors == ran == MAX_ERRORS or ran == MAX_CELLS:
             break
         begin_cell()
-        finished = run_planned(PlannedTrial(defect=None, cell=cells[number]), seed)
+        finished = run_planned(PlannedTrial(defect=None, cell=cells[number]), seed, CPU_LIMIT_S)
         result = judge_finished(finished) if isinstance(finished, FinishedTrial) else finished
         ran += 1
         errors += result.outcome is Outcome.ERROR

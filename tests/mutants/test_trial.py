@@ -61,7 +61,8 @@ from conformance.mutants import trial
 from conformance.mutants.operators import find_sites
 from conformance.verdicts import Outcome
 
-def run_busy(planned, seed):
+def run_busy(planned, seed, cpu_limit_s):
+    assert cpu_limit_s == 1
     until = time.process_time() + float(sys.argv[1])
     while time.process_time() < until:
         pass
