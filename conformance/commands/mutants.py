@@ -22,7 +22,6 @@ from conformance.execute import available_cores
 from conformance.mutants.differences import (
     Differences,
     find_differences,
-    hash_inputs,
     merge_differences,
     read_differences,
     write_differences,
@@ -31,6 +30,7 @@ from conformance.mutants.operators import Site, find_sites
 from conformance.mutants.pins import Pins, PinsError, read_pins
 from conformance.mutants.trial import MutantResult, MutantTrial, run_mutants
 from conformance.requirements.catalogue import catalogue
+from conformance.results.fingerprints import inputs_sha256
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import read_corpus
@@ -84,7 +84,7 @@ def print_mutants(
     # aiosmtpd warns at each login that it uses a deprecated name itself.
     logging.getLogger("mail.log").setLevel(logging.ERROR)
     console = Console(stderr=True)
-    key = hash_inputs() if store is not None else ""
+    key = inputs_sha256() if store is not None else ""
     cores = jobs or available_cores()
     differences = _find_differences(sites, cells, root, cores, store, key, console)
     reached = [site for site in sites if differences.cells.get(site.id)]

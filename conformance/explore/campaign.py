@@ -6,14 +6,17 @@ virtual time, and what it finds is ordered by the number of the plan.
 
 import hashlib
 import multiprocessing
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.clocks import CLOCKS
+from conformance.explore.documents import problems_of
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.shrink import MAX_RUNS, shrink
 from conformance.explore.sometimes import SOMETIMES
@@ -24,6 +27,10 @@ from conformance.run.settings import Settings
 
 _MAX_REAL_RUNS = 8
 """Runs that the reduction of one plan may take where time passes by itself: each takes some 40 seconds."""
+
+
+_CURVE_POINTS = 99
+"""Parts into which the plans of a coverage curve are divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,20 @@ class Campaign:
     """What came of the plans of a campaign: `results` by the number of the plan."""
 
     results: dict[int, PlanResult] = field(default_factory=dict)
+    _states: set[str] = field(default_factory=set)
+    _checks: set[str] = field(default_factory=set)
+
+    def add(self, number: int, result: PlanResult) -> None:
+        """Add the result of a plan."""
+        self.results[number] = result
+        self._checks.update(violation.check for violation in result.violations[:1])
+        if result.observed is not None:
+            self._states |= result.observed.visited.states
+
+    @property
+    def progress(self) -> str:
+        """What was found so far, in words."""
+        return f"{len(self._states)} states, {len(self._checks)} findings"
 
     @property
     def outcomes(self) -> Counter[str]:
@@ -58,6 +79,22 @@ class Campaign:
     def fired(self) -> int:
         """The number of plans all of whose faults occurred."""
         return sum(result.fired for result in self.results.values() if result.outcome != "inapplicable")
+
+    @property
+    def unfinished(self) -> Counter[str]:
+        """Why plans could not be run to their end, and how many."""
+        return Counter(result.reason for result in self.results.values() if result.outcome == "unfinished")
+
+    @property
+    def curve(self) -> tuple[tuple[int, int], ...]:
+        """How many distinct states the first plans showed: (plans, states) at 100 numbers of plans at most, the last among them."""
+        seen, counts = set[str](), [0]
+        for _, result in sorted(self.results.items()):
+            seen |= result.observed.visited.states if result.observed is not None else frozenset()
+            counts.append(len(seen))
+        last = len(counts) - 1
+        points = sorted({round(last * point / _CURVE_POINTS) for point in range(_CURVE_POINTS + 1)})
+        return tuple((plans, counts[plans]) for plans in points)
 
     @property
     def observations(self) -> list[Observation]:
@@ -86,16 +123,22 @@ class Campaign:
 
 
 def run_plans(
-    plans: Sequence[Plan], assignment: Assignment, settings: Settings, jobs: int, until: float | None = None
+    plans: Sequence[Plan],
+    assignment: Assignment,
+    settings: Settings,
+    jobs: int,
+    until: float | None = None,
+    known: Container[int] = (),
 ) -> Iterator[tuple[int, PlanResult]]:
-    """Run plans, `jobs` at a time, and yield the number and result of each as it ends.
+    """Run plans, `jobs` at a time, and yield the number and result of each as it ends; those with a `known` number are not run.
 
     The first result after `until`, a time of `time.monotonic()`, is the last: plans that still run then are ended and have none.
     """
     _WORK[:] = [(plans, assignment, settings)]
     chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for number, result in pool.imap_unordered(_run_number, range(len(plans)), chunksize):
+    numbers = (number for number in range(len(plans)) if number not in known)
+    with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts_to_parent) as pool:
+        for number, result in pool.imap_unordered(_run_number, numbers, chunksize):
             yield number, result
             if until is not None and time.monotonic() >= until:
                 return
@@ -109,8 +152,13 @@ def run_bases(
         for plan in plans:
             yield _run_base(plan, assignment, settings)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts_to_parent) as pool:
         yield from pool.imap(partial(_run_base, assignment=assignment, settings=settings), plans)
+
+
+def _leave_interrupts_to_parent() -> None:
+    """Ignore Ctrl-C in a forked process: the terminal sends it to all, and the parent ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_base(plan: Plan, assignment: Assignment, settings: Settings) -> tuple[PlanRun, float]:
@@ -149,6 +197,9 @@ def reduce_findings(
         original = reduced = plans[number]
 
         def fails(plan: Plan, check: str = check) -> bool:
+            """Return whether a plan is a valid scenario that violates the check of the finding."""
+            if problems_of(plan.cell, paths.fixtures()):
+                return False
             return any(found.check == check for found in run_plan(plan, assignment, settings).result.violations)
 
         if not interrupted:

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import SUFFIX, read_scenarios
+from conformance.scenarios.errors import Problem
+from conformance.scenarios.loader import SUFFIX, parse_scenarios, read_scenarios
 from conformance.scenarios.steps.action import Expect, Parallel, Repeat, Step
 from conformance.scenarios.values import format_duration
 
@@ -72,6 +73,14 @@ def read_cell(path: Path, fixtures: Path) -> Cell:
     (scenario,) = read_scenarios(path, fixtures)
     (cell,) = scenario.cells()
     return cell
+
+
+def problems_of(cell: Cell, fixtures: Path) -> tuple[Problem, ...]:
+    """Return what `conformance validate` would find wrong with the file of a cell, such as a step that names a missing server."""
+    text = to_yaml([as_document(cell, id="unnamed", title="A cell without a name yet")])
+    return tuple(
+        problem for scenario in parse_scenarios(text, Path("unnamed"), fixtures) for problem in scenario.problems
+    )
 
 
 def write_cell(cell: Cell, path: Path, *, title: str, description: str, comments: Iterable[str] = ()) -> None:

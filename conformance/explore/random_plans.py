@@ -50,6 +50,10 @@ class RandomPlans(Sequence[Plan]):
             return [self[number] for number in range(*index.indices(self._number))]
         return self.record(index).plan
 
+    def name_of(self, number: int) -> str:
+        """Return the name of the plan with this number, which is not drawn for that."""
+        return f"random plan {number} of seed {self._seed}"
+
     def run(self, number: int) -> PlanRun:
         """Return the run of the plan with this number, judged. Blocks. Raises IndexError."""
         return judge_plan(self.record(number), self._assignment, self._settings)
@@ -58,19 +62,16 @@ class RandomPlans(Sequence[Plan]):
         """Return the history of the plan with this number. Blocks. Raises IndexError."""
         if not 0 <= number < self._number:
             raise IndexError(number)
-        return _Drawing(self._seed, number, self._assignment, self._settings).record()
+        rng = random.Random(f"{self._seed} {number}")  # noqa: S311  # to be repeated, not to be secret
+        return _Drawing(self.name_of(number), rng, self._assignment, self._settings).record()
 
 
 class _Drawing:
-    """Draws one plan, and runs it; its scene is drawn at once, its faults by `record`.
+    """Draws one plan, and runs it; its scene is drawn at once, its faults by `record`. All draws come from `_rng`."""
 
-    All draws come from `_rng`, whose seed is the seed of the plans and the plan's number.
-    """
-
-    def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
-        """Draw the scene of the plan with this number, without running it."""
-        self._name = f"random plan {number} of seed {seed}"
-        self._rng = random.Random(f"{seed} {number}")  # noqa: S311  # to be repeated, not to be secret
+    def __init__(self, name: str, rng: random.Random, assignment: Assignment, settings: Settings) -> None:
+        """Draw the scene of the plan with this name, without running it."""
+        self._name, self._rng = name, rng
         self._assignment, self._settings = assignment, settings
         self._scene = draw_scene(self._rng)
 

@@ -1,21 +1,26 @@
-"""Reduces a plan that violates a rule to one that still does, and has as few steps, messages and recipients as possible.
+"""Reduces a plan that violates a rule to one that still does, and has as few steps, messages, servers and parameters as possible.
 
 Delta debugging (Zeller and Hildebrandt, 2002) over the steps: halves, then quarters, and so on down to single steps are left out
-while the same check fails. Then numbers of messages become 1 and lists of recipients lose entries. A plan that leaves out too
-much is invalid or sound; both count as not failing.
+while the same check fails. Then numbers of messages become 1 and lists of recipients lose entries; parameters get their defaults, all
+at once or one by one; and servers are left out whose mailboxes no message is from or for. A plan that leaves out too much is invalid or
+sound; both count as not failing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from conformance.explore.sweep import Plan, numbered
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import Parallel, Repeat, Step
 from conformance.scenarios.steps.sending import Send
+from conformance.topology import Topology
 
 MAX_RUNS = 150
 """Runs that the reduction of one plan may take, without another limit."""
 
 StillFails = Callable[[Plan], bool]
+_Setting = tuple[str, str]
+"""A parameter that a topology sets: the server for which it does, '' for all, and the parameter's name."""
 
 
 class _Budget:
@@ -43,7 +48,8 @@ def shrink(plan: Plan, fails: StillFails, max_runs: int = MAX_RUNS) -> Plan:
     budget = _Budget(fails, max_runs)
     while True:
         smaller = _with_smaller_sends(_with_fewer_steps(plan, budget), budget)
-        if smaller.cell.steps == plan.cell.steps:
+        smaller = _with_fewer_servers(_with_fewer_parameters(smaller, budget), budget)
+        if (smaller.cell.steps, smaller.cell.topology) == (plan.cell.steps, plan.cell.topology):
             return plan
         plan = smaller
 
@@ -90,6 +96,88 @@ def _smaller_sends(step: Step) -> Iterator[Send]:
         yield from (action.model_copy(update={"to": (recipient,)}) for recipient in action.to)
 
 
+def _with_fewer_parameters(plan: Plan, budget: _Budget) -> Plan:
+    """Return the plan with the defaults of its parameters, of all at once or of those for which that still fails."""
+    settings = list(_settings_of(plan.cell.topology))
+    groups = [settings, *([one] for one in settings)] if len(settings) > 1 else [settings] * len(settings)
+    for left_out in groups:
+        candidate = _with_topology(plan, _without_settings(plan.cell.topology, left_out))
+        if budget.fails(candidate):
+            plan = candidate
+            if left_out is settings:
+                break
+    return plan
+
+
+def _settings_of(topology: Topology) -> Iterator[_Setting]:
+    """Yield each parameter that a topology sets: the server for which it does, '' for all, and the parameter's name."""
+    yield from (("", name) for name in topology.transport)
+    for server in topology.servers:
+        yield from ((server.name, name) for name in server.transport)
+
+
+def _without_settings(topology: Topology, left_out: Iterable[_Setting]) -> Topology:
+    """Return a topology without some of its parameters (`_settings_of`)."""
+    gone = set(left_out)
+    servers = tuple(
+        server.model_copy(
+            update={
+                "transport": {key: value for key, value in server.transport.items() if (server.name, key) not in gone}
+            }
+        )
+        for server in topology.servers
+    )
+    common = {key: value for key, value in topology.transport.items() if ("", key) not in gone}
+    return _changed(topology, servers=servers, transport=common)
+
+
+def _with_fewer_servers(plan: Plan, budget: _Budget) -> Plan:
+    """Return the plan without the servers for which that still fails; one whose mailbox a step names is kept."""
+    named = {
+        address.lower()
+        for step in plan.cell.all_steps
+        if isinstance(step.action, Send)
+        for address in (*step.action.to, step.action.sender)
+    }
+    kept = {mailbox.server for mailbox in plan.cell.topology.mailboxes if mailbox.address.lower() in named}
+    for server in plan.cell.topology.servers:
+        if server.name not in kept and len(plan.cell.topology.servers) > 1:
+            candidate = _with_topology(plan, _without_server(plan.cell.topology, server.name))
+            if budget.fails(candidate):
+                plan = candidate
+    return plan
+
+
+def _without_server(topology: Topology, name: str) -> Topology:
+    """Return a topology without a server, its mailboxes, and the routes, rights and links of sites that only it needs."""
+    servers = tuple(server for server in topology.servers if server.name != name)
+    routes = (
+        route.model_copy(
+            update={
+                "next_hops": tuple(hop for hop in route.next_hops if hop != name),
+                "servers": tuple(server for server in route.servers if server != name),
+            }
+        )
+        for route in topology.routes
+        if route.servers != (name,)  # without servers it would become a route of all
+    )
+    sites = {*topology.sites, *(server.site for server in servers)}
+    return _changed(
+        topology,
+        servers=servers,
+        mailboxes=tuple(mailbox for mailbox in topology.mailboxes if mailbox.server != name),
+        routes=tuple(route for route in routes if route.next_hops),
+        rights=tuple(right for right in topology.rights if name not in (right.server, right.peer)),
+        site_links=tuple(link for link in topology.site_links if sites.issuperset(link.between)),
+        hub_sites=tuple(site for site in topology.hub_sites if site in sites),
+    )
+
+
+def _changed(topology: Topology, **fields: Any) -> Topology:
+    """Return a topology with other values of some fields. A copy would keep what the topology has cached about its servers."""
+    return Topology(**{name: getattr(topology, name) for name in Topology.model_fields} | fields)
+
+
 def _steps_of_blocks(steps: Sequence[Step]) -> Iterator[Step]:
     """Yield the steps, with those of `parallel` and single `repeat` blocks in place of the block."""
     for step in steps:
@@ -103,3 +191,8 @@ def _with_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
     """Return the plan with these steps in place of its own, numbered anew."""
     cell: Cell = plan.cell.model_copy(update={"steps": numbered(steps)})
     return Plan(name=plan.name, cell=cell, faults=plan.faults)
+
+
+def _with_topology(plan: Plan, topology: Topology) -> Plan:
+    """Return the plan with this topology; one that its steps do not fit is for `fails` to refuse."""
+    return Plan(name=plan.name, cell=plan.cell.model_copy(update={"topology": topology}), faults=plan.faults)

@@ -75,6 +75,10 @@ class ObservedCell:
         """Return the event at which the last step that acts on a server began, -1 without one."""
         return max(self.last_uses.get(node, -1), self.last_uses.get("all", -1))
 
+    def name_of(self, injection: Injection) -> str:
+        """Return the name of the plan with this fault added to the cell."""
+        return f"{self.cell.id}: {', then '.join((*self.texts, injection.text))}"
+
     def plan(self, injection: Injection) -> Plan:
         """Return the plan with this fault added to the cell."""
         name = _NAMES[len(self.faults)]
@@ -82,9 +86,8 @@ class ObservedCell:
         seconds_after_end = max(0.0, injection.point.t - self.end_t)
         after = injection.follow(seconds_after_end + _MARGIN_S, is_late=injection.point.n > self.end_n)
         steps = numbered((as_step(injection.arm(name)), *self.cell.steps, *map(as_step, after)))
-        title = ", then ".join((*self.texts, injection.text))
         cell = self.cell.model_copy(update={"steps": steps})
-        return Plan(f"{self.cell.id}: {title}", cell, (*self.faults, injection.occasion(name)))
+        return Plan(self.name_of(injection), cell, (*self.faults, injection.occasion(name)))
 
 
 class ScenePlans(Sequence[Plan]):
@@ -109,6 +112,11 @@ class ScenePlans(Sequence[Plan]):
             return ScenePlans(self.entries[index])
         observed, injection = self.entries[index]
         return observed.plan(injection)
+
+    def name_of(self, number: int) -> str:
+        """Return the name of the plan with this number, which is not built for that."""
+        observed, injection = self.entries[number]
+        return observed.name_of(injection)
 
     def subset(self, numbers: Sequence[int]) -> "ScenePlans":
         """Return the plans with these numbers, in this order."""

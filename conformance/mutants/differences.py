@@ -5,7 +5,6 @@ tests mutants keeps the result in a file, if one is named, with a hash of everyt
 in the reference's source and an operator.
 """
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -15,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from conformance import paths
 from conformance.defects.plan import PlannedTrial
 from conformance.defects.trial import FinishedTrial, judge_finished, prepare_process, run_planned
 from conformance.mutants.instrument import DIFFERS, instrument
@@ -66,7 +64,7 @@ def merge_differences(sites: Iterable[Site], parts: Iterable[Differences]) -> Di
 
 
 def read_differences(path: Path, key: str) -> Differences | None:
-    """Return what a file of `write_differences` holds; None when it does not exist or was made for another key (`hash_inputs`)."""
+    """Return what a file of `write_differences` holds; None when it does not exist or was made for another key (`inputs_sha256`)."""
     if not path.exists():
         return None
     stored = json.loads(path.read_text("utf-8"))
@@ -78,20 +76,6 @@ def read_differences(path: Path, key: str) -> Differences | None:
 def write_differences(path: Path, key: str, differences: Differences) -> None:
     """Write differences to a file for `read_differences`; `key` is the hash of all that they depend on."""
     path.write_text(json.dumps({"key": key, **asdict(differences)}), "utf-8")
-
-
-def hash_inputs() -> str:
-    """Return a hash of all files on which differences depend: the package, its scenarios and its fixtures."""
-    digest = hashlib.sha256()
-    for folder, pattern in (
-        (paths.reference().parent, "*.py"),
-        (paths.corpus(), "*.yaml"),
-        (paths.fixtures(), "*.yaml"),
-    ):
-        for path in sorted(folder.rglob(pattern)):
-            if "mutants" not in path.parts:
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 _SHARED: list[tuple[Sequence[Site], Sequence[Cell], Path, int]] = []

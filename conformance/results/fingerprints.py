@@ -1,4 +1,4 @@
-"""Hashes of the environment and of the suite, which tell whether either changed between two runs.
+"""Hashes of the environment, of the suite and of the package, which tell whether any of them changed between two runs.
 
 The third hash of a run, that of the candidate, is computed in `conformance.candidates`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from conformance import __version__
+from conformance import __version__, paths
 
 _DEPENDENCIES = ("aiosmtpd", "aiosmtplib", "pydantic", "pytest", "pytest-xdist", "ruamel.yaml")
 """The packages that can change how a cell runs; reporting libraries cannot."""
@@ -51,6 +51,23 @@ def environment_sha256() -> str:
     return sha256_of_json(
         {"harness": harness_version(), "platform": platform_facts(), "dependencies": dependency_versions()}
     )
+
+
+def inputs_sha256() -> str:
+    """Return the hash of all files on which the history of any cell depends: the package, its scenarios and its fixtures.
+
+    The code and the tables of mutants are left out.
+    """
+    digest = hashlib.sha256()
+    for folder, pattern in (
+        (paths.reference().parent, "*.py"),
+        (paths.corpus(), "*.yaml"),
+        (paths.fixtures(), "*.yaml"),
+    ):
+        for path in sorted(folder.rglob(pattern)):
+            if "mutants" not in path.parts:
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def suite_sha256(scenario_hashes: Iterable[str]) -> str:

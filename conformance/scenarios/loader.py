@@ -50,6 +50,15 @@ def read_scenarios(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
     text = read_text(path, report)
     if text is None:
         return (Scenario(_stem(path), path, 1, None, report.problems, None),)
+    scenarios = parse_scenarios(text, path, fixtures)
+    if not scenarios:
+        report.add(Mark(1, 1), "there is no scenario in this file")
+        return (Scenario(_stem(path), path, 1, None, report.problems, None),)
+    return scenarios
+
+
+def parse_scenarios(text: str, path: Path, fixtures: Path) -> tuple[Scenario, ...]:
+    """Return the scenarios of a text as `read_scenarios` does, () without any; `path` is the file that problems name."""
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
     for number, chunk in enumerate(split_documents(text), start=1):
@@ -57,9 +66,6 @@ def read_scenarios(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
         if scenario.document and (first := seen.setdefault(scenario.id, scenario.line)) != scenario.line:
             scenario = _with_problem(scenario, f"the id {scenario.id!r} is used twice (first in line {first})")
         scenarios.append(scenario)
-    if not scenarios:
-        report.add(Mark(1, 1), "there is no scenario in this file")
-        return (Scenario(_stem(path), path, 1, None, report.problems, None),)
     return tuple(scenarios)
 
 

@@ -10,14 +10,14 @@ import pytest
 from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
+from conformance.commands.corpus import print_problems
 from conformance.commands.explore import explore
 from conformance.explore import campaign
 from conformance.explore.campaign import Campaign
 from conformance.explore.documents import read_cell
 from conformance.explore.injections import Injection, injections_at
 from conformance.explore.points import find_points, representatives
-from conformance.explore.shrink import shrink
-from conformance.explore.sweep import ObservedCell, Plan, numbered, sweep, without_faults
+from conformance.explore.sweep import ObservedCell, Plan, sweep, without_faults
 from conformance.explore.trial import PlanResult, Violation, run_plan
 from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
@@ -99,7 +99,11 @@ def test_a_wrong_server_is_found_and_the_file_of_the_finding_repeats_it(
     code, found = exploration(tmp_path, capsys, plans=80, candidate="reference+forgets-its-queue-on-restart")
     assert code == 1
     lost = next(one for one in found["findings"] if one["check"] == "invariant.nothing-acknowledged-is-lost")
-    path = tmp_path / lost["file"]
+    path, original = tmp_path / lost["file"], tmp_path / lost["original"]
+    assert print_problems([tmp_path]) == 0
+    assert lost["plan"] in original.read_text("utf-8")
+    assert lost["size"] == {"steps": 2, "faults": 1, "messages": 1, "servers": 1}
+    assert lost["original_size"]["steps"] == len(read_cell(original, paths.fixtures()).steps) > 2
     assert path.read_text("utf-8").startswith("# Found by: conformance explore, with --seed 1")
     cell = read_cell(path, paths.fixtures())
     assert len(cell.steps) <= 3
@@ -141,19 +145,6 @@ def test_an_unknown_scenario_is_an_input_error(tmp_path: Path, capsys: pytest.Ca
     )
     assert code == 2
     assert "no-such" in capsys.readouterr().err
-
-
-def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
-    cell = without_faults(cell_of("each-message-once"))
-    (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
-    marked = send.model_copy(update={"action": send.action.model_copy(update={"count": 3, "name": "needed"})})
-    plan = Plan("many", cell.model_copy(update={"steps": numbered([send, send, marked, send, send, send])}))
-
-    def fails(candidate: Plan) -> bool:
-        return any(step.action.name == "needed" for step in candidate.cell.steps)
-
-    reduced = shrink(plan, fails)
-    assert [(step.path, step.action.name, step.action.count) for step in reduced.cell.steps] == [("1", "needed", 1)]
 
 
 def test_points_of_two_listeners_have_plans_of_their_own() -> None:

@@ -53,7 +53,7 @@ def test_a_campaign_says_what_it_saw_whatever_the_number_of_processes(
     for jobs in (1, 2):
         explore(
             [],
-            at_random=True, candidate="reference", plans=10, duration=None, seed=3, jobs=jobs, out=tmp_path, as_json=True,
+            at_random=True, candidate="reference", plans=10, duration=None, seed=3, jobs=jobs, out=tmp_path / str(jobs), as_json=True,
         )  # fmt: skip
         found.append(json.loads(capsys.readouterr().out))
     one, two = found

@@ -19,9 +19,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from conformance.report.cell_page import cell_page
+from conformance.report.exploration_page import exploration_page
 from conformance.report.results_site.pages import write_results_site
 from conformance.requirements.catalogue import catalogue
 from conformance.results.atomic_write import write_atomically
+from tests.report import exploration_samples as explorations
 from tests.report.conftest import DEFECT, PATIENCE
 from tests.report.picture import PICTURE, take_picture
 from tests.report.results_tables import standing, tables
@@ -177,6 +179,30 @@ def test_the_pages_of_a_results_site_are_sound_and_show_what_is_asked_for(tmp_pa
     reader.keep("results-site", whole=True)
     reader.page.locator("tr[data-words^=RL-ACK-02] td a").last.click()
     assert reader.page.url.endswith("rows/RL-ACK-02.html#postfix")
+
+
+def test_the_page_of_an_exploration_is_sound_and_shows_both_plans_of_a_finding(tmp_path: Path, reader: Reader) -> None:
+    page = tmp_path / "index.html"
+    page.write_text(
+        exploration_page(explorations.header(), explorations.summary(explorations.finding()), explorations.FILES),
+        "utf-8",
+    )
+    reader.open(page)
+    light = reader.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    card = reader.page.locator("article.fail")
+    expect(card.get_by_label("lost-1.scenario.yaml", exact=True)).to_be_visible()
+    original = card.get_by_label("original/lost-1-original.scenario.yaml")
+    expect(original).to_be_hidden()
+    card.locator("summary").press("Enter")
+    expect(original).to_be_visible()
+    expect(reader.page.get_by_role("img", name="60 plans showed 491 distinct states")).to_be_visible()
+    reader.keep("exploration", whole=True)
+    reader.page.get_by_role("button", name="Dark / light").click()
+    assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    reader.keep("exploration-dark", whole=True)
+    reader.page.emulate_media(media="print")
+    reader.page.set_viewport_size(PAPER)
+    reader.assert_sound()
 
 
 @pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/**/*waits*.html"])

@@ -1,0 +1,106 @@
+"""The plans of an exploration that were run already, in `plans.jsonl` of its directory, so that another call goes on after them.
+
+A line is written when a plan ends, in the order in which plans end. A line that was cut off by the end of the process is dropped. The
+command `conformance explore` opens the journal before its first plan.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from conformance.explore.trial import PlanResult
+from conformance.results.atomic_write import write_atomically
+from conformance.results.exploration import HEADER_FILE, ExplorationHeader, read_header
+from conformance.results.layout import RunDirectoryError
+
+_PLANS_FILE = "plans.jsonl"
+
+_RESULT = TypeAdapter(PlanResult)
+
+
+@dataclass(slots=True)
+class Journal:
+    """What is known of the plans of an exploration; a context manager that keeps the file open.
+
+    `results` are those of earlier calls, by the name of the plan. `replaced` is whether the directory had plans of another exploration,
+    which are gone now.
+    """
+
+    directory: Path
+    header: ExplorationHeader
+    results: dict[str, PlanResult] = field(default_factory=dict)
+    replaced: bool = False
+    _file: BinaryIO | None = None
+
+    @classmethod
+    def open(cls, directory: Path, header: ExplorationHeader) -> "Journal":
+        """Read the plans that a directory has of this exploration; write the header, and remove plans of any other exploration.
+
+        The directory is made if it is missing. An exploration that goes on keeps its name and the time at which it began. Raises
+        RunDirectoryError where the directory has files of an exploration that cannot be read; OSError.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        earlier, plans = read_header(directory), directory / _PLANS_FILE
+        journal = cls(directory, header)
+        if earlier is not None and header.continues(earlier):
+            journal.header = earlier
+            journal.results = _read_plans(plans)
+        else:
+            journal.replaced = earlier is not None
+            write_atomically(plans, b"")
+            journal._write_header()
+        return journal
+
+    def add(self, result: PlanResult) -> None:
+        """Write the result of a plan. Raises OSError."""
+        assert self._file is not None, "the journal is not open"
+        self._file.write(_RESULT.dump_json(result) + b"\n")
+        self._file.flush()
+
+    def note_too_costly(self, cells: tuple[str, ...]) -> None:
+        """Write into the header which cells are not swept because their runs take too long. Raises OSError."""
+        self.header = self.header.model_copy(update={"too_costly": cells})
+        self._write_header()
+
+    def end_call(self, seconds: float) -> None:
+        """Add the real time in which this call has run plans to the header. Raises OSError."""
+        self.header = self.header.model_copy(update={"seconds": round(self.header.seconds + seconds, 3)})
+        self._write_header()
+
+    def _write_header(self) -> None:
+        text = self.header.model_dump_json(by_alias=True, indent=2)
+        write_atomically(self.directory / HEADER_FILE, f"{text}\n".encode())
+
+    def __enter__(self) -> "Journal":
+        self._file = (self.directory / _PLANS_FILE).open("ab")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _read_plans(path: Path) -> dict[str, PlanResult]:
+    """Return the results in a file by the name of the plan, and cut off a last line that is not whole.
+
+    Raises RunDirectoryError for a line that is damaged.
+    """
+    octets = path.read_bytes() if path.exists() else b""
+    whole = octets[: octets.rfind(b"\n") + 1]
+    if len(whole) < len(octets):
+        write_atomically(path, whole)
+    results = {}
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            result = _RESULT.validate_json(line)
+        except ValidationError as error:
+            raise RunDirectoryError(
+                f"{path}:{number} is damaged: delete the line, or choose another directory"
+            ) from error
+        results[result.name] = result
+    return results

@@ -1,0 +1,126 @@
+"""The page of an exploration: what was found first, then what the campaign was worth, then what was left out and why.
+
+`conformance explore` writes it beside `exploration.json`, of which it shows everything.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.report.rendering import render_page
+from conformance.requirements.catalogue import catalogue
+from conformance.results.exploration import METHODS, ExplorationHeader, ExplorationSummary, FindingRecord
+
+WIDTH, HEIGHT = 480, 180
+"""The size of the coverage curve, in SVG units."""
+
+OUTCOMES: Mapping[str, str] = {
+    "violated": "a rule of the model was violated",
+    "sound": "no rule was violated",
+    "unfinished": "the plan could not be run to its end, and no rule was violated until then",
+    "inapplicable": "the candidate cannot take part in the plan",
+}
+"""What each outcome of a plan means."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """A plan on the page: the file with it, its size in words, and the lines of the file."""
+
+    file: str
+    size: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFinding:
+    """A finding on the page: its record, the text of its requirement, and its plan as it was reduced and as it was run."""
+
+    record: FindingRecord
+    clause: str
+    reduced: ShownPlan
+    original: ShownPlan
+    repeat: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The coverage curve: points of an SVG polyline, and the numbers at the ends of its axes."""
+
+    points: str
+    plans: int
+    states: int
+
+
+def exploration_page(header: ExplorationHeader, summary: ExplorationSummary, files: Mapping[str, str]) -> str:
+    """Return the page as HTML; `files` has the text of each scenario file that a finding names, by its name there."""
+    seen = sorted(summary.sometimes.items(), key=lambda entry: (entry[1], entry[0]))
+    return render_page(
+        "exploration.html.j2",
+        header=header,
+        summary=summary,
+        method=METHODS[header.method],
+        facts=_facts(header, summary.plans),
+        findings=[_finding(record, header, files) for record in summary.findings],
+        share=percentage(summary.faults.fired, summary.faults.drawn),
+        seen=[(sentence, count, percentage(count, summary.plans)) for sentence, count in seen],
+        seen_count=len(summary.sometimes) - len(summary.never_seen),
+        outcomes=[
+            (name, meaning, summary.outcomes[name]) for name, meaning in OUTCOMES.items() if name in summary.outcomes
+        ],
+        curve=coverage_curve(summary.curve),
+        width=WIDTH,
+        height=HEIGHT,
+        pruned=sorted(summary.pruned.items(), key=lambda entry: (-entry[1], entry[0])),
+    )
+
+
+def percentage(part: int, whole: int) -> str:
+    """Return a share as `97.6 %`; `none` where there is nothing to have a share of."""
+    return f"{100 * part / whole:.1f} %" if whole else "none"
+
+
+def coverage_curve(curve: tuple[tuple[int, int], ...]) -> Curve | None:
+    """Return the curve of distinct states over plans, from nothing at the lower left; None before any state was seen."""
+    plans, states = curve[-1] if curve else (0, 0)
+    if not (plans and states):
+        return None
+    points = " ".join(f"{x * WIDTH / plans:.1f},{HEIGHT - y * HEIGHT / states:.1f}" for x, y in curve)
+    return Curve(points=points, plans=plans, states=states)
+
+
+def _facts(header: ExplorationHeader, plans: int) -> Mapping[str, str]:
+    """Return label -> text of what identifies an exploration of `plans` plans."""
+    return {
+        "candidate": f"{header.candidate.name} {header.candidate.version} ({header.candidate.kind})",
+        "plans": METHODS[header.method],
+        "scenarios": ", ".join(header.scenarios) or ("none" if header.method == "random" else "all short ones"),
+        "seed": str(header.seed),
+        "clock": header.clock_text,
+        "began": header.started,
+        "time for its plans": f"{header.seconds:.0f} s",
+        "harness": header.harness,
+        "repeat it": _command(header, plans),
+    }
+
+
+def _command(header: ExplorationHeader, plans: int) -> str:
+    """Return the command that runs the same plans again, into another directory."""
+    method = ["--random"] if header.method == "random" else ["--sweep", header.method.removeprefix("sweep-")]
+    words = ["conformance", "explore", *method, *header.scenarios, "--candidate", header.candidate.name]
+    numbers = ["--seed", str(header.seed), "--plans", str(plans)]
+    return shlex.join([*words, "--clock", header.clock, *numbers, "--out", f"{header.exploration}-again"])
+
+
+def _finding(record: FindingRecord, header: ExplorationHeader, files: Mapping[str, str]) -> ShownFinding:
+    """Return a finding as the page shows it."""
+    row = catalogue().get(record.requirement)
+    return ShownFinding(
+        record=record,
+        clause=row.text if row is not None else "",
+        reduced=ShownPlan(record.file, record.size.text, tuple(files[record.file].splitlines())),
+        original=ShownPlan(record.original, record.original_size.text, tuple(files[record.original].splitlines())),
+        repeat=shlex.join(
+            ["conformance", "run", f"{header.exploration}/{record.file}", "--candidate", header.candidate.name]
+        ),
+    )

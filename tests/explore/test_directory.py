@@ -1,0 +1,147 @@
+"""An exploration's directory: another call goes on with its plans, and what was found before an interruption is kept."""
+
+import json
+from collections.abc import Iterator
+from multiprocessing import active_children
+from pathlib import Path
+from signal import SIGINT
+from typing import Any
+
+import pytest
+
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.description import REFERENCE
+from conformance.commands import explore as command
+from conformance.explore.campaign import Campaign, run_plans
+from conformance.explore.journal import Journal
+from conformance.explore.random_plans import RandomPlans
+from conformance.explore.states import Visited
+from conformance.explore.trial import Observation, PlanResult
+from conformance.results.exploration import ExplorationHeader, read_exploration
+from conformance.results.layout import RunDirectoryError, SchemaTooNew
+from conformance.results.schema import CandidateRecord
+from tests.explore.test_explore import SETTINGS, exploration
+
+
+def header(**changes: Any) -> ExplorationHeader:
+    values: dict[str, Any] = {
+        "exploration": "found", "started": "2026-11-25T10:00:00Z", "method": "random", "seed": 1, "clock": "virtual",
+        "candidate": CandidateRecord(name="reference", kind="python", sha256="a"), "environment_sha256": "b", "inputs_sha256": "c",
+    }  # fmt: skip
+    return ExplorationHeader(**values | changes)
+
+
+def result(name: str, *states: str, outcome: str = "sound") -> PlanResult:
+    observed = Observation(seen=("seen",), visited=Visited(frozenset(states), frozenset()), faults=1, fired=1)
+    return PlanResult(name=name, outcome=outcome, observed=observed)  # type: ignore[arg-type]
+
+
+def stored(folder: Path) -> list[str]:
+    """Return the names of the plans in the journal of a directory, in its order."""
+    return [json.loads(line)["name"] for line in (folder / "plans.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_another_call_runs_only_the_plans_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exploration(tmp_path / "grown", capsys, plans=5)
+    first, began = stored(tmp_path / "grown"), read_exploration(tmp_path / "grown").header
+    assert len(first) == 5
+    grown = exploration(tmp_path / "grown", capsys, plans=9)
+    assert stored(tmp_path / "grown")[:5] == first
+    assert len(set(stored(tmp_path / "grown"))) == len(stored(tmp_path / "grown")) == 9
+    assert grown == exploration(tmp_path / "whole", capsys, plans=9)
+    again = read_exploration(tmp_path / "grown").header
+    assert (again.started, again.seconds > began.seconds > 0) == (began.started, True)
+
+
+def test_fewer_plans_are_the_first_ones_of_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exploration(tmp_path, capsys, plans=6)
+    fewer = exploration(tmp_path, capsys, plans=3)[1]
+    assert (fewer["plans"], len(stored(tmp_path))) == (3, 6)
+
+
+def test_other_plans_are_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exploration(tmp_path, capsys, plans=2)
+    before = stored(tmp_path)
+    exploration(tmp_path, capsys, plans=2, seed=2)
+    assert len(stored(tmp_path)) == 2
+    assert stored(tmp_path) != before
+
+
+def test_ctrl_c_keeps_what_was_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> Iterator[tuple[int, PlanResult]]:
+        results = run_plans(*arguments)
+        yield next(results)
+        yield next(results)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_plans", interrupted)
+    assert exploration(tmp_path, capsys, plans=6)[1]["plans"] == 2
+    assert read_exploration(tmp_path).summary.plans == len(stored(tmp_path)) == 2
+    monkeypatch.undo()
+    assert exploration(tmp_path, capsys, plans=6)[1]["plans"] == len(stored(tmp_path)) == 6
+
+
+def test_the_processes_that_run_plans_leave_ctrl_c_to_their_parent() -> None:
+    plans = RandomPlans(1, 4, Assignment(REFERENCE), SETTINGS)
+    results = run_plans(plans, Assignment(REFERENCE), SETTINGS, 1)
+    for _ in range(len(plans)):
+        next(results)
+    (child,) = active_children()
+    lines = Path(f"/proc/{child.pid}/status").read_text("utf-8").splitlines()
+    ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
+    results.close()  # type: ignore[attr-defined]
+    assert ignored >> (SIGINT - 1) & 1
+
+
+def test_a_line_that_was_cut_off_is_dropped_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, header()) as journal:
+        journal.add(result("one", "a"))
+        journal.add(result("two", "b"))
+    plans = tmp_path / "plans.jsonl"
+    plans.write_bytes(plans.read_bytes()[:-9])
+    with Journal.open(tmp_path, header()) as journal:
+        assert journal.results == {"one": result("one", "a")}
+        journal.add(result("two", "b"))
+    assert [*Journal.open(tmp_path, header()).results] == ["one", "two"]
+    plans.write_text("[]\n" + plans.read_text("utf-8"), "utf-8")
+    with pytest.raises(RunDirectoryError, match=r"plans.jsonl:1 is damaged"):
+        Journal.open(tmp_path, header())
+
+
+def test_an_exploration_goes_on_only_where_nothing_differs(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, header()) as journal:
+        journal.add(result("one"))
+        journal.end_call(1.5)
+    later = Journal.open(tmp_path, header(started="2026-11-26T10:00:00Z"))
+    assert (later.replaced, [*later.results], later.header.started) == (False, ["one"], "2026-11-25T10:00:00Z")
+    assert later.header.seconds == 1.5
+    for change in ({"seed": 2}, {"inputs_sha256": "d"}, {"method": "sweep-1"}, {"clock": "real"}):
+        other = Journal.open(tmp_path, header(**change))
+        assert (other.replaced, other.results, other.header.seconds) == (True, {}, 0)
+
+
+def test_files_of_a_later_version_or_without_sense_are_refused(tmp_path: Path) -> None:
+    Journal.open(tmp_path, header())
+    (tmp_path / "exploration.json").write_text("{}", "utf-8")
+    with pytest.raises(RunDirectoryError, match=r"exploration.json: \w+: Field required"):
+        read_exploration(tmp_path)
+    (tmp_path / "header.json").write_text('{"schema": 2, "unknown": 1}', "utf-8")
+    with pytest.raises(SchemaTooNew, match="schema 2"):
+        read_exploration(tmp_path)
+    (tmp_path / "header.json").unlink()
+    with pytest.raises(RunDirectoryError, match="header.json cannot be read"):
+        read_exploration(tmp_path)
+
+
+def test_the_curve_counts_distinct_states_in_the_order_of_plans() -> None:
+    campaign = Campaign()
+    for number, states in ((2, "abc"), (0, "a"), (1, "ab")):
+        campaign.add(number, result(str(number), *states))
+    assert campaign.curve == ((0, 0), (1, 1), (2, 2), (3, 3))
+    assert campaign.progress == "3 states, 0 findings"
+    for number in range(3, 1000):
+        campaign.add(number, result(str(number), str(number)))
+    assert (len(campaign.curve), campaign.curve[-1]) == (100, (1000, 1000))
+    assert Campaign().curve == ((0, 0),)

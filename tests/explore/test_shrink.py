@@ -1,0 +1,86 @@
+"""A plan is reduced to the steps, messages, servers and parameters that matter, and stays a valid scenario."""
+
+from conformance import paths
+from conformance.explore.documents import problems_of
+from conformance.explore.shrink import shrink
+from conformance.explore.sweep import Plan, as_step, numbered, without_faults
+from conformance.scenarios.document import Cell
+from conformance.scenarios.steps.breaking import Fault, Heal
+from conformance.scenarios.steps.sending import Send
+from conformance.topology import Topology
+from tests.explore.test_explore import cell_of
+
+
+def sending(*, to: str = "victor@outside.test") -> Cell:
+    """Return a cell of three servers in two sites, with parameters for all and for one, in which one message is sent."""
+    topology = Topology.model_validate(
+        {
+            "name": "three",
+            "servers": [
+                {"name": "mbx1", "site": "NewYork", "dag": "DAG1", "transport": {"MessageRetryInterval": 60}},
+                {"name": "mbx2", "site": "London", "dag": "DAG1"},
+                {"name": "mbx3", "site": "London", "dag": "DAG1"},
+            ],
+            "mailboxes": [
+                {"address": "bob@corp.test", "database": "DB2", "server": "mbx2"},
+                {"address": "dave@corp.test", "database": "DB3", "server": "mbx3"},
+            ],
+            "sinks": [{"name": "outside", "domains": ["outside.test"]}],
+            "routes": [
+                {"domain": "*", "next-hops": ["outside"], "servers": ["mbx3"]},
+                {"domain": "*", "next-hops": ["outside"]},
+            ],
+            "site-links": [{"between": ["NewYork", "London"], "cost": 10}],
+            "rights": [{"server": "mbx1", "peer": "mbx3"}],
+            "transport": {"ShadowHeartbeatFrequency": 30, "SafetyNetHoldTime": 3600},
+        }
+    )
+    send = as_step(Send.model_validate({"as": "m", "to": to, "via": "mbx1"}))
+    return without_faults(cell_of("each-message-once")).model_copy(
+        update={"topology": topology, "steps": numbered([send])}
+    )
+
+
+def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
+    cell = without_faults(cell_of("each-message-once"))
+    (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
+    marked = send.model_copy(update={"action": send.action.model_copy(update={"count": 3, "name": "needed"})})
+    plan = Plan("many", cell.model_copy(update={"steps": numbered([send, send, marked, send, send, send])}))
+
+    def fails(candidate: Plan) -> bool:
+        return any(step.action.name == "needed" for step in candidate.cell.steps)
+
+    reduced = shrink(plan, fails)
+    assert [(step.path, step.action.name, step.action.count) for step in reduced.cell.steps] == [("1", "needed", 1)]
+
+
+def test_servers_that_do_not_matter_are_left_out_with_what_belongs_to_them() -> None:
+    topology = shrink(Plan("one", sending()), lambda plan: "mbx1" in plan.cell.topology.by_name).cell.topology
+    assert list(topology.by_name) == ["mbx1"]
+    assert (topology.mailboxes, topology.rights, topology.site_links) == ((), (), ())
+    assert [(route.domain, route.servers) for route in topology.routes] == [("*", ())]
+
+
+def test_the_server_of_a_mailbox_that_is_written_to_is_kept() -> None:
+    topology = shrink(Plan("one", sending(to="Dave@corp.test")), lambda plan: True).cell.topology
+    assert list(topology.by_name) == ["mbx3"]
+    assert [mailbox.address for mailbox in topology.mailboxes] == ["dave@corp.test"]
+
+
+def test_parameters_that_do_not_matter_get_their_defaults() -> None:
+    def fails(plan: Plan) -> bool:
+        return "SafetyNetHoldTime" in plan.cell.topology.transport and len(plan.cell.topology.servers) > 1
+
+    topology = shrink(Plan("one", sending()), fails).cell.topology
+    assert topology.transport == {"SafetyNetHoldTime": 3600}
+    assert [server.transport for server in topology.servers] == [{}, {}]
+    assert shrink(Plan("one", sending()), lambda plan: True).cell.topology.transport == {}
+
+
+def test_what_a_left_out_step_defines_is_a_problem_of_those_that_refer_to_it() -> None:
+    fault = Fault.model_validate({"as": "f", "from": "outside", "to": "mbx1", "does": "drop", "at": "MAIL"})
+    cell = sending()
+    whole = numbered([as_step(fault), *cell.steps, as_step(Heal(what="f"))])
+    assert problems_of(cell.model_copy(update={"steps": whole}), paths.fixtures()) == ()
+    (problem,) = problems_of(cell.model_copy(update={"steps": numbered(whole[1:])}), paths.fixtures())
+    assert "'f'" in problem.message

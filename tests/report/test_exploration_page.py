@@ -1,0 +1,75 @@
+"""The page of an exploration, from a summary made by hand."""
+
+import re
+
+from conformance.report.exploration_page import coverage_curve, exploration_page, percentage
+from tests.report.exploration_samples import FILE, FILES, ORIGINAL, finding, header, summary
+
+
+def test_the_reduced_plan_and_the_plan_as_it_was_run_come_before_all_else() -> None:
+    page = exploration_page(header(), summary(finding()), FILES)
+    order = [
+        "The reduced plan: 2 steps, 1 fault, 1 message, 1 server", "id: lost-1\n", "conformance run found/lost-1.scenario.yaml",
+        "The plan as it was run: 30 steps, 4 faults, 6 messages, 5 servers", "random plan 7 of seed 5", "id: lost-1-original\n",
+        'id="states"', 'id="sometimes"', 'id="faults"', 'id="left-out"',
+    ]  # fmt: skip
+    places = [page.find(text) for text in order]
+    assert places == sorted(places)
+    assert -1 not in places
+    assert f'href="{FILE}"' in page
+    assert f'href="{ORIGINAL}"' in page
+    assert "<b>RL-ACK-01</b> A message acknowledged with 250 after its final dot" in page
+
+
+def test_what_a_server_may_have_written_is_escaped() -> None:
+    page = exploration_page(header(), summary(finding(), unfinished={"<b>\x1b": 1}, pruned={"<i>": 2}), FILES)
+    assert page.count("<script>") == 1
+    assert page.count(r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e") == 2  # in the sentence and in the plan
+    assert not set("\x1b\u202e") & set(page)
+    assert "&lt;b&gt;" in page
+    assert "&lt;i&gt;" in page
+
+
+def test_the_page_loads_nothing() -> None:
+    page = exploration_page(header(), summary(finding()), FILES)
+    assert "style-src 'sha256-" in page
+    assert not re.search(r'(src|srcset)="|@import|url\(|<link|style="', page)
+
+
+def test_the_curve_goes_from_nothing_to_all_plans_and_states() -> None:
+    curve = coverage_curve(((0, 0), (30, 400), (60, 500)))
+    assert curve is not None
+    assert (curve.points, curve.plans, curve.states) == ("0.0,180.0 240.0,36.0 480.0,0.0", 60, 500)
+    assert f'points="{curve.points}"' in exploration_page(
+        header(), summary(curve=((0, 0), (30, 400), (60, 500)), states=500), {}
+    )
+    assert coverage_curve(()) is None
+    assert "<polyline" not in exploration_page(header(), summary(curve=((0, 0),)), {})
+
+
+def test_what_was_never_seen_stands_first_and_shares_are_those_of_all_plans() -> None:
+    page = exploration_page(header(), summary(), {})
+    never, seldom = page.index("two servers were down at once"), page.index("a shadow copy was promoted")
+    assert never < page.index("never seen") < seldom < page.index("20.0 %")
+    assert "<b>1 of 2</b>" in page
+    assert "<b>97.6 %</b>" in page
+    assert percentage(0, 0) == "none"
+
+
+def test_a_sweep_says_what_was_left_out_and_why_the_most_frequent_first() -> None:
+    swept = summary(enumerated=100, not_run=10, pruned={"as drop": 10, "of the same class": 20})
+    page = exploration_page(header(method="sweep-1", scenarios=("one", "two")), swept, {})
+    assert "100 plans are possible: 60 were run, 10 were not run" in page
+    assert page.index("of the same class") < page.index("as drop")
+    assert (
+        "conformance explore --sweep 1 one two --candidate reference --clock virtual --seed 5 --plans 60 --out found-again"
+        in page
+    )
+    assert "plans are possible" not in exploration_page(header(), summary(), {})
+
+
+def test_a_campaign_without_findings_says_so() -> None:
+    page = exploration_page(header(), summary(), {})
+    assert "no check failed in 60 plans" in page
+    assert "article" not in page.partition("<main")[2]
+    assert "1 check failed in 60 plans" in exploration_page(header(), summary(finding()), FILES)
