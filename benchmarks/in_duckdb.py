@@ -16,8 +16,10 @@ from sqlglot import exp
 from benchmarks.layers_in_sql import layers
 from conformance.results.layout import PARQUET_FOLDER
 from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES
-from conformance.spark.ingest import candidate_rows, find_runs, read_headers, run_rows
+from conformance.spark.explorations import explored_rows, found_rows, read_explorations
+from conformance.spark.ingest import candidate_rows, find_directories, read_headers, run_rows
 from conformance.spark.schemas import RUN_TABLES_DDL
+from conformance.spark.tables import explorations
 from conformance.spark.tables.table import Table
 from conformance.spark.topologies import extract_topologies
 from conformance.spark.views import CACHED_VIEWS, view_queries
@@ -63,7 +65,9 @@ def _zero_for_null_count(node: exp.Expression) -> exp.Expression:
 
 def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
     """Return every table of finished runs, as an aggregation of them from nothing gives it."""
-    found = read_headers(find_runs(paths))
+    directories = find_directories(paths)
+    found = read_headers(directories.runs)
+    explored = read_explorations(directories.explorations).explorations.values()
     with duckdb.connect() as database:
         database.execute(f"SET threads = {threads}")
         database.execute(MACROS)
@@ -83,7 +87,10 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
         made = {table.name: _made(database, table) for table in PER_RUN_TABLES}
         for name in ("outcomes", "row_outcomes"):
             database.register(name, made[name])
-        return {**made, **{table.name: _made(database, table) for table in CROSS_RUN_TABLES}}
+        database.register("explored", explored_rows(explored))
+        database.register("found", found_rows(explored))
+        across = (*CROSS_RUN_TABLES, *explorations.TABLES)
+        return {**made, **{table.name: _made(database, table) for table in across}}
 
 
 def _made(database: duckdb.DuckDBPyConnection, table: Table) -> pa.Table:

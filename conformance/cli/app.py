@@ -40,7 +40,9 @@ REFERENCE_PROGRAM = "conformance.reference.main"
 RunPaths = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN", parser=existing_path, help="run directories, or a folder of them; paths or file:// URLs"
+        metavar="RUN",
+        parser=existing_path,
+        help="directories of runs or explorations, or a folder of them; paths or file:// URLs",
     ),
 ]
 RunDir = Annotated[Path, typer.Argument(help="a run directory (reports/...)", exists=True, file_okay=False)]

@@ -33,7 +33,7 @@ def aggregate(
         ),
     ] = False,
 ) -> None:
-    """Aggregate runs with Spark into tables (Parquet, CSV, JSON) and a page with all of them."""
+    """Aggregate runs and explorations with Spark into tables (Parquet, CSV, JSON) and a page with all of them."""
     from conformance.commands.aggregate import aggregate_runs
 
     raise typer.Exit(aggregate_runs(runs, out, master, conf or [], fail_on, make_jvm_cache=make_jvm_cache))

@@ -27,7 +27,7 @@ def aggregate_runs(
     make_jvm_cache: bool = False,
     write: "WritePage | None" = None,
 ) -> int:
-    """Aggregate runs into tables and a page in `out`, and print a summary. Blocks until Spark is done.
+    """Aggregate runs and explorations into tables and a page in `out`, and print a summary. Blocks until Spark is done.
 
     `master` is Spark's master URL, `conf` has settings as `key=value`, `fail_on` is a list such as `regression,flaky`.
     `write` writes the pages and returns the path of the first; None: the page with all tables.
@@ -64,6 +64,8 @@ def aggregate_runs(
         f"{summary.runs} runs ({summary.added} new), {summary.cells} cells, {summary.cut_short} of them cut short, "
         f"{summary.damaged} damaged lines"
     )
+    if summary.explorations:
+        typer.echo(f"{summary.explorations} explorations, {summary.findings} findings")
     typer.echo(", ".join(f"{name}: {count}" for name, count in summary.found.items()))
     typer.echo(f"page       {summary.page}")
     return summary.exit_code

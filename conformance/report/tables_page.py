@@ -30,6 +30,7 @@ LABELS: dict[str, str] = {
     "environment_sha256": "Hash of the environment",
     "event": "Event number",
     "filtered": "Part of the suite only",
+    "fired_share": "Share fired",
     "first_event": "First delivery: event number",
     "first_t": "First delivery",
     "found": "Found by the queries",
@@ -49,6 +50,7 @@ LABELS: dict[str, str] = {
     "nodeid": "Cell",
     "not_applicable": "Not applicable",
     "occasions": "Occasions to fail",
+    "original": "Plan as it was run",
     "p50": "Half within",
     "p95": "95 % within",
     "p99": "99 % within",
@@ -73,7 +75,7 @@ LABELS: dict[str, str] = {
 _UNITS: dict[str, Unit] = {
     **dict.fromkeys(("wall_seconds", "cpu_seconds", "simulated_seconds", "moment", "first_t", "last_t"), "s"),
     **dict.fromkeys(("least", "p50", "p95", "p99", "most"), "s"),
-    **dict.fromkeys(("rate", "low", "high", "reached"), "%"),
+    **dict.fromkeys(("rate", "low", "high", "reached", "fired_share"), "%"),
 }
 
 

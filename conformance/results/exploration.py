@@ -6,7 +6,6 @@ themselves are in `plans.jsonl`, which `conformance.explore.journal` alone reads
 """
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
@@ -145,10 +144,10 @@ class ExplorationSummary(_Record):
     findings: tuple[FindingRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Exploration:
+class Exploration(_Record):
     """An exploration that was read from its directory, and the hash of the two files."""
 
+    path: str
     header: ExplorationHeader
     summary: ExplorationSummary
     content_sha256: str
@@ -158,6 +157,7 @@ def read_exploration(directory: Path) -> Exploration:
     """Return the exploration of a directory. Raises RunDirectoryError where a file is missing or damaged, SchemaTooNew."""
     header, summary = (_read(directory / name) for name in (HEADER_FILE, EXPLORATION_FILE))
     return Exploration(
+        path=str(directory),
         header=_parse_header(directory / HEADER_FILE, header),
         summary=_parse(ExplorationSummary, directory / EXPLORATION_FILE, summary),
         content_sha256=hashlib.sha256(header + b"\0" + summary).hexdigest(),

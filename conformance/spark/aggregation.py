@@ -23,13 +23,14 @@ from conformance.results.atomic_write import StagedFiles
 from conformance.results.fingerprints import sha256_of_json
 from conformance.shortage import shortage_of
 from conformance.spark.build_layers import code_hash
+from conformance.spark.explorations import compare_explorations, read_explorations
 from conformance.spark.export import export_table
-from conformance.spark.ingest import IngestedRun, check_tables, escape_glob, find_runs, read_headers
+from conformance.spark.ingest import IngestedRun, check_tables, escape_glob, find_directories, read_headers
 from conformance.spark.partitioning import Partitioning, partition_count
 from conformance.spark.prepare_session import prepare_session
 from conformance.spark.progress import Progress
 from conformance.spark.schemas import RUN_TABLES_DDL
-from conformance.spark.tables import history, traffic, verdicts, versions
+from conformance.spark.tables import explorations, history, traffic, verdicts, versions
 from conformance.spark.tables.table import Table
 from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_tasks
 from conformance.spark.views import LAYER_VIEWS, LAYERS_DDL, layer_tasks, view_queries, view_tasks
@@ -41,15 +42,19 @@ if TYPE_CHECKING:
 
 FailureKind = Literal["regression", "flaky", "disagreement"]
 
-TABLES: tuple[Table, ...] = (*verdicts.TABLES, *traffic.TABLES, *history.TABLES, *versions.TABLES)
+TABLES: tuple[Table, ...] = (
+    *verdicts.TABLES, *traffic.TABLES, *history.TABLES, *versions.TABLES, *explorations.TABLES,
+)  # fmt: skip
 PER_RUN_TABLES: tuple[Table, ...] = (
     *(table for table in TABLES if not table.across),
     verdicts.OUTCOMES,
     verdicts.ROW_OUTCOMES,
 )
 """The tables with rows for each run on its own, which the warehouse keeps."""
-CROSS_RUN_TABLES: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
-"""The tables that compare runs, made again by each aggregation."""
+CROSS_RUN_TABLES: tuple[Table, ...] = tuple(
+    table for table in TABLES if table.across and table not in explorations.TABLES
+)
+"""The tables that compare runs, made again by each aggregation; those of explorations are made where there are any."""
 
 _MANY_OUTCOMES_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """Comparing runs reads the outcomes of all runs: where these are many, compiling queries pays off, however few runs are added."""
@@ -65,7 +70,8 @@ WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Calla
 class AggregationResult:
     """What an aggregation found.
 
-    `added` is the number of runs that were new or had changed; the other numbers are of everything in the warehouse.
+    `added` is the number of runs that were new or had changed; the other numbers are of everything in the warehouse, `explorations`
+    and `findings` are those of explorations.
     `found` counts regressions and disagreements of the runs that were passed in, and all flaky cells; `fail_on` are the
     kinds that make the exit code 1. `page` is what `write_page` returned, None without one.
     """
@@ -75,6 +81,8 @@ class AggregationResult:
     cells: int
     cut_short: int
     damaged: int
+    explorations: int
+    findings: int
     found: Mapping[FailureKind, int]
     fail_on: frozenset[FailureKind]
     page: Path | None
@@ -110,9 +118,9 @@ def aggregate(
     make_jvm_cache: bool = False,
     write_page: WritePage | None = None,
 ) -> AggregationResult:
-    """Add runs to the warehouse in `out`, write the tables of everything in it, and a page with `write_page`. Blocks.
+    """Add runs and explorations to the warehouse in `out`, write the tables of everything in it, and a page with `write_page`. Blocks.
 
-    `runs` are run directories, or folders with some. A run that the warehouse has with the same content is skipped; one
+    `runs` are directories of runs or explorations, or folders with some. A run that the warehouse has with the same content is skipped; one
     whose content changed is replaced. On a cluster `runs` and `out` must be paths that every node sees. With
     `make_jvm_cache` an AOT cache is made for later aggregations. `fail_on` decides the result's exit code only. Waits
     while another aggregation writes to `out`. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
@@ -122,12 +130,14 @@ def aggregate(
     progress.stages = 6
     with warehouse.locked(progress.note), _naming_damage(runs, warehouse):
         with progress.stage("looking at the runs"):
-            named = read_headers(find_runs(runs))
-            catalog = warehouse.load_catalog(layout_hash())
+            directories = find_directories(runs)
+            named, explored = read_headers(directories.runs), read_explorations(directories.explorations)
+            catalog = warehouse.load_catalog(layout_hash()).with_explorations(explored.explorations)
+            warehouse.save_catalog(catalog)
             added = {
                 name: run for name, run in named.runs.items() if not _has_same_content(run, catalog.runs.get(name))
             }
-        for message in named.unreadable:
+        for message in (*named.unreadable, *explored.unreadable):
             progress.note(f"left out: {message}")
         octets = sum(run.octets for run in added.values())
         planned = LayerFiles(runs=added, folder=warehouse.build_folder, buckets=partition_count(octets))
@@ -144,6 +154,7 @@ def aggregate(
                 with progress.stage("comparing runs, writing tables", session.sparkContext):
                     exported = worker.submit(_export_tables, tables, out, files)  # Python writes while Spark compares
                     compared = _compare_runs(session, warehouse, tables[verdicts.OUTCOMES.name].num_rows)
+                    compared |= compare_explorations(session, list(catalog.explorations.values()))
                     rows = exported.result()
             with progress.stage("writing the page"):
                 rows |= _export_tables(compared, out, files)
@@ -156,7 +167,9 @@ def aggregate(
         added=len(added),
         cells=sum(tables["runs"].column("cells").to_pylist()),
         cut_short=sum(tables["runs"].column("cut_short").to_pylist()),
-        damaged=sum(run.damaged for run in catalog.runs.values()) + len(named.unreadable),
+        damaged=sum(run.damaged for run in catalog.runs.values()) + len(named.unreadable) + len(explored.unreadable),
+        explorations=len(catalog.explorations),
+        findings=tables[explorations.FINDINGS.name].num_rows,
         found=_count_failures(tables, frozenset(named.runs)),
         fail_on=fail_on,
         page=page,
@@ -179,7 +192,7 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
         file_errors = (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError)
         if not isinstance(error, file_errors) or shortage_of(error):  # a full disk is not damage
             raise
-        check_tables(find_runs(runs))
+        check_tables(find_directories(runs).runs)
         warehouse.check_files()
         raise
 

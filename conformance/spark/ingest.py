@@ -1,4 +1,4 @@
-"""Find run directories and read them as Arrow tables: the cells, verdicts and events of each.
+"""Find the directories of runs and explorations, and read runs as Arrow tables: the cells, verdicts and events of each.
 
 A run's own Parquet tables are read where they are as its manifest says; else the lines of its cells' files. The
 manifest has the sizes of the cells' files that the tables were made of, a hash of the run's content, and hash and rows
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.results.columns import TABLES
+from conformance.results.exploration import EXPLORATION_FILE
 from conformance.results.layout import PARQUET_FOLDER, RUN_FILE, RunDirectoryError
 from conformance.results.manifest import Manifest, compute_manifest, read_current_manifest, sha256_of_file
 from conformance.results.parquet import arrow_schema, run_tables
@@ -52,34 +53,46 @@ class ReadableRuns:
     unreadable: tuple[str, ...]
 
 
-def find_runs(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the run directories that are, or lie below, the paths; each once, resolved and sorted.
+@dataclass(frozen=True, slots=True)
+class FoundDirectories:
+    """The directories of runs and of explorations, each once, resolved and sorted."""
+
+    runs: tuple[Path, ...]
+    explorations: tuple[Path, ...]
+
+
+def find_directories(paths: Sequence[Path]) -> FoundDirectories:
+    """Return the directories of runs and of explorations that are, or lie below, the paths.
 
     Raises RunDirectoryError for a path without any.
     """
-    found: set[Path] = set()
+    found: dict[str, set[Path]] = {RUN_FILE: set(), EXPLORATION_FILE: set()}
     for path in paths:
-        below = set(_runs_below(path))
+        below = list(_directories_below(path))
         if not below:
-            raise RunDirectoryError(f"{path} is not a run directory and has none below it (no {RUN_FILE})")
-        found |= {run.resolve() for run in below}
-    return tuple(sorted(found))
+            raise RunDirectoryError(
+                f"{path} is not a run directory or that of an exploration, and has none below it "
+                f"(no {RUN_FILE}, no {EXPLORATION_FILE})"
+            )
+        for directory, file in below:
+            found[file].add(directory.resolve())
+    return FoundDirectories(runs=tuple(sorted(found[RUN_FILE])), explorations=tuple(sorted(found[EXPLORATION_FILE])))
 
 
-def _runs_below(path: Path) -> Iterator[Path]:
-    """Yield the run directories that a path is or has below it.
+def _directories_below(path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the directories of runs and explorations that a path is or has below it, each with the file that it is known by.
 
-    Run directories are not searched, since nodes write there. No symbolic link is followed but the path itself.
+    They are not searched themselves, since nodes write into those of runs. No symbolic link is followed but the path itself.
     """
     folders = [path]
     while folders:
         folder = folders.pop()
-        if (folder / RUN_FILE).is_file():
-            yield folder
+        if file := next((name for name in (RUN_FILE, EXPLORATION_FILE) if (folder / name).is_file()), None):
+            yield folder, file
             continue
         with suppress(PermissionError, NotADirectoryError), os.scandir(folder) as entries:
             children = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-            folders += [child for child in children if len(os.fsencode(child / RUN_FILE)) < _MAX_PATH]
+            folders += [child for child in children if len(os.fsencode(child / EXPLORATION_FILE)) < _MAX_PATH]
 
 
 def read_headers(paths: Sequence[Path]) -> ReadableRuns:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.regular_files import read_regular
 from conformance.results.atomic_write import write_atomically
+from conformance.results.exploration import Exploration
 from conformance.results.fingerprints import sha256_of_json
 from conformance.results.layout import RunDirectoryError, SchemaTooNew
 from conformance.spark.ingest import IngestedRun
@@ -40,7 +41,7 @@ PARTITIONED_TABLES = ("cells", "transactions")
 
 
 class Catalog(BaseModel):
-    """The content of `catalog.json`: which runs the warehouse has, with the hash of their content."""
+    """The content of `catalog.json`: which runs the warehouse has, with the hash of their content, and the explorations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,6 +49,11 @@ class Catalog(BaseModel):
     layout: str = Field(description="hash of the schemas and queries that its tables were made with")
     runs: dict[str, IngestedRun] = {}
     batches: dict[str, tuple[str, ...]] = Field({}, description="the runs whose rows each batch's files hold")
+    explorations: dict[str, Exploration] = Field({}, description="all explorations by name, each whole")
+
+    def with_explorations(self, found: Mapping[str, Exploration]) -> "Catalog":
+        """Return the catalog with explorations added, each in place of an earlier one of its name."""
+        return self.model_copy(update={"explorations": {**self.explorations, **found}})
 
 
 class _CatalogHead(BaseModel):

@@ -13,9 +13,11 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.commands import explore as command
 from conformance.explore.campaign import Campaign, run_plans
+from conformance.explore.enumeration import draw_plans
 from conformance.explore.journal import Journal
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.states import Visited
+from conformance.explore.sweep import ScenePlans
 from conformance.explore.trial import Observation, PlanResult
 from conformance.results.exploration import ExplorationHeader, read_exploration
 from conformance.results.layout import RunDirectoryError, SchemaTooNew
@@ -53,10 +55,13 @@ def test_another_call_runs_only_the_plans_that_are_missing(tmp_path: Path, capsy
     assert (again.started, again.seconds > began.seconds > 0) == (began.started, True)
 
 
-def test_fewer_plans_are_the_first_ones_of_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    exploration(tmp_path, capsys, plans=6)
-    fewer = exploration(tmp_path, capsys, plans=3)[1]
-    assert (fewer["plans"], len(stored(tmp_path))) == (3, 6)
+def test_fewer_plans_are_the_first_ones_of_more() -> None:
+    plans = ScenePlans([(None, number) for number in range(400)])  # type: ignore[misc]
+    every = draw_plans(plans, None, 7).entries
+    assert every != plans.entries
+    assert {*every} == {*plans.entries}
+    for number in (1, 5, 30, 200, 400, 500):
+        assert draw_plans(plans, number, 7).entries == every[:number]
 
 
 def test_other_plans_are_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,20 @@
 """A plan is reduced to the steps, messages, servers and parameters that matter, and stays a valid scenario."""
 
+import pytest
+
 from conformance import paths
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.description import REFERENCE
+from conformance.explore import campaign
 from conformance.explore.documents import problems_of
 from conformance.explore.shrink import shrink
 from conformance.explore.sweep import Plan, as_step, numbered, without_faults
+from conformance.explore.trial import PlanResult, PlanRun, Violation
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Fault, Heal
 from conformance.scenarios.steps.sending import Send
 from conformance.topology import Topology
-from tests.explore.test_explore import cell_of
+from tests.explore.test_explore import SETTINGS, cell_of
 
 
 def sending(*, to: str = "victor@outside.test") -> Cell:
@@ -84,3 +90,20 @@ def test_what_a_left_out_step_defines_is_a_problem_of_those_that_refer_to_it() -
     assert problems_of(cell.model_copy(update={"steps": whole}), paths.fixtures()) == ()
     (problem,) = problems_of(cell.model_copy(update={"steps": numbered(whole[1:])}), paths.fixtures())
     assert "'f'" in problem.message
+
+
+def test_a_finding_is_reduced_to_a_valid_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = Fault.model_validate({"as": "f", "from": "outside", "to": "mbx1", "does": "drop", "at": "MAIL"})
+    cell = sending()
+    steps = numbered([as_step(fault), *cell.steps, as_step(Heal(what="f"))])
+    plan = Plan("one", cell.model_copy(update={"steps": steps}))
+    lost = (Violation(check="lost", requirement="RL-ACK-01", sentence="lost"),)
+
+    def violated_by_heal(plan: Plan, *_: object) -> PlanRun:
+        heals = any(step.verb == "heal" for step in plan.cell.steps)
+        return PlanRun(plan, PlanResult(plan.name, "violated", violations=lost if heals else ()), events=())
+
+    monkeypatch.setattr(campaign, "run_plan", violated_by_heal)
+    found = campaign.Campaign({0: violated_by_heal(plan).result})
+    (finding,) = campaign.reduce_findings(found, [plan], Assignment(REFERENCE), SETTINGS)
+    assert [step.verb for step in finding.reduced.cell.steps] == ["fault", "heal"]

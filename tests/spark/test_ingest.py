@@ -13,7 +13,7 @@ from conformance.results import columns
 from conformance.results.layout import RunDirectoryError
 from conformance.results.manifest import read_current_manifest
 from conformance.results.parquet import write_parquet
-from conformance.spark.ingest import find_runs, read_headers, read_tables
+from conformance.spark.ingest import find_directories, read_headers, read_tables
 from conformance.spark.topologies import extract_topologies
 from tests.spark.synthetic import MadeCell, make_run
 
@@ -37,10 +37,10 @@ def test_fields_of_one_name_have_one_type_in_every_record() -> None:
 def test_each_run_below_the_folders_is_found_once(tmp_path: Path) -> None:
     one = make_run(tmp_path / "all" / "one", [MadeCell("fine")])
     two = make_run(tmp_path / "all" / "deep" / "two", [MadeCell("fine")])
-    assert find_runs([tmp_path, one]) == tuple(sorted([one.resolve(), two.resolve()]))
+    assert find_directories([tmp_path, one]).runs == tuple(sorted([one.resolve(), two.resolve()]))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunDirectoryError, match="not a run directory"):
-        find_runs([tmp_path / "empty"])
+        find_directories([tmp_path / "empty"])
 
 
 def test_a_run_inside_another_run_is_not_found(run: Path):
@@ -48,7 +48,7 @@ def test_a_run_inside_another_run_is_not_found(run: Path):
     planted.mkdir(parents=True)
     (planted / "run.json").write_bytes((run / "run.json").read_bytes())
     (run.parent / "loop").symlink_to(run.parent)
-    assert find_runs([run.parent]) == (run.resolve(),)
+    assert find_directories([run.parent]).runs == (run.resolve(),)
 
 
 def test_runs_are_found_beside_very_deep_folders(run: Path, tmp_path: Path):
@@ -60,7 +60,7 @@ def test_runs_are_found_beside_very_deep_folders(run: Path, tmp_path: Path):
         os.close(folder)
         folder = below
     os.close(folder)
-    assert find_runs([run.parent]) == (run.resolve(),)
+    assert find_directories([run.parent]).runs == (run.resolve(),)
 
 
 def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path) -> None:
