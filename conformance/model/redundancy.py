@@ -39,7 +39,7 @@ from conformance.model.facts import Facts
 from conformance.model.preference import is_remote, is_turned_away, permitted_attempts, possible_holders
 from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
-from conformance.trace.dials import find_dials
+from conformance.trace.dials import find_dials, is_end_unclear
 from conformance.trace.finding import Finding, format_time
 from conformance.trace.sessions import Session, Transaction
 
@@ -178,7 +178,10 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
         and (
             fault.action in HOLDING_FAULTS
             or fault.action == "partition-blackhole"
-            or (fault.action in DELAYING_FAULTS and ended.get(fault.n, math.inf) >= answer.t)
+            or (
+                fault.action in DELAYING_FAULTS
+                and (ended.get(fault.n, math.inf) >= answer.t or is_end_unclear(facts.trace, fault, answer.t))
+            )
         )
         and fault.client == transaction.server
         and fault.server in holders

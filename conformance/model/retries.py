@@ -22,12 +22,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
-from conformance.history.events import Connected, ConnectFailed, FaultFired, Reply
+from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
 from conformance.scenarios.steps.nodes import Redirect
 from conformance.trace.context import is_relay_only
+from conformance.trace.dials import is_end_unclear
 from conformance.trace.finding import Finding, format_seconds
 
 _PROMPT_S = 1.0
@@ -165,20 +166,8 @@ def _swallowed_connection_times(
             continue
         silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n) or 0.0
         is_held = fault.session is None and fault.action in HOLDING_FAULTS | DELAYING_FAULTS
-        if fault.action == "partition-blackhole" or (is_held and _is_end_unclear(facts, fault, fault.t + silence)):
+        if fault.action == "partition-blackhole" or (is_held and is_end_unclear(facts.trace, fault, fault.t + silence)):
             yield fault.t, fault.t + silence
-
-
-def _is_end_unclear(facts: Facts, held: FaultFired, until_t: float) -> bool:
-    """Return whether more connections of the same pair ended by `until_t` than were held back, so that any may be the held one."""
-    pair = (held.client, held.server)
-    ends: list[Connected | ConnectFailed] = [*facts.trace.events_of(Connected), *facts.trace.events_of(ConnectFailed)]
-    ended = sum(held.n < end.n and end.t <= until_t and (end.client, end.server) == pair for end in ends)
-    holds = sum(
-        fault.session is None and held.t <= fault.t <= until_t and (fault.client, fault.server) == pair
-        for fault in facts.trace.events_of(FaultFired)
-    )
-    return ended > holds
 
 
 def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[float, float]], float]:

@@ -43,3 +43,18 @@ def find_dials(trace: Trace) -> Dials:
                         given_up.extend(dials)
                         dials.clear()
     return Dials(ended, (*given_up, *(fault for dials in open_dials.values() for fault in dials)))
+
+
+def is_end_unclear(trace: Trace, held: FaultFired, until_t: float) -> bool:
+    """Return whether more connections of the same pair ended by `until_t` than were held back, so that any may be the held one.
+
+    `until_t` is in documented seconds. A client may dial anew while a fault holds its first dial back.
+    """
+    pair = (held.client, held.server)
+    ends: list[Connected | ConnectFailed] = [*trace.events_of(Connected), *trace.events_of(ConnectFailed)]
+    ended = sum(held.n < end.n and end.t <= until_t and (end.client, end.server) == pair for end in ends)
+    holds = sum(
+        fault.session is None and held.t <= fault.t <= until_t and (fault.client, fault.server) == pair
+        for fault in trace.events_of(FaultFired)
+    )
+    return ended > holds
