@@ -189,14 +189,14 @@ def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> I
 
     Only sessions that the holder opened to the listener `transport` count, and of them those in which the primary has answered more than the greeting, EHLO, STARTTLS
     and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not successful (SR-MNT-10). 421 is no answer, since it
-    closes the session, nor is what a fault made unreadable. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
+    closes the session, nor is what a fault made unreadable, or what came by a link that kept it and perhaps after the holder had left. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
     promotion.
     """
     for session in context.trace.sessions.values():
         pair = (session.client, session.server)
         if pair != (copy.holder, copy.primary) or session.listener != "transport" or session.keywords is None:
             continue
-        replies = [r for r in session.replies if r.t < sent.t]
+        replies = [r for r in session.replies if r.t < sent.t and not context.trace.may_be_unread(session.name, r.n)]
         if session.name == sent.session:
             queries = {x.reply.n for x in session.exchanges if x.reply and _is_query(x.command)}
             replies = [r for r in replies if r.n in queries]

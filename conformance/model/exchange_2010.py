@@ -62,7 +62,7 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
         and secured.get((held.copy.holder, held.copy.primary), -1) < held.since_n
         and not may_have_forgotten_event(facts, held.copy.holder, held.since_n, held.since_t)
         and not _stopped_before_reply(facts, held)
-        and not facts.may_be_unread(held.copy.transaction.session, held.since_n)
+        and not facts.trace.may_be_unread(held.copy.transaction.session, held.since_n)
     ]
 
 

@@ -301,11 +301,6 @@ class Facts:
         """Return whether a fault acted in a session, or may have slowed it since the client dialled: then no session is recorded with it."""
         return session in self.faults_by_session or session in self.trace.delayed_sessions
 
-    def may_be_unread(self, session: str, n: int) -> bool:
-        """Return whether a fault delayed what was said in a session, and its client says nothing after the reply of event `n`."""
-        exchanges = self.trace.sessions[session].exchanges
-        return session in self.trace.delayed_sessions and not any(x.command.n > n for x in exchanges)
-
     @cached_property
     def faults_by_session(self) -> Mapping[str, list[FaultFired]]:
         """The faults that fired in each session, in order."""

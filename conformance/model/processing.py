@@ -99,7 +99,7 @@ def _process(facts: Facts, server: str, name: str) -> Processing:
         elif t.client == server and facts.is_opened_by_tested_server(server, t.session):
             for reply in t.replies:
                 if reply.code // 100 == 2 and not may_have_forgotten_event(facts, server, reply.n, reply.t):
-                    if facts.may_be_unread(t.session, reply.n):
+                    if facts.trace.may_be_unread(t.session, reply.n):
                         unread.add(reply.n)
                     for recipient in (reply.recipient,) if reply.recipient else t.recipients:
                         address = facts.context.normalize_address(recipient)

@@ -118,7 +118,7 @@ def _make_pair(
     ]
     idle = facts.numeric_parameter(holder, "ShadowHeartbeatFrequency", copies[0].since_n) or 0.0
     waits = [wait for session in own for wait in _waits_in_session(facts, session, idle / 2)]
-    own_contacts = _positive_replies(own)
+    surely_read = [one for s in own for one in _positive_replies([s]) if not facts.trace.may_be_unread(s.name, one[1])]
     pair = ShadowPair(
         holder=holder,
         primary=primary,
@@ -135,7 +135,7 @@ def _make_pair(
         for event in facts.trace.events_of(Configured)
         if event.node == holder and event.changes.get("ShadowRedundancyEnabled") is False
     ]
-    pair.absences = list(_long_absences(facts, pair, sorted(own_contacts)))
+    pair.absences = list(_long_absences(facts, pair, sorted(surely_read)))
     pair.sure_ends = [_end_of_sure_holding(facts, pair, held, [*switched_off, *promoted]) for held in pair.copies]
     return pair
 

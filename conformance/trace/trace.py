@@ -254,6 +254,11 @@ class Trace:
             return None
         return sent.dot_n if sent.session in self.delayed_sessions and sent.dot_n is not None else sent.acceptance.n
 
+    def may_be_unread(self, session: str, n: int) -> bool:
+        """Return whether a fault delayed what was said in a session, and its client says nothing after the reply of event `n`."""
+        exchanges = self.sessions[session].exchanges
+        return session in self.delayed_sessions and not any(x.command.n > n for x in exchanges)
+
     def attempts_of(self, name: str) -> list[Attempt]:
         """Return the harness's own transmissions of a message that have ended."""
         return self._attempts.get(name, [])
