@@ -128,7 +128,8 @@ def _check_message(
                 finding.add_message_violation(message, f"{sentence} it is still queued for delivery", n, done[0])
     if not held:
         return
-    longest = facts.possible_parameter_range(server, "SafetyNetHoldTime", -1, n).greatest
+    handed_n = min((given.n for given in processing.handed), default=-1)
+    longest = facts.possible_parameter_range(server, "SafetyNetHoldTime", handed_n, n).greatest
     if (
         replies
         and t - max(replies)[1] > longest + _CLEAN_UP_S + facts.slack

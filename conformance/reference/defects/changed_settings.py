@@ -49,12 +49,7 @@ def _as_at_the_start(host: Host, *parameters: str) -> Host:
     return cast(Host, _HostOfTheStart(host, parameters))
 
 
-@defect(
-    "reload-keeps-safety-net-hold-time",
-    breaks="SR-SFN-02",
-    slot="safety_net",
-    needs_expectation="the rule allows the longest hold time that was in force, also for what came after the change",
-)
+@defect("reload-keeps-safety-net-hold-time", breaks="SR-SFN-02", slot="safety_net")
 class ReloadKeepsSafetyNetHoldTime(SafetyNet):
     """Holds messages in Safety Net as long as SafetyNetHoldTime was at its start, also those that come after a change."""
 

@@ -138,6 +138,16 @@ class LeavesAWaitingDuplicate(DuplicateDetection):
         super().end_delivery(key, delivered=delivered)
 
 
+@defect("puts-off-its-clean-up", breaks="SR-DUP-07", slot="duplicates")
+class PutsOffItsCleanUp(DuplicateDetection):
+    """Counts DuplicateCleanupInterval anew from each delivery, and cleans up only where deliveries are that far apart."""
+
+    def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
+        """End a delivery, and cancel the clean-up that was due, so that it is due an interval from now."""
+        self._alarm.cancel()
+        super().end_delivery(key, delivered=delivered)
+
+
 @defect("never-cleans-up", breaks="SR-DUP-07", slot="duplicates")
 class NeverCleansUp(DuplicateDetection):
     """Keeps expired entries in the delivered-to table for ever."""

@@ -66,6 +66,16 @@ class ResubmitsAcrossTheBoundary(SafetyNet):
         return correct and message.envelope.recipients
 
 
+@defect("puts-off-the-expiry-of-what-it-holds", breaks="SR-SFN-02", slot="safety_net")
+class PutsOffTheExpiryOfWhatItHolds(SafetyNet):
+    """Drops nothing before SafetyNetHoldTime has passed since the last message that was processed."""
+
+    def set_alarm(self) -> None:
+        """Make the next expiry due when the message expires that has come now; correct is when the oldest one does."""
+        self._alarm.cancel()
+        super().set_alarm()
+
+
 @defect("resubmits-nothing", breaks="SR-SFN-05", slot="safety_net")
 class ResubmitsNothing(SafetyNet):
     """Ignores the request to resubmit a mailbox database."""
