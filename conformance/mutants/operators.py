@@ -141,7 +141,10 @@ def walk_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST,
 
 
 def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Iterator[tuple[ast.AST, str, bool]]:
-    """Yield a statement and all nodes in it that may be mutated; annotations, assertions and nested functions' signatures not."""
+    """Yield a statement and all nodes in it that may be mutated.
+
+    Annotations, assertions (also `strict` of `zip`) and nested functions' signatures are left out.
+    """
     if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom) or _is_logging(statement):
         return
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -149,6 +152,8 @@ def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Ite
         return
     yield statement, function, in_class
     skipped = {id(statement.annotation)} if isinstance(statement, ast.AnnAssign) else set()
+    if isinstance(statement, ast.Call) and isinstance(statement.func, ast.Name) and statement.func.id == "zip":
+        skipped |= {id(keyword) for keyword in statement.keywords}  # `strict` asserts that the lengths are equal
     for child in ast.iter_child_nodes(statement):
         if id(child) not in skipped:
             yield from _walk_statement(child, function, in_class=in_class)

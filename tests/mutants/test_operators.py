@@ -42,6 +42,11 @@ def test_assertions_docstrings_and_signatures_are_left_alone():
     assert find_sites(in_function("pass"), "f.py") == []
 
 
+def test_zip_asserts_that_lengths_are_equal():
+    assert find_sites(in_function("a = zip(b, c, strict=True)"), "f.py") == []
+    assert find_sites(in_function("a = f(b, c, strict=True)"), "f.py"), "another function's argument is changed"
+
+
 def test_what_is_logged_is_left_alone():
     assert find_sites(in_function("self.host.log.info('%d', 1 + 2)"), "f.py") == []
     assert find_sites(in_function("logger.info('%d', 1 + 2)"), "f.py") == []
