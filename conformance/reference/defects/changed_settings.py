@@ -15,6 +15,7 @@ from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowl
 from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.safety_net import SafetyNet
+from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.choice import ShadowServerChoice
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.shadow.manager import ShadowRedundancyManager
@@ -184,3 +185,13 @@ class HubReloadKeepsRetryCount(HubManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(_as_at_the_start(host, "ShadowHeartbeatRetryCount"))
+
+
+@defect("asks-in-sessions-for-mail-though-switched-off", breaks="SR-ENA-02", slot="manager")
+class AsksInSessionsForMailThoughSwitchedOff(ShadowRedundancyManager):
+    """Sends no heartbeat while ShadowRedundancyEnabled is false, and asks in sessions for mail as before."""
+
+    async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
+        """Query discard status in a session that is open for mail, if shadows are held; correct is not to if redundancy is disabled."""
+        if self.host.shadows.has_any_for(primary):
+            await self.query_discards(primary, dialogue)

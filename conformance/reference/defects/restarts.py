@@ -10,6 +10,7 @@ from conformance.reference.message import Place
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.safety_net import SafetyNet
 from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.storage.shadows import Shadows
 
 
 class HoldsAnewFromTheStart(SafetyNet):
@@ -51,6 +52,18 @@ class RestartWatchesAtTheNextCopy(ShadowRedundancyManager):
 
     def start(self) -> None:
         """Watch no primary at the start of the node; correct is each for which shadows are held."""
+
+
+@defect("restart-forgets-heartbeats", breaks="SR-MNT-10", slot="shadows")
+class RestartForgetsHeartbeats(Shadows):
+    """Keeps in memory only when a heartbeat succeeded: restarted, it counts a primary's absence from an earlier session."""
+
+    def set_contact(self, primary: str, at: float, *, alone: bool = False) -> None:
+        """Record a successful session with a primary, one that was opened for a heartbeat (`alone`) in memory only."""
+        if alone:
+            self._contacts[primary] = at
+        else:
+            super().set_contact(primary, at)
 
 
 @defect("restart-forgets-who-holds-shadows", breaks="SR-MNT-01", slot="delivery")

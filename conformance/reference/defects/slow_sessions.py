@@ -6,6 +6,7 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 """
 
 from conformance.reference.defects.defect import defect
+from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.message import Envelope
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.shadow_queues import ShadowKeeping
@@ -23,3 +24,18 @@ class CountsAbsenceFromTheRequest(ShadowKeeping):
             self.host.shadows.set_contact(primary, contact)
             self.host.manager.watched[primary].alarm.set(self.host.manager.next_session_at(primary))
         return reply
+
+
+@defect(
+    "hub-takes-a-slow-answer-for-none",
+    breaks="SR-E10-08",
+    slot="ex2010.manager",
+    needs_expectation="no document says how long a sender waits for the answer before it counts as none (ruling 29)",
+)
+class HubTakesASlowAnswerForNone(HubManager):
+    """Counts an interval as failed if the answer to its query takes more than a second."""
+
+    @property
+    def reply_timeout(self) -> float:
+        """How long to wait for each reply in a heartbeat session: a second; correct is half a minute by default."""
+        return 1.0

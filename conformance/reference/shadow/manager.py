@@ -64,8 +64,6 @@ class ShadowRedundancyManager(Component):
 
     def reconfigured(self, before: NodeConfiguration) -> None:
         """Apply changed intervals and a changed ShadowRedundancyEnabled: set the alarm of each primary anew."""
-        for primary in self.host.shadows.primaries():
-            self.watch(primary)
         for primary in tuple(self.watched):
             self._set_alarm(primary)
 
