@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.local import PythonFields
+from conformance.history.consistency import inspection_problem
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.kinds import NodeBase, NodeContext
 from conformance.shortage import shortage_of
@@ -198,18 +199,21 @@ class PythonNode(NodeBase, kind="python"):
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run a command of the node and return its result.
 
-        Raises Unsupported when the node does not have it, and NodeError when the node refuses it (a ValueError, with the reason) or
-        fails with any other exception.
+        Raises Unsupported when the node does not have it, and NodeError when the node refuses it (a ValueError, with the reason),
+        fails with any other exception, or returns for `inspect` what does not have the contract's shape.
         """
         node = self._running_node(name)
         try:
-            return await node.command(name, arguments)
+            answer = await node.command(name, arguments)
         except NotImplementedError as error:
             raise Unsupported(self.name, name, "the candidate has no such command") from error
         except ValueError as error:
             raise NodeError(self.name, name, str(error)) from error
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
             raise NodeError(self.name, name, f"{type(error).__name__}: {error}", "an exception of the node") from error
+        if name == "inspect" and (why := inspection_problem(answer)):
+            raise NodeError(self.name, name, f"what it returned cannot be read: {why}")
+        return answer
 
     def _write(self, configuration: NodeConfiguration) -> Path:
         """Write the configuration file and return its path."""

@@ -53,3 +53,33 @@ async def start_and_close(directory: Path) -> None:
 def test_an_exception_as_a_node_starts_is_the_failure_of_the_node(tmp_path: Path):
     asyncio.run(start_and_close(tmp_path))
     assert [len(made.servers) for made in MADE] == [1]
+
+
+class NodeWithANullItem:
+    """Returns for `inspect` a queue in which an item is null."""
+
+    failure = None
+
+    async def start(self) -> None:
+        """Open nothing."""
+
+    async def kill(self) -> None:
+        """Close nothing."""
+
+    async def command(self, name: str, arguments: tuple[str, ...]) -> Any:
+        return {"database": "1", "queues": [{"queue": "q", "kind": "shadow", "items": [None]}], "delivered_to": 0}
+
+
+def create_with_a_null_item(path: Path, clock: Any, defect: str | None = None) -> NodeWithANullItem:
+    return NodeWithANullItem()
+
+
+def test_an_answer_to_inspect_of_another_shape_is_the_failure_of_the_node(tmp_path: Path):
+    async def inspect() -> None:
+        node = PythonNode("mbx1", f"{__name__}:create_with_a_null_item", tmp_path, Clock())  # type: ignore[arg-type]
+        await node.start({})  # type: ignore[arg-type]
+        with pytest.raises(NodeError, match="mbx1: inspect: what it returned cannot be read: queues.0.items.0"):
+            await node.command("inspect")
+        await node.close()
+
+    asyncio.run(inspect())
