@@ -83,14 +83,11 @@ class Node:
     async def _listen(
         self, classes: ComponentClasses, host: Host, name: ListenerName, initial: Listener
     ) -> asyncio.Server:
-        """Open the listener `name` at the address in `initial`.
-
-        A session has the limits that are configured when it begins, or those of `initial` if the listener is configured no more.
-        """
+        """Open the listener `name` at the address in `initial`; a session has the limits that are configured when it begins."""
         receiver = classes.local_receiver if name == "delivery" else classes.receiver  # LMTP or SMTP
 
         def new_session() -> Receiver:
-            return receiver(host, name, getattr(host.config.listeners, name) or initial, self._sessions)
+            return receiver(host, name, getattr(host.config.listeners, name), self._sessions)
 
         loop = asyncio.get_running_loop()
         return await loop.create_server(new_session, initial.host, initial.port, backlog=_BACKLOG)
