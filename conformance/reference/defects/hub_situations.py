@@ -8,6 +8,8 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.hub2010.manager import HubManager
+from conformance.reference.hub2010.outbound import HubOutbound
+from conformance.reference.send.dialogue import Dialogue
 
 
 @defect("hub-acknowledges-after-the-first-next-hop", breaks="SR-E10-15", slot="ex2010.completion")
@@ -40,3 +42,13 @@ class HubResubmitsOneToANewDatabase(HubManager):
                 "UPDATE message SET primary_database = ? WHERE place = 'shadow' AND primary_server = ?",
                 (database, primary),
             )
+
+
+@defect("issues-xshadow-to-strangers", breaks="SR-E10-19", slot="ex2010.outbound")
+class IssuesXshadowToStrangers(HubOutbound):
+    """Issues XSHADOW to any next hop that advertises it, also to one outside of the organisation, which grants no right."""
+
+    def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
+        """Return for a next hop outside of the organisation whether it offers XSHADOW; correct is False."""
+        is_stranger = server.casefold() not in self.host.config.peers_by_name
+        return "XSHADOW" in dialogue.keywords if is_stranger else super().may_use_xshadow(dialogue, server)
