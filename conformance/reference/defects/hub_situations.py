@@ -44,7 +44,12 @@ class HubResubmitsOneToANewDatabase(HubManager):
             )
 
 
-@defect("issues-xshadow-to-strangers", breaks="SR-E10-19", slot="ex2010.outbound")
+@defect(
+    "issues-xshadow-to-strangers",
+    breaks="SR-E10-19",
+    slot="ex2010.outbound",
+    needs_expectation="a sink offers it only where a fault alters its reply, and the rule leaves altered sessions out",
+)
 class IssuesXshadowToStrangers(HubOutbound):
     """Issues XSHADOW to any next hop that advertises it, also to one outside of the organisation, which grants no right."""
 
