@@ -55,12 +55,14 @@ Factory = Callable[[Path, WallClock, str | None], InProcessNode]
 
 
 def load_factory(name: str) -> Factory:
-    """Import `package.module:factory`. Raises NodeError when it does not exist."""
+    """Import `package.module:factory`. Raises NodeError when it does not exist, or its module cannot be imported."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
     except (ImportError, AttributeError) as error:
         raise NodeError(name, "import", str(error)) from error
+    except Exception as error:  # the module is foreign code: whatever it raises is its own failure
+        raise NodeError(name, "import", f"{type(error).__name__}: {error}", "an exception of the module") from error
 
 
 class PythonNode(NodeBase, kind="python"):

@@ -95,7 +95,7 @@ class CellRunner:
                 await cell_loop.call(node_class(candidate.kind).prepare, candidate)
             return await cell_loop.run(lambda clock: self._run_on_clock(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
-            return RecordedRun(events=(), problem=str(error), simulated=0.0, logs={})
+            return RecordedRun(events=(), problem=str(error), simulated=0.0, logs={}, node_failed=True)
         except (CannotShift, UnshiftedWait) as error:
             reason = f"--clock {self.settings.clock}: {error}"
             return RecordedRun(events=tuple(events), problem="", simulated=0.0, logs={}, inapplicable=reason)

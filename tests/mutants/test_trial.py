@@ -114,3 +114,8 @@ def test_a_mutant_that_fails_at_a_command_is_killed_without_a_requirement():
 def test_a_mutant_whose_node_does_not_start_is_killed_without_a_requirement(cells: list[Cell]):
     result = result_of(site("shadow/discard.py", "DiscardStatus.__init__", "remove-call"), cells)
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+
+
+def test_a_mutant_that_cannot_be_imported_is_killed_without_a_requirement(cells: list[Cell]):
+    result = result_of(site("config.py", "Transport._local_only_tries_no_remote_site", "negate-condition"), cells)
+    assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")

@@ -83,3 +83,12 @@ def test_an_answer_to_inspect_of_another_shape_is_the_failure_of_the_node(tmp_pa
         await node.close()
 
     asyncio.run(inspect())
+
+
+def test_an_exception_as_a_module_is_imported_is_the_failure_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "fails_at_import.py").write_text("raise ValueError('no such default')", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(NodeError, match="fails_at_import:create: import: ValueError: no such default"):
+        PythonNode("mbx1", "fails_at_import:create", tmp_path / "node", Clock())  # type: ignore[arg-type]
