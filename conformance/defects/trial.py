@@ -149,7 +149,7 @@ def _run_and_keep(planned: PlannedTrial, seed: int, run_directory: TrialRunDirec
     assignment, settings = _candidate_and_settings(planned, seed)
     header = run_directory.header(planned.cell, assignment, settings)
     try:
-        with _limited_cpu_time(CPU_LIMIT_S):
+        with limited_cpu_time(CPU_LIMIT_S):
             result = run_without_loop(execute(planned.cell, assignment, settings, header, run_directory.directory))
     except CpuLimitExceeded:
         return _trial_over_cpu_limit(planned, CPU_LIMIT_S)
@@ -169,7 +169,7 @@ def run_planned(planned: PlannedTrial, seed: int, cpu_limit_s: float | None = No
         return _not_applicable(planned, reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
-            with _limited_cpu_time(limit_s):
+            with limited_cpu_time(limit_s):
                 ran = run_without_loop(
                     CellRunner(cell, assignment, settings, Path(folder), IncrementalJudge()).run(OWN_LOOP)
                 )
@@ -241,7 +241,7 @@ def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Ve
 
 
 @contextmanager
-def _limited_cpu_time(limit_s: float) -> Iterator[None]:
+def limited_cpu_time(limit_s: float) -> Iterator[None]:
     """Raise CpuLimitExceeded in the main thread once this process has used `limit_s` seconds of processor time in the block.
 
     Uses the signal SIGPROF, whose handler is restored. Other exceptions of the block are replaced by it then: an interrupted event loop

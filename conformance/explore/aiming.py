@@ -15,7 +15,7 @@ import random
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from conformance.explore import grammar
@@ -71,14 +71,16 @@ class Aim:
     fault drawn here; infinity for one that does not come back.
     """
 
-    def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent]) -> None:
+    def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent], bias: grammar.Bias) -> None:
         """Collect the beginnings of the steps, the protocol points before the last step's end, and when each server was down.
 
         A server that came back only after the last step counts as down without end.
         """
         steps = [event for event in events if isinstance(event, StepEvent)]
         began = [event for event in steps if event.phase == "began"]
-        self._rng, self._scene = rng, scene
+        self._rng, self._scene, self._aimed = rng, scene, bias.aimed
+        self._event_t = [event.t for event in events]
+        self._event_n = [event.n for event in events]
         self._step_n = [event.n for event in began]
         self._step_t = [event.t for event in began]
         end_n = steps[-1].n if steps else 0
@@ -118,14 +120,18 @@ class Aim:
                 return self._break_session(name, point)
             case "partition":
                 return self._cut(name, point)
-            case "kill" if point.place not in ("connect", "greeting", "body"):
+            case "kill" if self._aimed and point.place not in ("connect", "greeting", "body"):
                 return self._kill_at_point(point)
             case _:
                 return self._end_near(point)
 
     def _draw_point(self) -> ProtocolPoint:
-        """Return a point: of each class as often as of any other."""
-        return self._rng.choice(self._by_class[self._rng.choice(sorted(self._by_class))])
+        """Return a point: of each class as often as of any other. Where faults are not aimed, it gets another time, drawn evenly."""
+        point = self._rng.choice(self._by_class[self._rng.choice(sorted(self._by_class))])
+        if self._aimed:
+            return point
+        t = self._rng.uniform(0.0, self._points[-1].t)
+        return replace(point, t=t, n=self._event_n[max(0, bisect_right(self._event_t, t) - 1)])
 
     def _place_before(self, point: ProtocolPoint) -> tuple[int, float, int]:
         """Return where to arm a fault for a point: the number of the step, the seconds after it began, and an event's number.
@@ -154,7 +160,7 @@ class Aim:
             if since < other.n <= point.n
         )
         for _ in range(_TRIES):
-            fault = self._draw_fault(name, point, nth)
+            fault = self._draw_fault(name, point, max(1, nth))
             if fault is not None:
                 return Disturbance(name, [Insertion(step=step, after=after, action=fault)])
         return Disturbance()

@@ -131,6 +131,19 @@ SINK_PLACES = ("connect", "MAIL", "RCPT", "DATA", "dot")
 
 ADMINISTRATION: Mapping[str, int] = {"reload": 4, "activate": 2, "redirect": 2, "resubmit": 1}
 
+
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """How random plans are drawn.
+
+    `leaves_out`: half of them leave out a random half of `FEATURES`; else every plan may use all. `aimed`: faults are drawn for protocol
+    points of the run without faults; else for any time of that run.
+    """
+
+    leaves_out: bool = True
+    aimed: bool = True
+
+
 _TRAFFIC = ("several-recipients", "null-senders", "one-session", "submission", "retries", "odd-messages", "abandoned")
 _NODES = ("kill", "kill-at-timer", "stop", "wipe", "partition")
 FEATURES = (

@@ -31,9 +31,16 @@ class RandomPlans(Sequence[Plan]):
     To get one (`plans[3]`) means to run its scene without faults and then with them, which blocks.
     """
 
-    def __init__(self, seed: int, number: int, assignment: Assignment, settings: Settings) -> None:
+    def __init__(
+        self,
+        seed: int,
+        number: int,
+        assignment: Assignment,
+        settings: Settings,
+        bias: grammar.Bias = grammar.Bias(),  # noqa: B008  # immutable
+    ) -> None:
         """Prepare `number` plans of a seed; none is drawn yet. `assignment` and `settings` are those of their runs."""
-        self._seed, self._number = seed, number
+        self._seed, self._number, self._bias = seed, number, bias
         self._assignment, self._settings = assignment, settings
 
     def __len__(self) -> int:
@@ -63,17 +70,19 @@ class RandomPlans(Sequence[Plan]):
         if not 0 <= number < self._number:
             raise IndexError(number)
         rng = random.Random(f"{self._seed} {number}")  # noqa: S311  # to be repeated, not to be secret
-        return _Drawing(self.name_of(number), rng, self._assignment, self._settings).record()
+        return _Drawing(self.name_of(number), rng, self._bias, self._assignment, self._settings).record()
 
 
 class _Drawing:
     """Draws one plan, and runs it; its scene is drawn at once, its faults by `record`. All draws come from `_rng`."""
 
-    def __init__(self, name: str, rng: random.Random, assignment: Assignment, settings: Settings) -> None:
+    def __init__(
+        self, name: str, rng: random.Random, bias: grammar.Bias, assignment: Assignment, settings: Settings
+    ) -> None:
         """Draw the scene of the plan with this name, without running it."""
-        self._name, self._rng = name, rng
+        self._name, self._rng, self._bias = name, rng, bias
         self._assignment, self._settings = assignment, settings
-        self._scene = draw_scene(self._rng)
+        self._scene = draw_scene(self._rng, bias)
 
     def record(self) -> RecordedPlan:
         """Draw the plan, run it, and return its history. Blocks for two to four runs.
@@ -85,7 +94,7 @@ class _Drawing:
         names = [f"f{number}" for number in range(1, draw_weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
         scene = _with_pauses(self._scene)
         base = self._record(scene, [])
-        faults = Aim(self._rng, self._scene, base.events).draw(names)
+        faults = Aim(self._rng, self._scene, base.events, self._bias).draw(names)
         actions = _with_faults(scene, faults)
         run = self._record(actions, faults)
         unfired = [fault for fault in faults if not fault.fires_in(run.events)]
@@ -93,7 +102,7 @@ class _Drawing:
             return run
         fired = [fault for fault in faults if fault not in unfired]
         taken = {fault.name for fault in fired}
-        replacements = Aim(self._rng, self._scene, run.events).draw(
+        replacements = Aim(self._rng, self._scene, run.events, self._bias).draw(
             [name for name in names if name not in taken][: len(unfired)]
         )
         faults, actions = [*fired, *replacements], _without(_with_faults(actions, replacements), unfired)

@@ -38,10 +38,10 @@ def draw_weighted(rng: random.Random, weights: Mapping[T, int]) -> T:
     return rng.choices(tuple(weights), tuple(weights.values()))[0]
 
 
-def draw_scene(rng: random.Random) -> Scene:
-    """Return a random scene: half of them may use every feature, the others a random half (swarm testing)."""
+def draw_scene(rng: random.Random, bias: grammar.Bias) -> Scene:
+    """Return a random scene: half of them may use every feature, the others a random half (swarm testing), if `bias` says so."""
     features = frozenset(grammar.FEATURES)
-    if rng.random() < 0.5:  # swarm testing (Groce and others, 2012)
+    if rng.random() < 0.5 and bias.leaves_out:  # swarm testing (Groce and others, 2012)
         features = frozenset(feature for feature in grammar.FEATURES if rng.random() < 0.5)
     topology = _draw_topology(rng, features)
     return _draw_actions(rng, topology, features)

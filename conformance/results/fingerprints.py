@@ -53,10 +53,16 @@ def environment_sha256() -> str:
     )
 
 
-def inputs_sha256() -> str:
-    """Return the hash of all files on which the history of any cell depends: the package, its scenarios and its fixtures.
+_NO_INPUTS = frozenset(
+    {"cli", "commands", "detection", "export", "listen", "mutants", "probe", "report", "smuggling", "spark"}
+)
+"""Parts of the package on which neither the history of a cell nor a verdict about it depends."""
 
-    The code and the tables of mutants are left out.
+
+def inputs_sha256() -> str:
+    """Return the hash of all files on which the history of a cell, or a verdict about it, can depend.
+
+    These are the package without `_NO_INPUTS`, its scenarios and its fixtures.
     """
     digest = hashlib.sha256()
     for folder, pattern in (
@@ -65,7 +71,7 @@ def inputs_sha256() -> str:
         (paths.fixtures(), "*.yaml"),
     ):
         for path in sorted(folder.rglob(pattern)):
-            if "mutants" not in path.parts:
+            if path.relative_to(folder).parts[0] not in _NO_INPUTS:
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 

@@ -10,7 +10,9 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.commands.explore import explore
 from conformance.explore.documents import read_cell, write_cell
+from conformance.explore.grammar import Bias
 from conformance.explore.random_plans import RandomPlans
+from conformance.explore.sweep import Plan
 from conformance.explore.trial import run_plan
 from conformance.run.settings import Settings
 
@@ -25,6 +27,27 @@ def test_a_random_plan_depends_on_its_seed_and_number_alone() -> None:
     assert plans()[3] == plans(number=4)[3]
     assert plans()[3] != plans()[4]
     assert plans()[3] != plans(seed=2)[3]
+
+
+def test_a_bias_draws_other_plans_and_the_usual_one_the_same() -> None:
+    def drawn(bias: Bias) -> list[Plan]:
+        return [RandomPlans(1, 4, Assignment(REFERENCE), SETTINGS, bias)[number] for number in range(4)]
+
+    usual = [plans()[number] for number in range(4)]
+    assert drawn(Bias()) == usual
+    for bias in (Bias(leaves_out=False), Bias(aimed=False)):
+        assert drawn(bias) == drawn(bias) != usual
+
+
+def test_faults_that_are_not_aimed_come_at_any_time() -> None:
+    aimed, timed = (
+        sum(
+            RandomPlans(3, 12, Assignment(REFERENCE), SETTINGS, Bias(aimed=aimed)).run(number).result.fired
+            for number in range(12)
+        )
+        for aimed in (True, False)
+    )
+    assert aimed > timed
 
 
 def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:

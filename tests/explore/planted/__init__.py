@@ -5,7 +5,17 @@ defects, since no scenario has to catch them: `docs/defects.md` lists none of th
 pairs of faults of the scenario that each belongs to. `planted_try` tries that, and `test_planted` runs the one pair that each names.
 """
 
-from tests.explore.planted import creation, discards, duplicates, exchange_2010, heartbeat, reports, retries, safety_net
+from tests.explore.planted import (
+    creation,
+    discards,
+    duplicates,
+    exchange_2010,
+    heartbeat,
+    reports,
+    retries,
+    routing,
+    safety_net,
+)
 from tests.explore.planted.mistake import MISTAKES, Mistake
 
 __all__ = [
@@ -18,5 +28,6 @@ __all__ = [
     "heartbeat",
     "reports",
     "retries",
+    "routing",
     "safety_net",
 ]

@@ -53,3 +53,26 @@ class RepeatedDeliveryIsRecordedTooEarly(DuplicateDetection):
             self._failed.add(key)
             self.host.db.write("DELETE FROM delivered_to WHERE internet_id = ?", (key.internet_id,))
         super().end_delivery(key, delivered=delivered)
+
+
+@plant(
+    "delivery-that-had-failed-is-not-recognised",
+    about="duplicates",
+    scenario="a-delivery-session-lost-behind-the-dot",
+    pair=("mbx2>mbx2-store dot 1 replaced by 451", "mbx1>mbx2.delivery dot 2 after drop"),
+    slot="duplicates",
+)
+class DeliveryThatHadFailedIsNotRecognised(DuplicateDetection):
+    """Does not recognise a message as a duplicate if an earlier delivery of it had failed before one succeeded."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._had_failed: set[DuplicateKey] = set()
+
+    def was_delivered(self, key: DuplicateKey) -> bool:
+        return key not in self._had_failed and super().was_delivered(key)
+
+    def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
+        if not delivered:
+            self._had_failed.add(key)
+        super().end_delivery(key, delivered=delivered)

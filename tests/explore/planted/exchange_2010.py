@@ -3,11 +3,13 @@
 from collections import Counter
 
 from conformance.reference.host import Host
+from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.hub2010.outbound import HubOutbound
-from conformance.reference.message import Recipient
+from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
+from tests.explore.planted.deferrals import NotesDeferralsOnDisk
 from tests.explore.planted.mistake import plant
 
 
@@ -35,3 +37,23 @@ class NoShadowAfterTwoLostTransmissions(HubOutbound):
             for row in self.host.shadows.rows_held_for(server):
                 self.host.messages.drop(row)
         return replies
+
+
+@plant(
+    "restart-forgets-who-keeps-deferred-mail",
+    about="2010",
+    scenario="a-query-before-every-quit",
+    pair=("hub2>outside MAIL 1 after drop", "hub2>outside EHLO 2 hub2 killed"),
+    slot="ex2010.completion",
+    also={"delivery": NotesDeferralsOnDisk},
+)
+class RestartForgetsWhoKeepsDeferredMail(HubCompletion):
+    """Gives no discard notification of a message that had been deferred before a restart and was passed on after it."""
+
+    def release(self, message: Message) -> None:
+        delivery = self.host.delivery
+        assert isinstance(delivery, NotesDeferralsOnDisk)
+        if message.message_id in delivery.deferred_before:
+            self.host.messages.drop(message.id)
+        else:
+            super().release(message)

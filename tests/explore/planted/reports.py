@@ -1,8 +1,13 @@
 """Planted mistakes in delivery status notifications."""
 
+from collections.abc import Sequence
+
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
+from conformance.reference.replies import Reply
+from conformance.reference.reports import Reports
 from conformance.reference.routing.next_hop import NextHop
+from tests.explore.planted.deferrals import NotesDeferrals
 from tests.explore.planted.mistake import Notes, plant
 
 
@@ -21,3 +26,21 @@ class ReportThatIsDeferredTwiceIsDropped(Delivery):
             self.host.messages.set_fate(message.id, recipients, "expired")
             return
         super()._defer(message, recipients, hop)
+
+
+@plant(
+    "no-report-of-a-refusal-after-a-deferral",
+    about="relay retry and DSN",
+    scenario="whatever-breaks-on-the-way-out",
+    pair=("mta1>outside MAIL 1 heard drop", "mta1>outside RCPT 1 replaced by 550"),
+    slot="reports",
+    also={"delivery": NotesDeferrals},
+)
+class NoReportOfARefusalAfterADeferral(Reports):
+    """Reports no failure of a message that had been deferred before."""
+
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+        delivery = self.host.delivery
+        assert isinstance(delivery, NotesDeferrals)
+        if not delivery.deferrals[message.id]:
+            super().report_failed(message, failures, hop)

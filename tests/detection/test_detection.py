@@ -1,0 +1,153 @@
+"""How many random plans catch a defect: what counts, in which order plans are run, and what the page says of the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.candidates.assignment import Assignment
+from conformance.defects.plan import Defect
+from conformance.detection import trial
+from conformance.detection.__main__ import main
+from conformance.detection.campaign import Measurement, run_trials, visible_defects
+from conformance.detection.page import depth, page
+from conformance.detection.store import SeriesResult, Store
+from conformance.detection.trial import BIASES, USUAL, PlanTrial, Series, run_trial
+from conformance.explore.sweep import Plan
+from conformance.explore.trial import PlanResult, PlanRun, Violation, run_plan
+from conformance.run.settings import Settings
+
+KNOWN = "acknowledges-before-shadow"
+"""Is caught by the first plan of seed 1."""
+ONE = Series(USUAL, 1, "one")
+
+
+def measurement(*names: str, **limits: int) -> Measurement:
+    return Measurement(tuple(Defect(name, breaks="RL-ACK-01", says="") for name in names), seed=1, **limits)
+
+
+def caught(number: int, series: Series = ONE, requirement: str = "RL-ACK-01") -> PlanTrial:
+    return PlanTrial(series, number, "model.check", requirement, faults=2, fired=1)
+
+
+def missed(number: int, series: Series = ONE) -> PlanTrial:
+    return PlanTrial(series, number)
+
+
+def store_of(path: Path, *trials: PlanTrial) -> Store:
+    store = Store.open(path / "store.jsonl", "key")
+    store.add(trials)
+    return store
+
+
+def test_a_defect_is_caught_by_a_plan_that_the_reference_passes() -> None:
+    found = run_trial(Series(USUAL, 1, KNOWN), 0)
+    assert (found.check, found.requirement, found.accused) == (
+        "invariant.two-copies-at-acknowledgement",
+        "SR-CRE-01",
+        False,
+    )
+    assert found == next(run_trials([(found.series, 0)], 1))
+
+
+def test_a_check_that_fails_in_the_reference_too_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accuses(plan: Plan, assignment: Assignment, settings: Settings) -> PlanRun:
+        run = run_plan(plan, assignment, settings)
+        wrong = Violation(check="invariant.two-copies-at-acknowledgement", requirement="SR-CRE-01", sentence="")
+        return PlanRun(plan, PlanResult(plan.name, "violated", violations=(wrong,)), run.events)
+
+    monkeypatch.setattr(trial, "run_plan", accuses)
+    found = run_trial(Series(USUAL, 1, KNOWN), 0)
+    assert found.check != "invariant.two-copies-at-acknowledgement"
+    assert found.accused
+
+
+def test_plans_are_run_one_of_each_defect_at_a_time_until_it_is_caught(tmp_path: Path) -> None:
+    measured = measurement("one", "two", most_plans=3, most_plans_of_a_bias=0)
+    store = store_of(tmp_path, missed(0))
+    order = []
+    for series, number in measured.trials(store):
+        order.append((series.defect, number))
+        store.add([PlanTrial(series, number, "check" if (series.defect, number) == ("two", 1) else "")])
+    assert order == [("two", 0), ("one", 1), ("two", 1), ("one", 2)]
+
+
+def test_biases_are_compared_on_the_same_defects_with_three_seeds(tmp_path: Path) -> None:
+    measured = measurement(*(f"d{number:02}" for number in range(60)), most_plans=1, most_plans_of_a_bias=1)
+    assert len(measured.sample) == 40
+    assert measured.sample == measurement(*(f"d{number:02}" for number in range(60))).sample
+    assert len(measured.comparison) == 40 * len(BIASES) * 3
+    store = store_of(tmp_path)
+    assert {series for series, _ in measured.trials(store, "biases")} == {*measured.comparison}
+    assert len(list(measured.trials(store))) == len({*measured.comparison, *measured.table}) == 60 + 40 * 11
+
+
+def test_the_store_goes_on_with_its_own_results_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.jsonl"
+    store_of(tmp_path, missed(0), caught(1))
+    Store.open(path, "other").add([missed(5)])
+    path.write_text(path.read_text("utf-8") + '["key", "left', "utf-8")
+    assert Store.open(path, "key").results == {ONE: SeriesResult({0: missed(0), 1: caught(1)})}
+
+
+def test_a_catch_counts_once_all_plans_before_it_were_run() -> None:
+    result = SeriesResult({0: missed(0), 2: caught(2), 3: caught(3)})
+    assert (result.tried, result.catch, result.is_caught) == (1, None, True)
+    result.trials[1] = missed(1)
+    assert (result.tried, result.catch) == (4, caught(2))
+
+
+def test_a_depth_counts_what_was_tried_as_far() -> None:
+    results = [
+        SeriesResult({0: caught(0)}), SeriesResult({0: missed(0), 1: caught(1)}),
+        SeriesResult({0: missed(0), 1: missed(1)}), SeriesResult({0: missed(0)}),
+    ]  # fmt: skip
+    assert [(one.caught, one.missed) for one in (depth(results, 1), depth(results, 2), depth(results, 3))] == [
+        (1, 3), (2, 1), (2, 0),
+    ]  # fmt: skip
+    assert depth([], 1).text == "not measured"
+
+
+def test_the_page_says_what_is_missing_and_lists_the_hardest_defects_first(tmp_path: Path) -> None:
+    measured = measurement("one", "two", most_plans=2, most_plans_of_a_bias=1)
+    two = Series(USUAL, 1, "two")
+    store = store_of(tmp_path, missed(0), caught(0, two, "SR-CRE-01"))
+    text = page(measured, store)
+    assert "**The measurement is not complete.** 1 of the 2 defects were neither caught nor tried with 2 plans" in text
+    assert "| 1 | 1 of 2 (50 %) |" in text
+    assert "| 2 |" not in text
+    assert text.index("| `one` | RL-ACK-01 | not in 1 |") < text.index(
+        "| `two` | RL-ACK-01 | 1 | `model.check` | SR-CRE-01 |"
+    )
+    assert "blamed first is the broken one for 0 of them" in text
+    store.add(
+        [missed(1), *(missed(0, series) for series in measured.comparison if series.bias != USUAL or series.seed != 1)]
+    )
+    whole = page(measured, store)
+    assert "not complete" not in whole
+    assert "| 2 | 1 of 2 (50 %) |" in whole
+    words = BIASES["all-timed"][1]
+    assert f"| {words} | 0 of 6 (0 %) | 0 of 6 | none drawn |" in whole
+
+
+def test_the_command_goes_on_where_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        str(tmp_path / "page.md"),
+        "--store",
+        str(tmp_path / "s" / "store.jsonl"),
+        "--defect",
+        KNOWN,
+        "--part",
+        "table",
+    ]
+    assert main([*words, "--plans", "1", "-n", "1"]) == 0
+    assert "1 plans in" in capsys.readouterr().out
+    assert "| `acknowledges-before-shadow` | SR-CRE-01 | 1 |" in (tmp_path / "page.md").read_text("utf-8")
+    assert main([*words, "--plans", "1", "-n", "1"]) == 0
+    assert "0 plans in" in capsys.readouterr().out
+
+
+def test_a_defect_that_needs_an_expectation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(visible_defects()) > 300
+    assert all(not defect.needs_expectation for defect in visible_defects())
+    assert main(["page.md", "--defect", "no-such"]) == 2
+    assert "no-such" in capsys.readouterr().err
