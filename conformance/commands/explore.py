@@ -259,7 +259,8 @@ def _summary_lines(summary: ExplorationSummary) -> Iterator[str]:
         yield f"  {finding.plan}: {finding.original_size.text} ({finding.original})"
         yield f"  reduced: {finding.size.text}"
     yield ", ".join(f"{count} {outcome}" for outcome, count in summary.outcomes.items()) or "no plan was run"
-    yield f"{summary.enumerated} enumerated; {summary.not_run} not run; left out:"
+    if summary.enumerated:  # random plans are drawn, and not enumerated
+        yield f"{summary.enumerated} enumerated; {summary.not_run} not run; left out:"
     yield from (f"  {count}: {reason}" for reason, count in summary.pruned.items())
     yield f"{summary.faults.fired} of {summary.faults.drawn} faults fired"
     yield (
