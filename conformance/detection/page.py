@@ -109,7 +109,7 @@ def _summary(measurement: Measurement, store: Store) -> Iterator[str]:
     """Yield the table of how many defects are caught within which number of plans."""
     results = [store.results[series] for series in measurement.table]
     yield "## Defects caught\n"
-    yield "A defect is counted in a line if it was caught within so many plans, or tried with so many.\n"
+    yield "A line counts the defects that were caught within that number of plans, or tried with that number.\n"
     yield "| plans | defects caught |"
     yield "|---|---|"
     for plans in _DEPTHS:
