@@ -29,6 +29,11 @@ _UNREACHABLE = "the first fault makes the point of the second unreachable"
 _SAME_HISTORY = "another first fault has the same history"
 
 
+def alone(outcome: str) -> str:
+    """Return the reason to leave out the pairs of a first fault whose run with that fault alone has this outcome, not `sound`."""
+    return f"pairs whose first fault alone is {outcome}"
+
+
 @dataclass(frozen=True, slots=True)
 class FirstFault:
     """What a run with one fault showed.
@@ -68,7 +73,7 @@ def sweep_pairs(
 
     for number, first in _run_singles(singles.plans, assignment, settings, jobs):
         if first.outcome != "sound":
-            found.pruned[f"pairs whose first fault alone is {first.outcome}"] += 1
+            found.pruned[alone(first.outcome)] += 1
             continue
         cell = first.observed.cell
         servers = frozenset(cell.topology.by_name)

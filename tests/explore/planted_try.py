@@ -18,7 +18,7 @@ from conformance.candidates.description import REFERENCE
 from conformance.clocks import IN_PROCESS
 from conformance.explore.campaign import run_plans
 from conformance.explore.injections import Injection
-from conformance.explore.pairs import sweep_pairs
+from conformance.explore.pairs import alone, sweep_pairs
 from conformance.explore.sweep import Enumeration, ObservedCell, Plan, sweep, without_faults
 from conformance.explore.trial import PlanResult, run_plan
 from conformance.run.applicability import inapplicable_reason
@@ -103,10 +103,12 @@ def attempt(mistake: Mistake, plans: int, seed: int) -> Attempt:
         base, singles = single_faults(mistake, assignment)
         unrelated = []
         early = [base] if base.outcome == "violated" else []
-        for number, result in run_plans(singles.plans, assignment, SETTINGS, 1):
-            if result.outcome == "violated":
-                (unrelated if is_violated_by_reference(singles.plans[number]) else early).append(result)
-        pairs = sweep_pairs(singles, assignment, SETTINGS, 1, reason_against(assignment)).plans
+        found_pairs = sweep_pairs(singles, assignment, SETTINGS, 1, reason_against(assignment))
+        if found_pairs.pruned[alone("violated")]:  # else no single fault shows anything, and none need be run again
+            for number, result in run_plans(singles.plans, assignment, SETTINGS, 1):
+                if result.outcome == "violated":
+                    (unrelated if is_violated_by_reference(singles.plans[number]) else early).append(result)
+        pairs = found_pairs.plans
         chosen = pairs.subset(random.Random(seed).sample(range(len(pairs)), 0 if early else min(plans, len(pairs))))  # noqa: S311
         found = None
         tried = 0
