@@ -199,7 +199,7 @@ def _may_be_missing_for_other_reason(facts: Facts, taken: Transaction, recipient
     n = taken.acceptance.n
     if any(e.action == "wiped" and e.n > n for e in facts.node_events.get(taken.server, ())):
         return True
-    if facts.trace.events_of(CommandRun) or any(
+    if any(command.command != "resubmit" for command in facts.trace.events_of(CommandRun)) or any(
         e.verb == "activate" and e.n > n for e in facts.trace.events_of(StepEvent)
     ):
         return True

@@ -260,7 +260,8 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
     """Check that a holder has a session with the primary, or tries to, in each ShadowHeartbeatTimeoutInterval.
 
     The interval counts from the end of its last session, from when it got something to ask for, or from its own start. It
-    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that).
+    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that). An attempt at a primary that
+    is paused is recorded when the holder gives it up: it may have begun as long before as its limit of outbound sessions (ruling 29).
     """
     finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
     for (holder, primary), shadows in facts.compute_once(_shadows_by_holder_and_primary).items():
@@ -271,12 +272,22 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
             for contact in (*(c for c in contacts if since_n < c.end_n and c.n < until_n), None):
                 next_n, next_t = (contact.n, contact.t) if contact else (until_n, until_t)
                 retries = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", since_n, until_n).least
+                limit = facts.possible_parameter_range(holder, "SendConnectionInactivityTimeout", last_n, next_n).greatest
+                room = limit if contact is not None and _is_paused(facts, primary, contact.n) else 0.0
                 if failed < retries and next_t > last_t:
-                    _check_time_without_session(facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t))
+                    _check_time_without_session(
+                        facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t), room
+                    )
                 if contact:
                     failed = failed + 1 if contact.outcome == "failed" else 0
                     last_n, last_t = max((last_n, last_t), (contact.end_n, contact.end_t))
     return finding
+
+
+def _is_paused(facts: Facts, server: str, n: int) -> bool:
+    """Return whether a node is paused at event `n`."""
+    actions = [event.action for event in facts.node_events.get(server, ()) if event.n < n]
+    return actions[-1:] == ["paused"]
 
 
 def _merge_times_held(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, int, float]]:
@@ -307,8 +318,9 @@ def _check_time_without_session(
     pair: tuple[str, str],
     last: tuple[int, float],
     following: tuple[int, float],
+    room: float,
 ) -> None:
-    """Check that the holder was not without a session to the primary for longer than ShadowHeartbeatTimeoutInterval.
+    """Check that the holder was not without a session to the primary for longer than ShadowHeartbeatTimeoutInterval and `room` (seconds).
 
     `pair` is (holder, primary); `last` and `following` are number and time of the end of the last session and of the begin of the next.
     Times in which the holder did not work are left out.
@@ -324,7 +336,7 @@ def _check_time_without_session(
         longest = facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n).greatest
         if working and not facts.may_be_off(holder, begin_n, n):
             finding.occasions += t - begin_t > longest - facts.slack
-            if t - begin_t > longest + _QUERY_DELAY_S + facts.slack:
+            if t - begin_t > longest + _QUERY_DELAY_S + room + facts.slack:
                 finding.add_violation(
                     f"{holder} had no session with {primary}, the primary of its shadows, from {format_seconds(begin_t)} to "
                     f"{format_seconds(t)}, longer than {format_seconds(longest)}",

@@ -129,6 +129,15 @@ class Facts:
         """Return whether a party is a server under test, and not one of the harness's own."""
         return self.context.is_tested_server(party)
 
+    def server_named(self, name: str) -> str:
+        """Return the topology's spelling of a server's name, which is compared without regard to letter case; another name as it is."""
+        return self._names_in_any_case.get(name.casefold(), name)
+
+    @cached_property
+    def _names_in_any_case(self) -> Mapping[str, str]:
+        """The names of the topology's servers by their form without letter case."""
+        return {name.casefold(): name for name in self.topology.by_name}
+
     def is_2010(self, server: str) -> bool:
         """Return whether a server under test is of the 2010 generation, in which the sender keeps the shadow."""
         return self.context.is_2010(server)

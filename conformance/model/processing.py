@@ -142,7 +142,7 @@ def inspections(facts: Facts) -> list[Inspection]:
             node=event.node,
             n=event.n,
             t=event.t,
-            items=_items(event.state),
+            items=_items(facts, event.state),
             delivered_to=_count(event.state.get("delivered_to")),
         )
         for event in facts.trace.events_of(Inspected)
@@ -150,12 +150,12 @@ def inspections(facts: Facts) -> list[Inspection]:
     ]
 
 
-def _items(state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
-    """Return the items of all queues in what a node printed for `inspect`."""
+def _items(facts: Facts, state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
+    """Return the items of all queues in what a node printed for `inspect`; the names of servers are spelled as in the topology."""
     return tuple(
         QueuedItem(
             kind=str(queue.get("kind")),
-            next_hop=str(queue.get("next_hop") or ""),
+            next_hop=facts.server_named(str(queue.get("next_hop") or "")),
             message_id=str(item["message_id"]).strip("<>") if item.get("message_id") else None,
             shadow_id=str(item["shadow_id"]) if item.get("shadow_id") else None,
             recipients=tuple(str(recipient) for recipient in item.get("recipients") or ()),

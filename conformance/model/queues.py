@@ -29,6 +29,7 @@ from conformance.model.processing import (
     processing_of,
     was_queue_wiped,
 )
+from conformance.model.relaying import Relaying
 from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
 from conformance.model.shadow_pairs import shadow_pairs
@@ -69,10 +70,14 @@ def shadow_queue_for_each_next_hop(facts: Facts) -> Finding:
 
 def _needs_own_hop(facts: Facts, server: str, first: str, other: str) -> bool:
     """Return whether a server surely needs different next hops for two recipients."""
-    first_hosted, other_hosted = (facts.context.normalize_address(r) in facts.context.mailboxes for r in (first, other))
-    if first_hosted or other_hosted:
-        return first_hosted != other_hosted
+    mailboxes = facts.context.mailboxes
+    hosted = [recipient for recipient in (first, other) if facts.context.normalize_address(recipient) in mailboxes]
+    if len(hosted) == 2:
+        return False
     hops, other_hops = (set(facts.topology.next_hops(server, recipient)) for recipient in (first, other))
+    if hosted:  # a route that leads to a server may lead to the one that has the mailbox, or be a part of the way there
+        routed = other_hops if hosted == [first] else hops
+        return not any(facts.is_tested_server(hop) for hop in routed)
     return bool(hops and other_hops) and not hops & other_hops
 
 
@@ -151,7 +156,8 @@ def drained_wholly(facts: Facts) -> Finding:
     for command in facts.trace.events_of(CommandRun):
         if command.command != "redirect-messages" or command.failed is not None or len(command.arguments) != 1:
             continue
-        source, target, end = command.node, command.arguments[0], command.t + _DRAIN_S + facts.slack
+        source, target = command.node, facts.server_named(command.arguments[0])
+        end = command.t + _DRAIN_S + facts.slack
         began = max(
             (e.n for e in facts.trace.events_of(StepEvent) if e.verb == "redirect" and e.phase == "began" and e.n < command.n),
             default=command.n,
@@ -195,8 +201,8 @@ def _messages_surely_waiting(
 ) -> Iterator[tuple[MessageMade, int]]:
     """Yield the messages that surely wait for delivery on a server, each with the number of the reply that accepted it.
 
-    They were accepted before event `before_n`, the begin of the redirection. At its answer, `answered_n`, a recipient was left whom no
-    next hop had refused, and none had taken; another server under test counts as a next hop until `before_n` only.
+    They were accepted before event `before_n`, the begin of the redirection. At its answer, `answered_n`, a recipient was left whom surely
+    no next hop had refused, and none had taken; another server under test counts as a next hop until `before_n` only.
     """
     for name, message in facts.trace.messages.items():
         processing = processing_of(facts, server, name)
@@ -218,11 +224,23 @@ def _messages_surely_waiting(
             for t in facts.trace.transactions_of(name)
             if t.client == server and t.kind != "shadow" and t.n < answered_n
         ]
+        waiting = {r for r in given_to - taken if not _may_be_refused(facts, server, name, r, answered_n)}
         # what was under way when the redirection began may end where it was going
-        if not given_to <= taken and not any(
+        if waiting and not any(
             _may_have_ended_responsibility(facts, t, before_n if t.n < before_n else answered_n) for t in sent
         ):
             yield message, accepted[0]
+
+
+def _may_be_refused(facts: Facts, server: str, name: str, recipient: str, before_n: int) -> bool:
+    """Return whether a next hop may have refused a recipient for good before event `before_n`, in a transaction without content too."""
+    relaying = facts.compute_once(Relaying)
+    return any(
+        one.outcome == 5 and one.end_n < before_n for one in relaying.tries.get((server, name, recipient), ())
+    ) or any(
+        contact.refusal is not None and contact.refusal.code // 100 == 5 and contact.n < before_n
+        for contact in relaying.hop_connections.get(server, ())
+    )
 
 
 def _may_have_ended_responsibility(facts: Facts, sent: Transaction, n: int) -> bool:
