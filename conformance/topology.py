@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from conformance.generations import DEFAULT_GENERATION, Generation, Role
 from conformance.parameters import editor_schema
 
+NameSpelling = Literal["same", "upper"]
+"""How the configuration of a server writes names of servers: as the topology does, or in upper case."""
+
 
 class _StrictModel(BaseModel):
     """A frozen model that refuses unknown keys."""
@@ -100,6 +103,11 @@ class Topology(_StrictModel):
         {}, description="parameters for all servers", json_schema_extra=editor_schema()
     )
     externally_secured: bool = Field(True, alias="externally-secured")
+    server_names: NameSpelling = Field(
+        "same",
+        alias="server-names",
+        description="upper: a server's configuration has the names of servers in upper case, but for its own name",
+    )
 
     @model_validator(mode="after")
     def _check_names(self) -> "Topology":

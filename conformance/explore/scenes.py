@@ -211,7 +211,7 @@ def _draw_administration(rng: random.Random, topology: Topology, kind: str) -> I
                 node = rng.choice((["all"], [rng.choice(topology.servers).name]))
                 yield Configure.model_validate({"node": node, "transport": {name: value}})
         case "activate" if databases and len(hosts) > 1:
-            yield Activate(database=rng.choice(databases), on=rng.choice(hosts))
+            yield Activate(database=(rng.choice(databases),), on=rng.choice(hosts))
         case "redirect" if len(newer) > 1:
             sender, to = rng.sample(newer, 2)
             yield Redirect.model_validate({"from": sender, "to": to})

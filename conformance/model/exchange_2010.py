@@ -272,7 +272,9 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
             for contact in (*(c for c in contacts if since_n < c.end_n and c.n < until_n), None):
                 next_n, next_t = (contact.n, contact.t) if contact else (until_n, until_t)
                 retries = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", since_n, until_n).least
-                limit = facts.possible_parameter_range(holder, "SendConnectionInactivityTimeout", last_n, next_n).greatest
+                limit = facts.possible_parameter_range(
+                    holder, "SendConnectionInactivityTimeout", last_n, next_n
+                ).greatest
                 room = limit if contact is not None and _is_paused(facts, primary, contact.n) else 0.0
                 if failed < retries and next_t > last_t:
                     _check_time_without_session(

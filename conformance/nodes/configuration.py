@@ -15,6 +15,11 @@ from conformance.topology import ConnectorRights, Server, Topology
 Address = tuple[str, int]
 
 
+def spelled(topology: Topology, server: str) -> str:
+    """Return a server's name as the topology's `server_names` has it in configurations and commands, but for a server's own name."""
+    return server.upper() if topology.server_names == "upper" else server
+
+
 def listeners_of(role: Role) -> tuple[str, ...]:
     """Return the listeners that a server of this role must open."""
     return ROLES[role]
@@ -158,7 +163,7 @@ def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str,
     """Return every other server of the topology with the links to dial it, and the peer `submission`, which only submits."""
     peers = [
         {
-            "name": other.name,
+            "name": spelled(topology, other.name),
             "generation": other.generation,
             "role": other.role,
             "site": other.site,
@@ -205,7 +210,7 @@ def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str
             "domain": route.domain,
             "next_hops": [
                 {
-                    "name": hop,
+                    "name": spelled(topology, hop) if hop in topology.by_name else hop,
                     "protocol": protocols.get(hop, "smtp"),
                     "dial": list(wiring.dial(server.name, hop, protocols.get(hop, "transport"))),
                 }
@@ -226,7 +231,11 @@ def _mailboxes(topology: Topology, server: Server, wiring: Wiring, active: Mappi
     rendered = []
     for mailbox in topology.mailboxes:
         host = active.get(mailbox.database, mailbox.server)
-        entry: dict[str, Any] = {"address": mailbox.address, "database": mailbox.database, "server": host}
+        entry: dict[str, Any] = {
+            "address": mailbox.address,
+            "database": mailbox.database,
+            "server": spelled(topology, host),
+        }
         if host == server.name:
             dial = wiring.dial(server.name, topology.store_name(server.name), "lmtp")
             entry["sink"] = {"protocol": "lmtp", "dial": list(dial)}

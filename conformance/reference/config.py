@@ -229,6 +229,30 @@ class NodeConfiguration(_StrictModel):
             transport = {**{name: default / scale for name, default in DEFAULT_TIMES.items()}, **transport}
         return {**document, "listeners": listeners, "transport": transport}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_server_names_as_in_peers(cls, document: Any) -> Any:
+        """Return the JSON document with the servers of mailboxes and routes spelled as this server and its peers are.
+
+        Names of servers are compared without regard to letter case (node contract). So the rest of the node can compare them as they are.
+        What has a wrong type is left for validation to refuse.
+        """
+        try:
+            known = [document["name"], *(peer["name"] for peer in document.get("peers", ()))]
+            spelling = {name.casefold(): name for name in known}
+
+            def spelled(entry: dict[str, Any], key: str) -> dict[str, Any]:
+                return {**entry, key: spelling.get(entry[key].casefold(), entry[key])}
+
+            mailboxes = [spelled(mailbox, "server") for mailbox in document.get("mailboxes", ())]
+            routes = [
+                {**route, "next_hops": [spelled(hop, "name") for hop in route["next_hops"]]}
+                for route in document.get("routes", ())
+            ]
+        except (KeyError, TypeError, AttributeError):
+            return document
+        return {**document, "mailboxes": mailboxes, "routes": routes}
+
     @model_validator(mode="after")
     def _check_contract_keys(self) -> "NodeConfiguration":
         """Raise ValueError for keys of version 2 of the node contract in a configuration that states version 1."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
@@ -47,7 +47,10 @@ from conformance.scenarios.own_timers import OwnTimers, placeholder_nodes
 from conformance.scenarios.step_parser import ParsedStep, parse_step, when_nodes, when_nodes_of_step
 from conformance.scenarios.values import parse_parameter
 from conformance.scenarios.yaml_nodes import Node
-from conformance.topology import Topology
+from conformance.topology import NameSpelling, Topology
+
+_LATER_KEYS = ("implied", "parameters", "server_names")
+"""Fields of a document that were added to the language later."""
 
 
 class CellExpander:
@@ -151,7 +154,7 @@ class CellExpander:
         `OWN_NAMES` are those of the placeholders `${own-...}`, which are no axes.
         """
         used: set[str] = set()
-        for key in ("topology", "configure", "steps"):
+        for key in ("topology", "configure", "server-names", "steps"):
             part = self._node.get(key)
             for reference, name in axis_references(part) if part else ():
                 used.add(name)
@@ -230,6 +233,7 @@ class CellExpander:
         check_fault_grid(self._node.get("faults"), names, self._report)
         check_names(present, names, self._report)
         self._check_generations(topology)
+        server_names = self._server_names_at(point)
         if document is None or self._report.problems:
             return None
         steps = tuple(step.step for step in present if step.step is not None)
@@ -243,6 +247,13 @@ class CellExpander:
             parameters = "default" if values[PARAMETERS_AXIS] == "default" else "explicit"
         configure = substitute_axes(self._node.get("configure") or Node(self._node.mark, {}), point)
         changes: dict[str, Any] = {key: parse_parameter(entry.node.data()) for key, entry in configure.entries.items()}
+        sha256 = self._sha256(document, topology, present)  # of the topology as its file has it
+        topology = topology.model_copy(
+            update={
+                "transport": {**topology.transport, **changes},
+                "server_names": server_names or topology.server_names,
+            }
+        )
         return Cell(
             scenario=document.id,
             title=document.title,
@@ -252,11 +263,11 @@ class CellExpander:
             implied={name: text for name, text in values.items() if implied.get(name) == text},
             requirements=document.requirements,
             needs=document.needs,
-            topology=topology.model_copy(update={"transport": {**topology.transport, **changes}}),
+            topology=topology,
             waive=document.waive,
             drain=document.drain,
             steps=steps,
-            sha256=self._sha256(document, topology, present),
+            sha256=sha256,
             tags=document.tags,
             timers=document.timers,
             parameters=parameters,
@@ -309,6 +320,18 @@ class CellExpander:
             self._report.add_all(error.problems)
             return None
 
+    def _server_names_at(self, point: Point) -> str:
+        """Return the value of `server-names` at a point, '' without that key; report a wrong value."""
+        node = self._node.get("server-names")
+        if node is None:
+            return ""
+        value = str(substitute_axes(node, point).value)
+        if value not in get_args(NameSpelling):
+            self._report.add(
+                node.mark, f"`server-names` is {' or '.join(get_args(NameSpelling))}, not {short_repr(value)}"
+            )
+        return value
+
     def _check_generations(self, topology: Topology) -> None:
         """Report requirements that bind no generation of the topology's servers, so that no cell could judge them."""
         generations = {server.generation for server in topology.servers}
@@ -324,9 +347,11 @@ class CellExpander:
         folder = self._fixtures / "messages"
         messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
         parts = [
-            # A document without the later keys `implied` and `parameters` keeps the hash that it had before there were these.
-            document.model_dump_json(exclude={key for key in ("implied", "parameters") if self._node.get(key) is None}),
-            topology.model_dump_json(),
+            # a document without the later keys keeps the hash that it had before there were these
+            document.model_dump_json(
+                exclude={key for key in _LATER_KEYS if self._node.get(key.replace("_", "-")) is None}
+            ),
+            topology.model_dump_json(exclude={"server_names"} if topology.server_names == "same" else None),
             json.dumps(messages, sort_keys=True),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -77,6 +77,13 @@ class Document(BaseModel):
     configure: dict[str, Parameter] = Field(
         {}, description="transport parameters of all servers from the start", json_schema_extra=editor_schema()
     )
+    server_names: str = Field(
+        "same",
+        alias="server-names",
+        pattern=r"^(same|upper|\$\{[a-z][a-z0-9-]*\})$",
+        description="upper: a server's configuration has the names of servers in upper case, but for its own name; "
+        "`${axis}` for a value of an axis",
+    )
     timers: Timers = Field(
         "told",
         description="own: servers keep their own retry interval and queue lifetime, and `${own-given-up-by}` and the like "

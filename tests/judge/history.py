@@ -233,8 +233,8 @@ class History:
         if not in_session:
             self.close(one, polite=answer != "silence")
 
-    def step(self, phase: str, path: str, verb: str, label: str | None = None) -> None:
-        self.add(ev.StepEvent, phase=phase, path=path, verb=verb, line=1, label=label)
+    def step(self, phase: str, path: str, verb: str, label: str | None = None, detail: str = "") -> None:
+        self.add(ev.StepEvent, phase=phase, path=path, verb=verb, line=1, label=label, detail=detail)
 
     def inspected(self, node: str, queues: Sequence[Mapping[str, Any]], delivered_to: int = 0) -> None:
         """Add what `inspect` prints: queues of `{kind, next_hop, items: [m, ...]}`."""

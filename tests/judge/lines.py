@@ -34,7 +34,8 @@
     fault f: garble in mbx1 > mbx2               a fault fired in the last session of the two
     talk t outside > mbx1: expected 502          a talk ended; `as written` when all was
     talk t outside > mta1 says EHLO x: 250 AUTH PLAIN | QUIT: closed    one that ended, with its lines and the replies
-    DB1 becomes active elsewhere                 a step `activate`
+    DB1 becomes active elsewhere                 the begin of a step `activate`
+    DB1 and DB2 become active on mbx2            the whole of such a step, for one database or several
     a step redirect begins                       a step of the scenario
     step failed                                  the step with that label begins
     expected                                     the expectation is reached (else at the end)
@@ -253,6 +254,12 @@ def _began(history: History, m: re.Match[str]) -> None:
     history.step("began", "0", "advance", m["label"])
 
 
+def _moved(history: History, m: re.Match[str]) -> None:
+    detail = "; ".join(f"{database} is active on {m['server']}" for database in m["databases"].split(" and "))
+    history.step("began", "0", "activate")
+    history.step("ended", "0", "activate", detail=detail)
+
+
 def _reached(history: History, m: re.Match[str]) -> None:
     history.step("reached", "1", "expect")
 
@@ -269,6 +276,7 @@ def _lagged(history: History, m: re.Match[str]) -> None:
 _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"a step (?P<verb>[a-z-]+) begins", lambda h, m: h.step("began", "0", m["verb"])),
     (r"(?P<database>DB\d) becomes active elsewhere", lambda h, m: h.step("began", "0", "activate")),
+    (r"(?P<databases>DB\d+(?: and DB\d+)*) becomes? active on (?P<server>\S+)", _moved),
     (r"step (?P<label>\S+)", _began),
     (r"expected", _reached),
     (r"drained(?: after (?P<waited>\S+?))?(?P<busy>, busy)?", _drained),

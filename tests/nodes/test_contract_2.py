@@ -63,6 +63,16 @@ def test_a_configuration_of_contract_2_is_valid_under_the_published_schema(path:
     assert (document["scale"], document["revision"], document["status_file"]) == (60.0, 3, "/n/status/status.json")
 
 
+def test_the_names_of_servers_can_be_in_upper_case_but_for_the_own_name():
+    topology = load_topology(ROOT / "fixtures/topologies/dag-and-2010-hub.yaml")
+    document = rendered(topology.model_copy(update={"server_names": "upper"}), None)
+    assert document["name"] == "mbx1"
+    assert [peer["name"] for peer in document["peers"]] == ["MBX2", "HUB1", "submission"]
+    assert {mailbox["server"] for mailbox in document["mailboxes"]} == {"MBX1", "MBX2", "HUB1"}
+    hops = [hop["name"] for route in document["routes"] for hop in route["next_hops"]]
+    assert hops == ["HUB1", "outside", "outside"]
+
+
 def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_set():
     topology = load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml")
     first, *others = topology.servers

@@ -7,6 +7,7 @@ import pytest
 
 from conformance.nodes.configuration import Wiring, render
 from conformance.reference.config import ConfigurationError, parse_configuration
+from conformance.reference.routing.next_hop import find_next_hop
 from conformance.scenarios.fixtures import load_topology
 
 TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
@@ -68,3 +69,17 @@ def test_an_omitted_time_is_the_documented_default_divided_by_the_scale():
 def test_a_file_of_contract_1_has_no_key_of_contract_2(key: str):
     with pytest.raises(ConfigurationError, match=f"{key}: unknown in contract 1"):
         parse_configuration(json.dumps(document() | {key: CONTRACT_2[key]}))
+
+
+def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
+    given = document()
+    given["mailboxes"] = [{**mailbox, "server": mailbox["server"].upper()} for mailbox in given["mailboxes"]]
+    given["routes"] = [
+        {"domain": "legacy.test", "next_hops": [{"name": "MBX2", "protocol": "smtp", "dial": ["127.0.0.1", 25]}]}
+    ]
+    config = parse_configuration(json.dumps(given))
+    hops = [find_next_hop(config, mailbox.address) for mailbox in config.mailboxes]
+    assert [(hop.kind, hop.name) for hop in hops] == [
+        ("mailbox" if mailbox.server == "mbx1" else "delivery", mailbox.server) for mailbox in config.mailboxes
+    ]
+    assert find_next_hop(config, "victor@legacy.test").name == "mbx2"

@@ -240,3 +240,19 @@ def test_an_implied_value_that_is_no_value_of_an_axis_is_refused(tmp_path: Path,
     with pytest.raises(InvalidFile) as error:
         cells(tmp_path, text)
     assert why in str(error.value)
+
+
+NAMES = "server-names: '${names}'\n"
+
+
+def test_an_axis_can_say_how_configurations_write_the_names_of_servers(tmp_path: Path) -> None:
+    text = HEAD + "axes: {names: [same, upper]}\nimplied: {names: same}\n" + NAMES + "steps:\n" + SEND
+    assert [(cell.id, cell.topology.server_names) for cell in cells(tmp_path, text)] == [
+        ("a-scenario", "same"),
+        ("a-scenario[names=upper]", "upper"),
+    ]
+
+
+def test_how_names_of_servers_are_written_is_one_of_two_words(tmp_path: Path) -> None:
+    text = HEAD + "axes: {names: [same, lower]}\n" + NAMES + "steps:\n" + SEND
+    assert [problem.message for problem in problems(tmp_path, text)] == ["`server-names` is same or upper, not 'lower'"]

@@ -16,6 +16,7 @@ BOUNDARIES: dict[str, list[set[str]]] = {
     "two-servers-one-dag": [{"mbx1", "mbx2"}],
     "three-servers-one-dag": [{"mbx1", "mbx2", "mbx3"}],
     "names-that-begin-alike": [{"mbx1", "mbx10", "mbx2"}],
+    "mixed-organisation": [{"mbx1", "mbx10", "mbx2"}, {"old1", "old10"}, {"far1"}, {"hub1"}, {"edge1", "edge10"}],
     "one-site-no-dag": [{"mbx1", "mbx2", "mbx3"}],
     "two-sites-no-dag": [{"mbx1", "mbx2"}, {"mbx3", "mbx4"}],
     "cross-site-dag": [{f"mbx{n}" for n in range(1, 9)}],

@@ -143,6 +143,7 @@ def _count_queued(expected: QueueExpected, context: ExpectationContext, event: I
             if message_ids is None or str(item.get("message_id")).strip("<>") in message_ids
         ]
         for queue in event.state["queues"]
-        if queue["kind"] == expected.kind and (expected.next_hop is None or queue.get("next_hop") == expected.next_hop)
+        if queue["kind"] == expected.kind
+        and (expected.next_hop is None or str(queue.get("next_hop")).casefold() == expected.next_hop.casefold())
     ]
     return sum(map(len, queues)), sum(1 for items in queues if items)

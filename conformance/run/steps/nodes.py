@@ -7,6 +7,7 @@ of the cell and the step's model. Each supervisor controls one node; its `lock` 
 from typing import Any
 
 from conformance.history.events import CommandRun, Configured
+from conformance.nodes.configuration import spelled
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.run.steps.breaking import cut_power
 from conformance.run.steps.handlers import handles
@@ -101,22 +102,22 @@ async def configure(world: World, action: Configure) -> str:
 
 @handles(Activate)
 async def activate(world: World, action: Activate) -> str:
-    """Make a mailbox database active on another server; every running node reloads its configuration.
+    """Make mailbox databases active on another server in one change; every running node reloads its configuration once.
 
     `reconfigure` without changes makes the configuration anew, with the databases where they are active now.
     """
-    world.active_databases[action.database] = action.on
+    world.active_databases.update(dict.fromkeys(action.database, action.on))
     for supervisor in world.supervisors.values():
         async with supervisor.lock:
             if supervisor.is_running:
                 await supervisor.reconfigure({}, {}, {})  # renders `active_databases` anew
-    return f"{action.database} is active on {action.on}"
+    return "; ".join(f"{database} is active on {action.on}" for database in action.database)
 
 
 @handles(Redirect)
 async def redirect(world: World, action: Redirect) -> str:
     """Move the active queues of a server to another (the documents' Redirect-Message), by a command of its node."""
-    await _run_command(world, action.sender, "redirect-messages", action.to)
+    await _run_command(world, action.sender, "redirect-messages", spelled(world.topology, action.to))
     return ""
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.parameters import editor_schema
-from conformance.scenarios.name_types import Database, PartyOrAny, PlaceOrContent, Server, ServersOrAll
+from conformance.scenarios.name_types import Database, Databases, PartyOrAny, PlaceOrContent, Server, ServersOrAll
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Parameter
 
@@ -103,9 +103,9 @@ class Configure(Action):
 
 @step("activate")
 class Activate(Action):
-    """Make a mailbox database active on another server, and notify all nodes."""
+    """Make mailbox databases active on another server in one change, and notify all nodes."""
 
-    database: Database
+    database: Databases
     on: Server
 
 
