@@ -154,8 +154,9 @@ def _events_giving_reason(facts: Facts, name: str, primary: str, copies: list[Sh
     held = list(_events_of_receiving_copy(facts, name, primary))
     yield from given
     yield from held
-    first = min((*given, *held), default=0)
-    yield from (n for n in _events_permitting_another_copy(facts, primary, copies) if n > first)
+    for n in _events_permitting_another_copy(facts, primary, copies):
+        # what it was given several times it may hold several times, and send again as often
+        yield from [n] * sum(received < n for received in (*given, *held))
 
 
 def _was_accepted_for_all_recipients(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:

@@ -2,14 +2,26 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
-from conformance.history.events import AnyEvent, Attempt, Configured, Delivered, Drained, MessageMade
+from conformance.history.events import (
+    AnyEvent,
+    Attempt,
+    Command,
+    Configured,
+    Connected,
+    Delivered,
+    Drained,
+    MessageMade,
+    Reply,
+)
 from conformance.history.values import Digest
 from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.breaking import heal_disks
 from conformance.run.world import World
+from conformance.trace.sessions import parse_path
 
 _QUIET_HEARTBEATS = 2.5
 """Heartbeats to wait after the last message arrived, in which a server may deliver one twice, or discard shadow copies."""
@@ -33,7 +45,10 @@ async def drain(world: World) -> None:
                 with suppress(CannotRestart):  # it is recorded, and judged
                     await supervisor.start()
     began = world.clock.elapsed()
-    undelivered = Undelivered(world.recorder.events, (mailbox.address for mailbox in world.cell.topology.mailboxes))
+    topology = world.cell.topology
+    undelivered = Undelivered(
+        world.recorder.events, (mailbox.address for mailbox in topology.mailboxes), topology.by_name
+    )
     unsubscribe = world.recorder.subscribe(undelivered.add)
     try:
         quiet = await _wait_until_delivered(world, undelivered, began + world.cell.drain)
@@ -101,16 +116,37 @@ async def _wait_until_delivered(world: World, undelivered: "Undelivered", until:
         unsubscribe()
 
 
+@dataclass(slots=True)
+class _NullTransaction:
+    """A mail transaction with a null reverse-path: the recipients without a reply to RCPT, in order, and the accepted ones."""
+
+    unanswered: list[str] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+
+    def refused_by(self, reply: Reply) -> list[str]:
+        """Take a reply into account, and return the recipients for whom it refuses the message for good."""
+        refused = reply.code // 100 == 5
+        if reply.to == "RCPT" and self.unanswered:
+            recipient = self.unanswered.pop(0)
+            if reply.code // 100 == 2:
+                self.accepted.append(recipient)
+            return [recipient] if refused else []
+        return self.accepted if refused and reply.to in ("DATA", "CONTENT") else []
+
+
 class Undelivered:
     """The messages that a server has accepted, and that have neither arrived nor been reported as failed.
 
-    It decides only how long to wait: the judge has a rule of its own. `_made` has the messages by name, `_bodies` the
+    Of a message with a null reverse-path no failure may be reported: what a next hop refused for good has failed. It decides only how
+    long to wait: the judge has a rule of its own. `_made` has the messages by name, `_bodies` the
     hashes of their bodies. `_arrived` has (hash of the body, recipient); `_reported` has (Message-ID, recipient), ""
-    for all of the message's recipients.
+    for all of the message's recipients. `_null` has the transactions with a null reverse-path that servers have begun, by session.
     """
 
-    def __init__(self, events: Iterable[AnyEvent] = (), mailboxes: Iterable[str] = ()) -> None:
-        """Begin with these events. `mailboxes` are the addresses of the topology's mailboxes.
+    def __init__(
+        self, events: Iterable[AnyEvent] = (), mailboxes: Iterable[str] = (), servers: Collection[str] = ()
+    ) -> None:
+        """Begin with these events. `mailboxes` are the addresses of the topology's mailboxes, `servers` the servers under test.
 
         The letter case of a mailbox's address does not matter; of any other address, only that of the domain does not
         (RFC 5321 2.4).
@@ -124,6 +160,9 @@ class Undelivered:
         self._descriptions: dict[tuple[str, str], str] = {}
         """By (hash of the body, recipient): `message to recipient` for each that is undelivered."""
         self._keys_by_message_id: dict[str | None, set[tuple[str, str]]] = defaultdict(set)
+        self._servers = frozenset(servers)
+        self._sessions_of_servers: set[str] = set()
+        self._null: dict[str, _NullTransaction] = {}
         for event in events:
             self.add(event)
 
@@ -152,8 +191,27 @@ class Undelivered:
                 key = (self._body_of(event.digest), self._normalized(event.recipient))
                 self._arrived.add(key)
                 self._descriptions.pop(key, None)
+            case Connected(client=client, session=session) if client in self._servers:
+                self._sessions_of_servers.add(session)
+            case Command(verb="MAIL", session=session, line=line) if session in self._sessions_of_servers:
+                self._null.pop(session, None)
+                if not parse_path(line):
+                    self._null[session] = _NullTransaction()
+            case Command(verb="RCPT", session=session, line=line) if session in self._null:
+                self._null[session].unanswered.append(self._normalized(parse_path(line)))
+            case Reply(session=session) if session in self._null:
+                self._give_up(self._null[session].refused_by(event))
             case _:
                 pass
+
+    def _give_up(self, recipients: Iterable[str]) -> None:
+        """Remove the messages with a null reverse-path to these recipients, for whom a next hop has refused one for good."""
+        for recipient in recipients:
+            for made in self._made.values():
+                key = (made.digest.body_sha256, recipient)
+                if not made.sender:
+                    self._arrived.add(key)
+                    self._descriptions.pop(key, None)
 
     def _add_accepted(self, made: MessageMade, recipient: str) -> None:
         """Add a message that was accepted for a recipient, unless it has arrived or was reported already."""

@@ -7,7 +7,7 @@ import pytest
 from conformance import paths
 from conformance.defects import trial
 from conformance.defects.plan import PlannedTrial
-from conformance.history.events import Attempt, Delivered, MessageMade
+from conformance.history.events import AnyEvent, Attempt, Command, Connected, Delivered, MessageMade, Reply
 from conformance.history.values import Digest
 from conformance.run.drain import Undelivered
 from conformance.scenarios.loader import read_scenarios
@@ -60,6 +60,39 @@ def test_a_report_about_one_recipient_leaves_the_others_undelivered():
     both = (RECIPIENT, "wendy@outside.test")
     report = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", failed=("wendy@outside.test",))
     assert undelivered(report, "a@x", both) == [f"m#1 to {RECIPIENT}"]
+
+
+def refused(sender: str, client: str, code: int, to: str = "RCPT") -> list[str]:
+    """Return what is undelivered of a message of a sender that a client tried to pass on, and a next hop refused."""
+    wendy = "wendy@outside.test"
+    both = (RECIPIENT, wendy)
+    made = MessageMade(
+        n=0, t=0, message="m#1", message_id="m@x", sender=sender, recipients=both, digest=digest("m@x", "body")
+    )
+    attempt = Attempt(
+        n=1, t=0, message="m#1", attempt=1, client="outside", server="mta1", listener="frontend", outcome="answered",
+        code=250, accepted=both, dot_sent=True,
+    )  # fmt: skip
+    said = [("MAIL", f"MAIL FROM:<{sender}>"), ("RCPT", f"RCPT TO:<{RECIPIENT}>"), ("RCPT", f"RCPT TO:<{wendy}>")]
+    codes = [250, code, 250] if to == "RCPT" else [250, 250, 250]
+    events: list[AnyEvent] = [Connected(n=2, t=0, session="s1", client=client, server="outside", listener="smtp")]
+    events += [Command(n=3, t=0, session="s1", verb=verb, line=line) for verb, line in said]  # in one group
+    events += [
+        Reply(n=4, t=0, session="s1", to=verb, code=one, lines=("",))
+        for (verb, _), one in zip(said, codes, strict=True)
+    ]
+    if to != "RCPT":
+        events.append(Reply(n=5, t=0, session="s1", to=to, code=code, lines=("",)))
+    return Undelivered((made, attempt, *events), servers=("mta1",)).descriptions
+
+
+def test_what_is_refused_of_a_null_sender_is_not_undelivered():
+    wendy, victor = "m#1 to wendy@outside.test", f"m#1 to {RECIPIENT}"
+    assert refused("", "mta1", 550) == [wendy]
+    assert refused("", "mta1", 554, to="CONTENT") == []
+    assert refused("", "mta1", 450) == [victor, wendy], "it is tried again"
+    assert refused("a@x", "mta1", 550) == [victor, wendy], "a report is due"
+    assert refused("", "outside", 550) == [victor, wendy], "no server of its own"
 
 
 @pytest.mark.parametrize(("defect", "blamed"), [(None, set()), ("keeps-every-third-discarded-shadow", {"SR-MNT-06"})])

@@ -11,8 +11,12 @@ from pydantic import BaseModel, ConfigDict
 from ruamel.yaml import YAML
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.scenarios.coverage.detection import DETECTORS, dimensions_of
+from conformance.scenarios.coverage import mail_dimensions, server_dimensions, value_dimensions
+from conformance.scenarios.coverage.detection import DETECTORS, groups_by_dimension
 from conformance.scenarios.document import Cell
+
+_REGISTERED = (mail_dimensions, server_dimensions, value_dimensions)
+"""The modules with the detectors, which importing registers."""
 
 _FILE = Path(__file__).with_name("dimensions.yaml")
 
@@ -52,8 +56,8 @@ def pairs(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -
     group_of = {row.id: row.group for row in catalogue.requirements if row.retired is None}
     covered: set[tuple[str, str]] = set()
     for cell in cells:
-        varied = dimensions_of(cell)
-        covered |= {(one, group_of[row]) for row in cell.judged_requirements & group_of.keys() for one in varied}
+        judged = {group_of[row] for row in cell.judged_requirements & group_of.keys()}
+        covered |= {(one, group) for one, groups in groups_by_dimension(cell).items() for group in groups & judged}
     found = []
     for dimension in dimensions.dimensions:
         for group in catalogue.groups:
