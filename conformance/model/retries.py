@@ -164,8 +164,10 @@ def _swallowed_connection_times(
     for fault in facts.trace.events_of(FaultFired):
         if fault.client != server or fault.server not in hops:
             continue
-        silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n) or 0.0
         is_held = fault.session is None and fault.action in HOLDING_FAULTS | DELAYING_FAULTS
+        if not is_held and fault.action != "partition-blackhole":
+            continue
+        silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n) or 0.0
         if fault.action == "partition-blackhole" or (is_held and is_end_unclear(facts.trace, fault, fault.t + silence)):
             yield fault.t, fault.t + silence
 

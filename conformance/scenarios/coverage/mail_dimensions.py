@@ -118,9 +118,7 @@ def case_of_a_server_name(cell: Cell) -> bool:
     names = {server.name for server in cell.topology.servers}
     folded = {name.casefold() for name in names}
     said = [word for talk in actions(cell, Talk) for line in talk.lines for word in (line.say or "").split()]
-    return cell.topology.server_names != "same" or any(
-        word not in names and word.casefold() in folded for word in said
-    )
+    return cell.topology.server_names != "same" or any(word not in names and word.casefold() in folded for word in said)
 
 
 @detector
@@ -154,5 +152,7 @@ def odd_headers(cell: Cell) -> bool:
 def partial_success(cell: Cell) -> bool:
     """One next hop of a message may take it while another one does not."""
     disturbed = bool(actions(cell, Answer, Partition, Fault, Kill, Stop))
-    domains = ({address.rpartition("@")[2].casefold() for address in send.to} for send in sends(cell) if not send.in_turn)
+    domains = (
+        {address.rpartition("@")[2].casefold() for address in send.to} for send in sends(cell) if not send.in_turn
+    )
     return disturbed and (some_recipients_refused(cell) is True or any(len(one) > 1 for one in domains))

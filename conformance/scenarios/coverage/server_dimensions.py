@@ -1,7 +1,9 @@
 """Detectors of the dimensions of servers: what happens to them and to their peers, and which of them take part."""
 
 from collections import Counter
+from collections.abc import Iterator
 
+from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.coverage.detection import actions, detector, repeated, sends
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Answer, Disk, Fault, Heal, Partition
@@ -184,21 +186,34 @@ def fault_on_a_link(cell: Cell) -> bool:
 # roles
 
 
-@detector
-def listener_frontend(cell: Cell) -> bool:
-    """A client uses a frontend listener."""
-    return any(action.listener == "frontend" for action in actions(cell, Send, Talk))
+def _groups_of_listener(cell: Cell, listener: str, *, is_used: bool) -> Iterator[str]:
+    """Yield the groups for which a cell varies a listener: CFG where its limits are configured, the others where a client uses it."""
+    if is_used:
+        yield from (group for group in catalogue().groups if group != "CFG")
+    if any(listener in change.listeners for change in actions(cell, Configure)):
+        yield "CFG"
+
+
+def _is_listener_used(cell: Cell, listener: str) -> bool:
+    """Return whether a party of the harness uses a listener."""
+    return any(action.listener == listener for action in actions(cell, Send, Talk))
 
 
 @detector
-def listener_transport(cell: Cell) -> bool:
-    """A client uses a transport listener."""
-    return any(action.listener == "transport" for action in actions(cell, Send, Talk))
+def listener_frontend(cell: Cell) -> Iterator[str]:
+    """A client uses a frontend listener, or its limits are configured."""
+    return _groups_of_listener(cell, "frontend", is_used=_is_listener_used(cell, "frontend"))
 
 
 @detector
-def listener_delivery(cell: Cell) -> bool:
-    """A client uses a delivery listener: a conversation, or mail for a mailbox on another server of the boundary."""
+def listener_transport(cell: Cell) -> Iterator[str]:
+    """A client uses a transport listener, or its limits are configured."""
+    return _groups_of_listener(cell, "transport", is_used=_is_listener_used(cell, "transport"))
+
+
+@detector
+def listener_delivery(cell: Cell) -> Iterator[str]:
+    """A client uses a delivery listener, or its limits are configured: in a conversation, or by mail for a mailbox on another server."""
     hosts = {box.address.casefold(): box.server for box in cell.topology.mailboxes}
     mail = (
         (server, hosts[address.casefold()])
@@ -207,8 +222,8 @@ def listener_delivery(cell: Cell) -> bool:
         for address in send.to
         if address.casefold() in hosts
     )
-    talks = any(action.listener == "delivery" for action in actions(cell, Talk))
-    return talks or any(host != server and host in cell.topology.boundary(server) for server, host in mail)
+    delivers = any(host != server and host in cell.topology.boundary(server) for server, host in mail)
+    return _groups_of_listener(cell, "delivery", is_used=delivers or _is_listener_used(cell, "delivery"))
 
 
 @detector

@@ -22,18 +22,18 @@ _FILE = Path(__file__).with_name("dimensions.yaml")
 
 
 class Dimensions(BaseModel):
-    """The content of dimensions.yaml: the meaning of each dimension, and why some are not varied for a group of requirements."""
+    """The content of dimensions.yaml: the meaning of each dimension, and why it cannot matter to the rows of some groups."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dimensions: dict[str, str]
-    not_varied: dict[str, dict[str, str]]
+    no_occasion: dict[str, dict[str, str]]
 
 
 def read_dimensions() -> Dimensions:
     """Return the dimensions. Raises ValueError if they are not those that can be detected."""
     read = Dimensions.model_validate(YAML(typ="safe").load(_FILE.read_text("utf-8")))
-    if unknown := {*read.dimensions, *read.not_varied} ^ DETECTORS.keys():
+    if unknown := {*read.dimensions, *read.no_occasion} ^ DETECTORS.keys():
         raise ValueError(f"dimensions.yaml and detection.py differ in {', '.join(sorted(unknown))}")
     return read
 
@@ -42,7 +42,7 @@ def read_dimensions() -> Dimensions:
 class Pair:
     """A dimension and a group of requirements: whether a cell that judges one of its rows varies the dimension.
 
-    `reason` says why none does; it is '' for a covered pair and for a gap.
+    `reason` says why that can show no mistake in the group; such a pair is not covered, also where a cell happens to vary it.
     """
 
     dimension: str
@@ -52,7 +52,7 @@ class Pair:
 
 
 def pairs(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -> list[Pair]:
-    """Return every pair of a dimension and a group. Raises ValueError for a reason about a pair that a cell covers."""
+    """Return every pair of a dimension and a group."""
     group_of = {row.id: row.group for row in catalogue.requirements if row.retired is None}
     covered: set[tuple[str, str]] = set()
     for cell in cells:
@@ -61,10 +61,8 @@ def pairs(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -
     found = []
     for dimension in dimensions.dimensions:
         for group in catalogue.groups:
-            reason = dimensions.not_varied.get(dimension, {}).get(group, "")
-            if reason and (dimension, group) in covered:
-                raise ValueError(f"{group} has a reason for {dimension}, and a cell that varies it")
-            found.append(Pair(dimension, group, is_covered=(dimension, group) in covered, reason=reason))
+            reason = dimensions.no_occasion.get(dimension, {}).get(group, "")
+            found.append(Pair(dimension, group, is_covered=not reason and (dimension, group) in covered, reason=reason))
     return found
 
 
@@ -80,8 +78,8 @@ def _lines(catalogue: Catalogue, dimensions: Dimensions, found: list[Pair]) -> I
     yield "# What the corpus varies\n"
     yield "For each dimension and each group of [requirements](requirements.md): whether a cell that judges a row of the group varies the"
     yield "dimension, found from the steps, the topology and the axes of the cells. `yes` says that there is an occasion, not that every"
-    yield "mistake shows in it: [what each check catches](defects.md) measures that. `-` stands for a reason, which is listed below;"
-    yield "**gap** for a dimension that is not varied and has no reason yet.\n"
+    yield "mistake shows in it: [what each check catches](defects.md) measures that. `-` stands for a dimension that can show no mistake in the"
+    yield "group, for a reason that is listed below; **gap** for one that is not varied and has no reason.\n"
     yield f"{len(found) - gaps - reasons} of {len(found)} pairs are covered, {reasons} have a reason, {gaps} are gaps.\n"
     yield "This page is written by `python -m conformance.scenarios.coverage docs/coverage.md`.\n"
     groups = list(catalogue.groups)
@@ -95,7 +93,7 @@ def _lines(catalogue: Catalogue, dimensions: Dimensions, found: list[Pair]) -> I
     yield "|---|---|"
     for dimension, meaning in dimensions.dimensions.items():
         yield f"| `{dimension}` | {meaning} |"
-    yield "\n## Why a dimension is not varied\n"
+    yield "\n## Why a dimension cannot matter to a group\n"
     yield "| dimension | group | reason |"
     yield "|---|---|---|"
     for pair in found:

@@ -128,6 +128,8 @@ def value_zero(cell: Cell) -> Iterator[str]:
             yield from _GROUPS[name]
             if name in offered:
                 yield "CFG"
+    if "0" in _arguments(cell, _COUNT):
+        yield "WIR"
 
 
 @detector
