@@ -20,7 +20,9 @@ history, `claims` the capabilities that the candidate claims.
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import islice
 
 from conformance.history.events import MessageMade
 from conformance.model.facts import Facts
@@ -105,10 +107,12 @@ def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]
     if transaction.kind == "shadow":
         wanted |= {normalize(r) for r in transaction.refused}
     found: dict[str, frozenset[str]] = {}
-    for exchange in facts.trace.sessions[transaction.session].exchanges:
+    exchanges = facts.trace.sessions[transaction.session].exchanges
+    first = bisect_left(exchanges, transaction.n, key=lambda exchange: exchange.command.n)
+    for exchange in islice(exchanges, first, None):
         command = exchange.command
-        if not transaction.n <= command.n < (transaction.dot_n or facts.end_n):
-            continue
+        if command.n >= (transaction.dot_n or facts.end_n):
+            break
         if command.verb == "MAIL":
             found[""] = _parameters_to_pass_on(command.line, offered)
         elif command.verb == "RCPT" and (recipient := normalize(parse_path(command.line))) in wanted:

@@ -28,7 +28,9 @@ the end); a `PromotedTransmission` is a transmission by a holder of what it held
 such as `ready`, `killed`, `wiped` (it lost its queue); `ConnectFailed` is a connection that a client could not open.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from conformance.history.events import ConnectFailed, FaultFired, NodeEvent
 from conformance.model.contacts import Contact
@@ -121,11 +123,20 @@ def first_sight_of_other_database(facts: Facts, held: HeldInterval, before_n: in
 
     The shadow's database is the last that was named before it was stored.
     """
-    names = facts.database_names_seen.get((held.copy.holder, held.copy.primary), [])
-    first = next((name for n, _, name in reversed(names) if n < held.since_n), None)
-    if first is None:
+    changes = facts.compute_once(_database_changes_seen).get((held.copy.holder, held.copy.primary), [])
+    known = bisect_left(changes, (held.since_n,))
+    if known == 0 or known == len(changes):
         return None
-    return next(((n, t) for n, t, name in names if held.since_n < n < before_n and name != first), None)
+    n, t, _ = changes[known]  # the first name that is not that of before
+    return (n, t) if held.since_n < n < before_n else None
+
+
+def _database_changes_seen(facts: Facts) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
+    """Return `Facts.database_names_seen` without the names that are equal to the one before."""
+    return {
+        pair: [seen for before, seen in pairwise([None, *names]) if before is None or before[2] != seen[2]]
+        for pair, names in facts.database_names_seen.items()
+    }
 
 
 def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:

@@ -28,6 +28,7 @@ from conformance.history.events import (
 from conformance.model.contacts import Contact, find_contacts, find_database_names
 from conformance.model.parameter_changes import ParameterChanges, ParameterRange
 from conformance.trace.context import CheckContext
+from conformance.trace.dials import EndsAndHeldDials, ends_and_held_dials
 from conformance.trace.parameters import LISTENER_LIMITS, parameter_at
 from conformance.trace.promotions import PromotedTransmission, find_promotions
 from conformance.trace.sessions import Exchange, Session, Transaction
@@ -309,6 +310,11 @@ class Facts:
     def is_disturbed(self, session: str | None) -> bool:
         """Return whether a fault acted in a session, or may have slowed it since the client dialled: then no session is recorded with it."""
         return session in self.faults_by_session or session in self.trace.delayed_sessions
+
+    @cached_property
+    def ends_and_held_dials(self) -> Mapping[tuple[str, str], EndsAndHeldDials]:
+        """The ends of dials, and the dials that faults held back, by client and server."""
+        return ends_and_held_dials(self.trace)
 
     @cached_property
     def faults_by_session(self) -> Mapping[str, list[FaultFired]]:

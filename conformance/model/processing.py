@@ -5,8 +5,10 @@ positive final reply that was seen. It has *processed* the message when it has p
 it. `n` is an event's number, times are documented seconds.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from conformance.history.events import Inspected
@@ -118,7 +120,7 @@ class QueuedItem:
     recipients: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inspection:
     """What was in a node's queues at an event; `delivered_to` is the number of entries of duplicate detection."""
 
@@ -130,7 +132,16 @@ class Inspection:
 
     def items_in(self, kinds: tuple[str, ...], message_id: str | None = None) -> list[QueuedItem]:
         """Return the items in queues of these kinds, such as `shadow` or `delivery`; of one Message-ID, or of all with None."""
-        return [item for item in self.items if item.kind in kinds and message_id in (None, item.message_id)]
+        items = self.items if message_id is None else self._items_by_message_id.get(message_id, ())
+        return [item for item in items if item.kind in kinds]
+
+    @cached_property
+    def _items_by_message_id(self) -> Mapping[str | None, list[QueuedItem]]:
+        """The items of each Message-ID, in order."""
+        found: dict[str | None, list[QueuedItem]] = defaultdict(list)
+        for item in self.items:
+            found[item.message_id].append(item)
+        return found
 
 
 def inspections(facts: Facts) -> list[Inspection]:

@@ -14,6 +14,10 @@ added or removed octets in it. `facts.slack` is by how many seconds a time may m
 history, `claims` the capabilities that the candidate claims.
 """
 
+import math
+from bisect import bisect_right
+from itertools import islice, takewhile
+
 from conformance.history.dialects import OPERATIONS_BY_VERB
 from conformance.history.events import Reply
 from conformance.model.facts import Facts
@@ -109,12 +113,12 @@ def _check_final_replies(finding: Finding, session: Session) -> bool:
 def _unsolicited_after(session: Session, transaction: Transaction) -> list[Reply]:
     """Return the replies that no command asked for, between a message's last final reply and the next command, QUIT aside."""
     final = transaction.replies[-1].n
-    later = (x.command for x in session.exchanges if x.command.n > final and x.command.verb != "QUIT")
-    until = min((command.n for command in later), default=None)
+    first = bisect_right(session.exchanges, final, key=lambda exchange: exchange.command.n)
+    later = (x.command.n for x in islice(session.exchanges, first, None) if x.command.verb != "QUIT")
+    until = next(later, math.inf)
+    replies = islice(session.replies, bisect_right(session.replies, final, key=lambda reply: reply.n), None)
     return [
-        reply
-        for reply in session.replies
-        if reply.to == "" and reply.code != 421 and reply.n > final and (until is None or reply.n < until)
+        reply for reply in takewhile(lambda reply: reply.n < until, replies) if reply.to == "" and reply.code != 421
     ]
 
 

@@ -168,7 +168,9 @@ def _swallowed_connection_times(
         if not is_held and fault.action != "partition-blackhole":
             continue
         silence = _greatest_value(facts, server, "SendConnectionInactivityTimeout", after_n, facts.end_n) or 0.0
-        if fault.action == "partition-blackhole" or (is_held and is_end_unclear(facts.trace, fault, fault.t + silence)):
+        if fault.action == "partition-blackhole" or (
+            is_held and is_end_unclear(facts.ends_and_held_dials, fault, fault.t + silence)
+        ):
             yield fault.t, fault.t + silence
 
 

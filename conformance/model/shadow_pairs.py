@@ -80,8 +80,8 @@ class ShadowPair:
 
     def database_of(self, held: HeldInterval) -> str | None:
         """Return the name of the database from which a copy came, None where it was not seen."""
-        before = [seen.database for seen in self.databases if seen.n < held.since_n]
-        return before[-1] if before else None
+        count = bisect_left(self.databases, held.since_n, key=lambda seen: seen.n)
+        return self.databases[count - 1].database if count else None
 
 
 def shadow_pairs(facts: Facts) -> list[ShadowPair]:

@@ -45,16 +45,28 @@ def find_dials(trace: Trace) -> Dials:
     return Dials(ended, (*given_up, *(fault for dials in open_dials.values() for fault in dials)))
 
 
-def is_end_unclear(trace: Trace, held: FaultFired, until_t: float) -> bool:
+EndsAndHeldDials = tuple[list[Connected | ConnectFailed], list[FaultFired]]
+"""Of one client at one server: the connections that were opened or that failed, and the dials that faults held back."""
+
+
+def ends_and_held_dials(trace: Trace) -> Mapping[tuple[str, str], EndsAndHeldDials]:
+    """Return the ends of dials, and the dials that faults held back, by client and server."""
+    found: dict[tuple[str, str], EndsAndHeldDials] = defaultdict(lambda: ([], []))
+    ends: list[Connected | ConnectFailed] = [*trace.events_of(Connected), *trace.events_of(ConnectFailed)]
+    for end in ends:
+        found[end.client, end.server][0].append(end)
+    for fault in trace.events_of(FaultFired):
+        if fault.session is None:
+            found[fault.client, fault.server][1].append(fault)
+    return found
+
+
+def is_end_unclear(dials: Mapping[tuple[str, str], EndsAndHeldDials], held: FaultFired, until_t: float) -> bool:
     """Return whether more connections of the same pair ended by `until_t` than were held back, so that any may be the held one.
 
     `until_t` is in documented seconds. A client may dial anew while a fault holds its first dial back.
     """
-    pair = (held.client, held.server)
-    ends: list[Connected | ConnectFailed] = [*trace.events_of(Connected), *trace.events_of(ConnectFailed)]
-    ended = sum(held.n < end.n and end.t <= until_t and (end.client, end.server) == pair for end in ends)
-    holds = sum(
-        fault.session is None and held.t <= fault.t <= until_t and (fault.client, fault.server) == pair
-        for fault in trace.events_of(FaultFired)
-    )
+    ends, held_back = dials[held.client, held.server]
+    ended = sum(held.n < end.n and end.t <= until_t for end in ends)
+    holds = sum(held.t <= dial.t <= until_t for dial in held_back)
     return ended > holds

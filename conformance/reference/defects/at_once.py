@@ -1,0 +1,91 @@
+"""Defects that show where several sessions do the same at the same time.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
+"""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
+from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
+from conformance.reference.message import Message
+from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.shadow.creation import Redundancy
+
+
+@defect("one-shadow-at-a-time", breaks="SR-CRE-01", slot="redundancy")
+class OneShadowAtATime(Redundancy):
+    """Acknowledges a message without a shadow while the shadow of another one is being made."""
+
+    busy = False
+
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Make a shadow unless one is being made; return the refusal, None where the message may be acknowledged."""
+        if self.busy:
+            return None
+        self.busy = True
+        try:
+            return await super().make_redundant_or_refuse(message, content, deadline)
+        finally:
+            self.busy = False
+
+
+@defect("rejects-one-message-at-a-time", breaks="SR-ENA-04", slot="redundancy")
+class RejectsOneMessageAtATime(Redundancy):
+    """Of several messages at a time for which no shadow can be made, rejects one and accepts the others."""
+
+    under_way = 0
+
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Try to make a shadow; return the refusal of the last of those that are under way, None for the others."""
+        self.under_way += 1
+        try:
+            refusal = await super().make_redundant_or_refuse(message, content, deadline)
+        finally:
+            self.under_way -= 1
+        return None if self.under_way else refusal
+
+
+@defect("equal-messages-at-once-are-both-delivered", breaks="SR-DUP-01", slot="duplicates")
+class EqualMessagesAtOnce(DuplicateDetection):
+    """Delivers two equal messages that come at the same time: neither is in the delivered-to table yet."""
+
+    async def claim_delivery(self, key: DuplicateKey) -> bool:
+        """Return whether the message was not delivered within the window, without regard to deliveries in progress."""
+        if key in self._in_progress:
+            return True
+        return await super().claim_delivery(key)
+
+    def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
+        """Record the delivery; of two at a time the second finds no other in progress."""
+        if key in self._in_progress:
+            super().end_delivery(key, delivered=delivered)
+
+
+@defect("one-session-has-an-idle-limit", breaks="SR-TMO-06", slot="receiver")
+class OneSessionHasAnIdleLimit(Receiver):
+    """Has one timer for idle sessions, which the newest session takes away from the others."""
+
+    def _on_idle_timer(self) -> None:
+        """Time the session out if no session was opened after it."""
+        newest = max(self._sessions, key=lambda session: session._started_at, default=self)  # of its own class
+        if newest is self:
+            super()._on_idle_timer()
+
+
+@defect("hub-withholds-one-reply-at-a-time", breaks="SR-E10-15", slot="ex2010.acceptance")
+class HubWithholdsOneReplyAtATime(DelayedAcknowledgement):
+    """Acknowledges a message at once while the reply to another one is withheld."""
+
+    busy = False
+
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
+        """Wait until the message is delivered, unless another one is waited for."""
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            await super().wait_until_delivered(message, deadline)
+        finally:
+            self.busy = False

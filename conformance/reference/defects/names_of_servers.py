@@ -1,0 +1,113 @@
+"""Defects in comparing the names of servers: with regard to letter case, and by how they begin.
+
+A server is configured under a name, and names itself in EHLO and in the shadow verbs. All of these may be in another letter case.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
+"""
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import model_validator
+
+from conformance.reference.config import Listener, NodeConfiguration, Peer
+from conformance.reference.defects.defect import defect
+from conformance.reference.queue.delivery import CommandRefused, Redirection
+from conformance.reference.receive.authentication import Rights
+from conformance.reference.receive.verbs import FORBIDDEN, ShadowVerbs
+from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.storage.discards import DiscardNotification, Discards
+
+
+class KeepsNamesAsSaid(ShadowVerbs):
+    """Goes by the name that a client says, which may differ from the configured one in letter case."""
+
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
+        """Return the correct refusal, or None, and leave the name in `words` as it was said."""
+        said = words[:1]
+        refused = super().refusal(words, second_pattern)
+        words[:1] = said
+        return refused
+
+
+class LooksUpPrimariesAsWritten(ShadowRedundancyManager):
+    """Finds the configuration of a primary only under its name in the letter case of the configuration."""
+
+    async def query_in_new_session(self, primary: str) -> str | None:
+        """Query a primary in a session of its own if its name is configured as it is; return the id of its database, else None."""
+        if all(peer.name != primary for peer in self.host.config.peers):
+            return None
+        return await super().query_in_new_session(primary)
+
+
+@defect(
+    "asks-primaries-by-the-name-they-say", breaks="SR-MNT-03", slot="verbs", also={"manager": LooksUpPrimariesAsWritten}
+)
+class AsksPrimariesByTheNameTheySay(KeepsNamesAsSaid):
+    """Keeps shadows under the name that the primary says, and finds no such server when it is to ask for discard status."""
+
+
+@defect("notifies-by-the-name-as-written", breaks="SR-MNT-01", slot="verbs")
+class NotifiesByTheNameAsWritten(KeepsNamesAsSaid):
+    """Looks for discard notifications under the name that the asking server says: they are queued under the configured one."""
+
+
+@defect("refuses-a-name-in-another-letter-case", breaks="SR-WIR-03", slot="verbs",
+        needs_expectation="that a wrong name is refused is right, and no rule says which names are equal")  # fmt: skip
+class RefusesANameInAnotherLetterCase(ShadowVerbs):
+    """Refuses a shadow verb in which the client's name is in another letter case than in its EHLO."""
+
+    def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
+        """Return the correct refusal, or that of a wrong name for one that differs in letter case."""
+        said = words[:1]
+        refused = super().refusal(words, second_pattern)
+        return FORBIDDEN if refused is None and said != [self.session_state.peer.name] else refused  # type: ignore[union-attr]
+
+
+@defect("finds-mailboxes-by-the-name-as-written", breaks="RL-ACK-01", slot="configuration")
+class FindsMailboxesByTheNameAsWritten(NodeConfiguration):
+    """Takes the server of a mailbox for another one if it is written in another letter case."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_server_names_as_in_peers(cls, document: Any) -> Any:
+        """Return the JSON document as it is; correct is to spell the servers of mailboxes and routes as the peers are."""
+        return document
+
+
+@defect("redirects-by-the-name-as-written", breaks="SR-CRE-10", slot="redirection")
+class RedirectsByTheNameAsWritten(Redirection):
+    """Refuses Redirect-Message where its target is in another letter case than the server's own name."""
+
+    async def redirect(self, target: str) -> dict[str, int]:
+        """Drain the delivery queues to a server whose name is in lower case; raise CommandRefused for any other."""
+        if target != target.lower():
+            raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
+        return await super().redirect(target)
+
+
+@defect("greets-servers-by-the-name-as-written", breaks="SR-WIR-01", slot="rights")
+class GreetsServersByTheNameAsWritten(Rights):
+    """Takes a server that greets in another letter case than configured for a stranger, to whom no shadow verb is offered."""
+
+    def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
+        """Return the peer that the client is, None where it names itself in another letter case than configured."""
+        peer = super().identify(listener, hello, authenticated)
+        return peer if peer is not None and peer.name == (authenticated or hello) else None
+
+
+@defect("notifies-servers-that-begin-alike", breaks="SR-MNT-04", slot="discards")
+class NotifiesServersThatBeginAlike(Discards):
+    """Gives a server the notifications of every server whose name begins with its own: mbx1 those of mbx10."""
+
+    def oldest_for_server(
+        self, server: str, limit: int, excluded: Collection[int] = ()
+    ) -> tuple[list[DiscardNotification], int]:
+        """Return the oldest notifications for servers whose names begin so, at most `limit`, and how many there are in all."""
+        events = [
+            event for event in self.all_notifications() if event.server.startswith(server) and event.id not in excluded
+        ]
+        return events[:limit], len(events)

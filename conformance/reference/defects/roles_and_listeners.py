@@ -1,0 +1,121 @@
+"""Defects that show at one listener, one role or one generation of servers.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
+"""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from conformance.reference.config import Listener, Listeners, NodeConfiguration, Peer, Transport
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message
+from conformance.reference.receive.session import LocalReceiver, Receiver
+from conformance.reference.receive.verbs import ShadowVerbs
+from conformance.reference.replies import Reply
+from conformance.reference.shadow.choice import ShadowServerChoice
+from conformance.reference.shadow.creation import Redundancy
+
+
+@defect("asks-servers-of-2016-only", breaks="SR-CRE-01", slot="choice")
+class AsksServersOf2016Only(ShadowServerChoice):
+    """Asks servers of Exchange 2016 for shadows, and none of 2013."""
+
+    def servers_to_try(self) -> list[Peer]:
+        """Return the correct servers without those of 2013."""
+        return [peer for peer in super().servers_to_try() if peer.generation == "ex2016"]
+
+
+@defect("delivery-listener-is-never-idle", breaks="SR-TMO-06", slot="local_receiver")
+class DeliveryListenerIsNeverIdle(LocalReceiver):
+    """Ends no idle session of the delivery listener."""
+
+    def _on_idle_timer(self) -> None:
+        """Do nothing when a session was idle for too long."""
+
+
+@defect("transport-listener-is-never-idle", breaks="SR-TMO-06", slot="receiver")
+class TransportListenerIsNeverIdle(Receiver):
+    """Ends idle sessions at the frontend, and none of the transport listener."""
+
+    def _on_idle_timer(self) -> None:
+        """Time a session of the frontend out, and do nothing for one of the transport listener."""
+        if self.session_state.listener == "frontend":
+            super()._on_idle_timer()
+
+
+@defect("answers-queries-at-the-store", breaks="SR-WIR-02", slot="verbs")
+class AnswersQueriesAtTheStore(ShadowVerbs):
+    """Answers XQDISCARD at the delivery listener, to any client."""
+
+    async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
+        """Answer XQDISCARD at the delivery listener with the notifications of the named server; handle all else correctly."""
+        if self.session_state.listener == "delivery" and verb == "XQDISCARD" and len(arguments) == 2:
+            lines, _ = await self.host.discard_status.answer_query(arguments[0], 100)
+            return lines
+        return await super().dispatch(verb, arguments)
+
+
+class UncheckedListener(Listener):
+    """A listener whose limits may contradict each other."""
+
+    @model_validator(mode="after")
+    def _age_exceeds_idleness(self) -> "UncheckedListener":
+        """Return the listener as it is."""
+        return self
+
+
+class ListenersCheckedInFront(Listeners):
+    """Listeners of which the frontend alone is checked."""
+
+    transport: UncheckedListener | None = None
+    delivery: UncheckedListener | None = None
+
+
+@defect("checks-limits-of-the-frontend-only", breaks="SR-CFG-01", slot="configuration")
+class ChecksLimitsOfTheFrontendOnly(NodeConfiguration):
+    """Takes limits that contradict each other at the transport and delivery listeners."""
+
+    listeners: ListenersCheckedInFront
+
+
+class TransportOfTooManyAttempts(Transport):
+    """Parameters with attempts of up to 256."""
+
+    MaxRetriesForRemoteSiteShadow: int = Field(4, ge=0, le=256)
+    MaxRetriesForLocalSiteShadow: int = Field(2, ge=0, le=256)
+
+
+@defect("takes-256-attempts", breaks="SR-CFG-03", slot="configuration")
+class Takes256Attempts(NodeConfiguration):
+    """Takes one attempt more than there may be."""
+
+    transport: TransportOfTooManyAttempts = TransportOfTooManyAttempts()
+
+
+class TransportOfNoRetry(Transport):
+    """Parameters with a retry count of 0."""
+
+    ShadowHeartbeatRetryCount: Annotated[int, Field(ge=0, le=255)] = 3
+
+
+@defect("takes-no-failure-for-a-failed-primary", breaks="SR-CFG-03", slot="configuration")
+class TakesNoRetry(NodeConfiguration):
+    """Takes a ShadowHeartbeatRetryCount of 0."""
+
+    transport: TransportOfNoRetry = TransportOfNoRetry()
+
+
+@defect("mail-from-an-edge-has-no-shadow", breaks="SR-CRE-03", slot="redundancy")
+class MailFromAnEdgeHasNoShadow(Redundancy):
+    """Makes no shadow of mail that an Edge server hands over: that has one."""
+
+    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Make a shadow, but not of a message whose first Received field names an Edge server; return the refusal or None."""
+        first = content.partition(b"\r\n")[0]
+        edges = (peer.name for peer in self.host.config.peers if peer.role == "edge")
+        if any(first.startswith(f"Received: from {name} ".encode()) for name in edges):
+            return None
+        return await super().make_redundant_or_refuse(message, content, deadline)
