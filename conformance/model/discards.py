@@ -22,6 +22,7 @@ from conformance.model.giving_up import is_given_up_without_report
 from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
+from conformance.trace.sessions import Transaction
 from conformance.trace.trace import Discard, ShadowCopy
 
 
@@ -52,6 +53,36 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
                         f"{format_seconds(discard.t)} (event {discard.n}), before it had passed it on to {missing[0]}",
                         discard.n,
                         row="SR-MNT-07" if len(missing) < len(copy.transaction.recipients) else None,
+                    )
+    return finding
+
+
+@rule("SR-MNT-07", timed=False)
+def failures_release_no_other_recipient(facts: Facts) -> Finding:
+    """Check that a primary which has reported the failure of some recipients notifies a holder only when it is done with the others too.
+
+    `no_discard_before_delivery` takes any report of a failure for one about all recipients.
+    """
+    finding = Finding("no discard notification while recipients are left that no report names")
+    context = facts.context
+    for name, message in facts.trace.messages.items():
+        for copy in facts.trace.copies_of(name):
+            for discard in facts.trace.discards_of(name):
+                if (discard.primary, discard.shadow_id) != (copy.primary, copy.shadow_id):
+                    continue
+                reported = _reported_recipients(context, message, discard.n)
+                if not reported or _is_message_refused(context, name, copy, discard):
+                    continue
+                finding.occasions += 1
+                done = _done_recipients(context, name, discard) | reported
+                missing = sorted(context.normalize_addresses(copy.transaction.recipients) - done)
+                missing = [r for r in missing if not is_given_up_without_report(context, message, r, discard.t)]
+                if missing:
+                    finding.add_message_violation(
+                        message,
+                        f"{discard.primary} notified {discard.holder} to discard it at {format_seconds(discard.t)} (event "
+                        f"{discard.n}), when it had reported the failure of {min(reported)} and not passed it on to {missing[0]}",
+                        discard.n,
                     )
     return finding
 
@@ -169,11 +200,33 @@ def _is_failure_reported(context: CheckContext, message: MessageMade, before: in
     """
     return any(
         (shadows or t.kind != "shadow")
-        and t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message.message_id
-        and (message.message_id is not None or message.sender in t.recipients)
         and t.acceptance is not None and t.acceptance.n < before
+        and _is_failure_report(message, t)
         for t in context.trace.transactions
     )  # fmt: skip
+
+
+def _reported_recipients(context: CheckContext, message: MessageMade, before: int) -> set[str]:
+    """Return the recipients, normalized, whose failure a notification or a shadow copy of one has reported before event `before`.
+
+    A notification that names no recipient may be about all.
+    """
+    reported: set[str] = set()
+    for t in context.trace.transactions:
+        if t.acceptance is not None and t.acceptance.n < before and _is_failure_report(message, t):
+            assert t.digest is not None
+            reported |= context.normalize_addresses(t.digest.failed or message.recipients)
+    return reported
+
+
+def _is_failure_report(message: MessageMade, t: Transaction) -> bool:
+    """Return whether a transaction has a delivery status notification about a message, known by its Message-ID or, without one, its sender."""
+    return (
+        t.digest is not None
+        and t.digest.report == "delivery-status"
+        and t.digest.about == message.message_id
+        and (message.message_id is not None or message.sender in t.recipients)
+    )
 
 
 def _is_message_refused(context: CheckContext, name: str, copy: ShadowCopy, discard: Discard) -> bool:

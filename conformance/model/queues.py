@@ -149,14 +149,17 @@ def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> b
 def drained_wholly(facts: Facts) -> Finding:
     """Check that a server sends everything that waits for delivery to the server that Redirect-Message names.
 
-    A server that could not reach the other one, or that stopped meanwhile, is excused. What stays redundant and is delivered once
-    is judged by the rules of creation and of duplicates, for the messages as for any others.
+    A server that could not reach the other one, or that stopped meanwhile, is excused; one that refuses the command is not, unless
+    the other one is outside of the boundary. What stays redundant and is delivered once is judged by the rules of creation and of
+    duplicates, for the messages as for any others.
     """
     finding = Finding("everything that waited for delivery sent to the server that Redirect-Message names")
     for command in facts.trace.events_of(CommandRun):
-        if command.command != "redirect-messages" or command.failed is not None or len(command.arguments) != 1:
+        if command.command != "redirect-messages" or len(command.arguments) != 1:
             continue
         source, target = command.node, facts.server_named(command.arguments[0])
+        if command.failed is not None and target not in facts.topology.boundary(source):
+            continue
         end = command.t + _DRAIN_S + facts.slack
         began = max(
             (e.n for e in facts.trace.events_of(StepEvent) if e.verb == "redirect" and e.phase == "began" and e.n < command.n),

@@ -9,7 +9,7 @@ it (SR-BIF-03); a hub site on the way ends the shared part. That site is the *ta
 goes to the site before it on the route, and so on back.
 
 A server may know that a site cannot be reached from an attempt for another message, so any failed one that was not followed by
-a success explains a nearer site. An explicit route for a recipient's domain goes before all this, and mail may be moved inside
+a success explains a nearer site, for an hour: no document says for how long a server may go by it. An explicit route for a recipient's domain goes before all this, and mail may be moved inside
 a site. After a database became active elsewhere the servers decide by what they know of it, so later mail is not judged.
 
 A *path* is the list of the sites of a route, the sender's own first. `sent` is the transmission that is judged, `n` an event's
@@ -38,6 +38,9 @@ from conformance.model.rules import rule
 from conformance.topology import Topology
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Session, Transaction
+
+_REMEMBERED_S = 3600.0
+"""Documented seconds for which a failed attempt explains that a server is not tried: no document has a figure."""
 
 Path = tuple[str, ...]
 
@@ -239,10 +242,11 @@ def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bo
     A session that began after that of the transmission says nothing: the server had been chosen by then.
     """
     chosen_n = facts.trace.sessions[sent.session].n
-    failed = [e.n for e in facts.failed_connections(client, -1) if e.server == server and e.n < sent.n]
+    since_n = facts.first_event_at(sent.t - _REMEMBERED_S - facts.slack)
+    failed = [e.n for e in facts.failed_connections(client, since_n - 1) if e.server == server and e.n < sent.n]
     good: list[int] = []
     for session in facts.sessions_by_client_and_server.get((client, server), ()):
-        if session.n < sent.n:
+        if session.n < sent.n and facts.end_of_session(session.name) >= since_n:
             if _is_failed(facts, session, sent.n):
                 failed.append(
                     min(facts.end_of_session(session.name), sent.n)

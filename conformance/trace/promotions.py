@@ -121,10 +121,17 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
     """Return whether the client of a transmission was handed the message in `given` before.
 
     A refused message was not handed over, unless a fault altered the session, and with it maybe the reply. One without a reply
-    was; on the `delivery` listener only while the session is
-    open, or at once when it was lost: there a mailbox server passes on what it is given before it replies.
+    was; on the `delivery` listener only while the session is open, or at once when it was lost: there a mailbox server passes on
+    what it is given before it replies, and for its mailboxes only.
     """
     if given.server != transmission.client or given.kind == "shadow":
+        return False
+    if given.listener == "delivery" and (
+        transmission.kind == "shadow"
+        or context.normalize_addresses(given.recipients).isdisjoint(
+            context.normalize_addresses(transmission.recipients)
+        )
+    ):
         return False
     if given.dot_n is None or transmission.dot_n is None or given.dot_n > transmission.dot_n:
         return False
