@@ -22,6 +22,7 @@ in force on links (`A -> B transport`, `A disk`), or ends it (`healed`).
 from conformance.history.events import FaultArmed, Reply
 from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying
+from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -125,10 +126,9 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
     """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
 
     It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. A failed connection, a
-    session without mail, and one of its own that a fault broke, count as tries for any message, since their purpose is not seen.
+    session without mail, and one of its own that a fault broke, count as tries for any recipient behind that hop: their purpose is not seen.
     """
     finding = Finding("delivery of a redundant message whose sender's session was lost")
-    sessions = facts.trace.sessions.values()
     normalize = facts.context.normalize_address
     for (primary, name), receipts in facts.given_by_server_and_message.items():
         for given, copy in _transactions_with_stored_copy(facts, primary, name, receipts):
@@ -147,17 +147,20 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                 continue
             until = again.n if again is not None else facts.end_n
             finding.occasions += 1
-            delivered = {normalize(d.recipient) for d in facts.trace.deliveries_of(name) if d.n < until}
+            message_id = facts.trace.messages[name].message_id or ""  # a mailbox may have a duplicate instead
+            deliveries = [*facts.trace.deliveries_of(name), *facts.deliveries_by_id.get(message_id, ())]
+            delivered = {normalize(d.recipient) for d in deliveries if d.n < until}
             tries = facts.compute_once(Relaying).tries  # those that broke off before the content too
             recipients = {normalize(r) for r in given.recipients}
             tried = {
                 r for r in recipients if any(one.transaction.n < until for one in tries.get((primary, name, r), ()))
             }
-            missing = sorted(recipients - delivered - tried)
-            broken = any(s.client == primary and s.n > since.n and facts.is_disturbed(s.name) for s in sessions)
-            contacts = facts.compute_once(Relaying).hop_connections.get(primary, ())
-            broken = broken or any(contact.n > since.n for contact in contacts)
-            if missing and not broken and not facts.failed_connections(primary, since.n):
+            missing = sorted(
+                recipient
+                for recipient in recipients - delivered - tried
+                if not _may_have_tried(facts, primary, possible_hops(facts, primary, recipient), since.n)
+            )
+            if missing:
                 finding.add_message_violation(
                     facts.trace.messages[name],
                     f"{primary} had a shadow copy stored on {copy.holder}, lost the sender's session {session.name}, and never "
@@ -166,6 +169,20 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
                     session.closed.n,
                 )
     return finding
+
+
+def _may_have_tried(facts: Facts, server: str, hops: set[str], after_n: int) -> bool:
+    """Return whether a server turned to one of the next hops `hops` after an event, and nothing shows for which message."""
+    contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
+    return (
+        any(contact.server in hops and contact.n > after_n for contact in contacts)
+        or any(event.server in hops for event in facts.failed_connections(server, after_n))
+        or any(
+            session.n > after_n and facts.is_disturbed(session.name)
+            for hop in hops
+            for session in facts.sessions_by_client_and_server.get((server, hop), ())
+        )
+    )
 
 
 @rule("SR-TMO-04", timed=False)

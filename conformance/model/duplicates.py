@@ -26,6 +26,7 @@ from datetime import datetime
 from conformance.history.events import (
     Attempt,
     Closed,
+    Command,
     CommandRun,
     Delivered,
     FaultArmed,
@@ -67,9 +68,15 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
 
 
 @rule("SR-DUP-01", "SR-DUP-04")
-def times_are_compared_as_instants(facts: Facts) -> Finding:
-    """Check as `no_duplicate_in_mailbox` does, but take Date fields for the same that name one instant in different time zones."""
-    finding = Finding("no mailbox gets a message twice, in whatever time zone its Date is written")
+def no_duplicate_in_another_form(facts: Facts) -> Finding:
+    """Check as `no_duplicate_in_mailbox` does, where that does not look.
+
+    Date fields are taken for the same that name one instant in different time zones. And a server that gives its store two equal messages
+    at the same time knows of either that it is under way, though the store has taken none.
+    """
+    finding = Finding(
+        "no mailbox gets a message twice, in whatever time zone its Date is written, nor two equal ones at once"
+    )
     if "duplicate-detection" not in facts.context.claims:
         return finding
     instants: dict[tuple[str, str, str, datetime], list[Delivered]] = defaultdict(list)
@@ -77,10 +84,46 @@ def times_are_compared_as_instants(facts: Facts) -> Finding:
         if (submitted := parse_date(date)) is not None:
             instants[store, recipient, message_id, submitted] += deliveries
     for deliveries in instants.values():
-        if len({event.digest.date for event in deliveries}) > 1:
-            finding.occasions += len(deliveries)
-            _check_group(facts.context, finding, sorted(deliveries, key=lambda event: event.n), zones=True)
+        if len(deliveries) > 1:
+            in_order = sorted(deliveries, key=lambda event: event.n)
+            if len({event.digest.date for event in deliveries}) > 1:
+                finding.occasions += len(deliveries)
+                _check_group(facts.context, finding, in_order, zones=True)
+            _check_equal_at_once(facts, finding, in_order)
     return finding
+
+
+def _check_equal_at_once(facts: Facts, finding: Finding, deliveries: list[Delivered]) -> None:
+    """Add a violation for each delivery whose content the giver had begun to send while it sent an equal one that the store then took."""
+    for number, second in enumerate(deliveries):
+        begun = _begin_of_content(facts, second)
+        for first in deliveries[:number]:
+            if begun is None or first.giver != second.giver or first.session == second.session or begun.n > first.n:
+                continue
+            patience = facts.possible_parameter_range(
+                second.giver, "SendConnectionInactivityTimeout", begun.n, second.n
+            ).least
+            if second.t - begun.t >= patience - facts.slack:
+                continue  # it may have given the first attempt up
+            if any(begun.n < event.n < second.n for event in facts.node_events.get(second.giver, ())):
+                continue
+            finding.occasions += 1
+            finding.add_violation(
+                f"<{second.digest.message_id}>: {second.giver} gave two equal messages for {facts.context.normalize_address(second.recipient)} "
+                f"to {second.sink} at the same time, and it took both, at {format_seconds(first.t)} and {format_seconds(second.t)}",
+                second.n,
+                first.n,
+                message=facts.trace.identify_message(second.digest),
+            )
+            break
+
+
+def _begin_of_content(facts: Facts, delivery: Delivered) -> Command | None:
+    """Return the last DATA or BDAT of a delivery's session before the store took the message, None where it was not recorded."""
+    session = facts.trace.sessions.get(delivery.session or "")
+    commands = [exchange.command for exchange in session.exchanges] if session is not None else []
+    begun = [one for one in commands if one.verb in ("DATA", "BDAT") and one.n < delivery.n]
+    return begun[-1] if begun else None
 
 
 def _check_group(context: CheckContext, finding: Finding, deliveries: list[Delivered], *, zones: bool = False) -> None:

@@ -134,7 +134,7 @@ def first_sight_of_other_database(facts: Facts, held: HeldInterval, before_n: in
 def _database_changes_seen(facts: Facts) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
     """Return `Facts.database_names_seen` without the names that are equal to the one before."""
     return {
-        pair: [seen for before, seen in pairwise([None, *names]) if before is None or before[2] != seen[2]]
+        pair: [*names[:1], *(seen for before, seen in pairwise(names) if before[2] != seen[2])]
         for pair, names in facts.database_names_seen.items()
     }
 

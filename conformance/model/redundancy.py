@@ -180,7 +180,10 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
             or fault.action == "partition-blackhole"
             or (
                 fault.action in DELAYING_FAULTS
-                and (ended.get(fault.n, math.inf) >= answer.t or is_end_unclear(facts.ends_and_held_dials, fault, answer.t))
+                and (
+                    ended.get(fault.n, math.inf) >= answer.t
+                    or is_end_unclear(facts.ends_and_held_dials, fault, answer.t)
+                )
             )
         )
         and fault.client == transaction.server

@@ -26,7 +26,7 @@ from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import STOPPING_ACTIONS, Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
-from conformance.scenarios.steps.nodes import Redirect
+from conformance.scenarios.steps.nodes import Activate, Redirect
 from conformance.trace.context import is_relay_only
 from conformance.trace.dials import is_end_unclear
 from conformance.trace.finding import Finding, format_seconds
@@ -63,7 +63,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     if done_t - acknowledged.t <= _PROMPT_S:  # nearly all messages: spared the look at all connections of the server
         finding.occasions += bool(tries)
         return
-    hops = _possible_hops(facts, server, recipient)
+    hops = possible_hops(facts, server, recipient)
     contacts = [contact for contact in relaying.hop_connections.get(server, ()) if contact.server in hops]
     done_n, done_t = _find_end_of_duty(facts, tries, contacts, name, recipient)
     if facts.trace.messages[name].digest.eight_bit:  # a next hop without 8BITMIME may not be sent it (RFC 6152 3)
@@ -139,16 +139,17 @@ def _find_end_of_duty(
     return min(ends, default=(math.inf, math.inf))
 
 
-def _possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
+def possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
     """Return the parties to which the server may pass a message for the recipient on.
 
-    For a mailbox these are all servers and stores: site routing takes detours, and its database may become active elsewhere.
+    For a mailbox elsewhere these are all servers and stores: site routing takes detours, and its database may become active elsewhere.
     A server whose queues are redirected may pass everything on to the other.
     """
-    actions = (step.action for step in facts.context.cell.all_steps)
+    actions = [step.action for step in facts.context.cell.all_steps]
     redirected = {action.to for action in actions if isinstance(action, Redirect) and action.sender == server}
     hops = redirected | {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
-    if recipient in facts.context.mailboxes:
+    is_own = facts.topology.store_name(server) in hops and not any(isinstance(one, Activate) for one in actions)
+    if recipient in facts.context.mailboxes and not is_own:
         hops |= {*facts.topology.by_name, *map(facts.topology.store_name, facts.topology.by_name)}
     return hops
 

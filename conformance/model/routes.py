@@ -135,7 +135,7 @@ def transmitted_along_route(facts: Facts) -> Finding:
     )
     if not facts.topology.site_links:
         return finding
-    sites, end = SiteMap.of(facts), _end_of_judgement(facts)
+    sites, end = SiteMap.of(facts), end_of_judgement(facts)
     for name in facts.trace.messages:
         for sent in facts.trace.transactions_of(name):
             if (
@@ -147,7 +147,7 @@ def transmitted_along_route(facts: Facts) -> Finding:
     return finding
 
 
-def _end_of_judgement(facts: Facts) -> int:
+def end_of_judgement(facts: Facts) -> int:
     """Return the number of the first event after which mail is moved or mailboxes are elsewhere."""
     moves = [e.n for e in facts.trace.events_of(CommandRun) if "redirect" in e.command]
     moves += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in ("activate", "redirect")]

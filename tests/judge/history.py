@@ -72,7 +72,7 @@ class History:
     databases: dict[str, str] = field(default_factory=dict)
     keywords: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     harness: set[str] = field(default_factory=set)
-    _open: dict[tuple[str, str], OpenSession] = field(default_factory=dict)
+    _open: list[OpenSession] = field(default_factory=list)
     _sessions: int = 0
     _attempts: dict[str, int] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class History:
         listener_name = listener or self.listener(client, server)
         self._sessions += 1
         one = OpenSession(f"s{self._sessions}", client, server, listener_name)
-        self._open[client, server] = one
+        self._open.append(one)
         self.add(ev.Connected, session=one.name, client=client, server=server, listener=listener_name)
         if greet:
             self.reply_to(one, "GREETING", 220, "ready")
@@ -115,7 +115,12 @@ class History:
 
     def session(self, client: str, server: str, listener: str | None = None) -> OpenSession:
         """Return the open session between two parties; open one if there is none."""
-        return self._open.get((client, server)) or self.connect(client, server, listener)
+        return self._last_open(client, server) or self.connect(client, server, listener)
+
+    def _last_open(self, client: str, server: str) -> OpenSession | None:
+        """Return the session between two parties that was opened last and is open, None for none."""
+        between = [one for one in self._open if (one.client, one.server) == (client, server)]
+        return between[-1] if between else None
 
     def say(self, one: OpenSession, line: str, code: int | None = None, *lines: str) -> None:
         """Add a command and, with a code, its reply; operations are those of the default dialect."""
@@ -180,7 +185,8 @@ class History:
 
     def final(self, client: str, server: str, code: int | None, text: str = "", *, taken: bool | None = None) -> None:
         """Add the final reply (none with code None), the deliveries of a sink, the attempt of a sender, and the end of the session."""
-        one = self._open.pop((client, server))
+        one = self._last_open(client, server)
+        assert one is not None
         assert one.digest is not None
         accepted = code is not None and code // 100 == 2
         if self.is_sink(server) and (accepted if taken is None else taken):
@@ -198,7 +204,6 @@ class History:
         if client in SENDERS or one.name in self.harness:
             self._attempt(one, code, words)
         if accepted and one.mail_operation and self._of_2010(client) and not self.is_sink(server):
-            self._open[client, server] = one
             self.query(client, server, (), in_session=True)  # a 2010 sender asks before each QUIT
         self.close(one, by="client" if code is not None else "server", polite=code is not None)
 
@@ -214,7 +219,7 @@ class History:
         if polite:
             self.say(one, "QUIT", 221, "2.0.0 bye")
         self.add(ev.Closed, session=one.name, by=by, how=how)
-        self._open.pop((one.client, one.server), None)
+        self._open = [other for other in self._open if other is not one]
 
     def query(
         self, by: str, at: str, answer: Sequence[str] | str, *, in_session: bool = False, limit: int = 100, left: int = 0
