@@ -12,7 +12,7 @@ from conformance.candidates.lookup import reference_defects
 from conformance.scenarios.document import Cell
 
 MAX_CELLS_PER_SCENARIO = 6
-"""In how many cells of one scenario a defect is tried."""
+"""In how many cells of one scenario a defect is tried at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,13 @@ class PlannedTrial:
 
     defect: str | None
     cell: Cell
+    round: int = 1
+    """The trials of a defect in a round above 1 are run only if those of the rounds before did not catch it."""
 
     @property
     def folder(self) -> str:
         """The name of the folder in which the scenario is."""
         return PurePath(self.cell.path).parent.name
-
-    @property
-    def is_second_round(self) -> bool:
-        """Whether it is run only if the first round of trials did not catch the defect."""
-        return self.defect is not None and self.folder == BROAD_FOLDER
 
 
 def active_defects() -> tuple[Defect, ...]:
@@ -84,17 +81,34 @@ def _read_catalogue() -> tuple[Defect, ...]:
 def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[PlannedTrial, ...]:
     """Return all trials: the sound reference in every cell, then each defect in the cells that judge what it breaks.
 
-    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix. A cell
-    judges the requirements of its scenario and of its single expectations.
+    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix. Scenarios of BROAD_FOLDER come in
+    a second round, and all their other cells in a third: in each of them something else happens. A cell judges the requirements of its
+    scenario and of its single expectations.
     """
     judged = [(cell, cell.judged_requirements) for cell in cells]
     sound = [PlannedTrial(defect=None, cell=cell) for cell in cells]
     defective = [
-        PlannedTrial(defect=defect.name, cell=cell)
+        planned
         for defect in defects
-        for cell in spread_cells([cell for cell, requirements in judged if defect.breaks in requirements])
+        for planned in _rounds(defect, [cell for cell, requirements in judged if defect.breaks in requirements])
     ]
     return (*sound, *defective)
+
+
+def _rounds(defect: Defect, cells: Sequence[Cell]) -> Iterator[PlannedTrial]:
+    """Yield the trials of a defect in cells that judge what it breaks, each with its round."""
+    spread = list(spread_cells(cells))
+    for cell in spread:
+        yield PlannedTrial(defect=defect.name, cell=cell, round=2 if _is_broad(cell) else 1)
+    known = {cell.id for cell in spread}
+    for cell in cells:
+        if _is_broad(cell) and cell.id not in known:
+            yield PlannedTrial(defect=defect.name, cell=cell, round=3)
+
+
+def _is_broad(cell: Cell) -> bool:
+    """Return whether a cell's scenario judges many requirements at once."""
+    return PurePath(cell.path).parent.name == BROAD_FOLDER
 
 
 def spread_cells(cells: Iterable[Cell]) -> Iterator[Cell]:

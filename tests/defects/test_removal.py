@@ -75,10 +75,10 @@ def reported_gaps(defect: str, check: str, performed: list[FinishedTrial | Trial
 
 
 def perform(defect: str, check: str) -> list[FinishedTrial | Trial]:
-    """Run a defect's trials, those of the second round if the first leaves a gap, as the table's command does."""
-    rounds = sorted(trials()[defect], key=lambda planned: planned.is_second_round)
+    """Run a defect's trials, those of a later round if the earlier ones leave a gap, as the table's command does."""
+    rounds = sorted(trials()[defect], key=lambda planned: planned.round)
     performed: list[FinishedTrial | Trial] = []
-    for _, planned in itertools.groupby(rounds, key=lambda planned: planned.is_second_round):
+    for _, planned in itertools.groupby(rounds, key=lambda planned: planned.round):
         performed += [run_planned(one, seed=1) for one in planned]
         if not reported_gaps(defect, check, performed):
             break

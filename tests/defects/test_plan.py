@@ -1,0 +1,35 @@
+"""The plan of the trials: in which cells a defect is tried, and in which round."""
+
+from collections import Counter
+
+from conformance import paths
+from conformance.defects.plan import MAX_CELLS_PER_SCENARIO, Defect, PlannedTrial, plan_trials
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_scenarios
+
+
+def cells_of(file: str, scenario: str) -> list[Cell]:
+    found = read_scenarios(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
+    return list(next(one for one in found if one.id == scenario).cells("smoke"))
+
+
+def planned(cells: list[Cell]) -> list[PlannedTrial]:
+    wrong = Defect("wrong", cells[0].requirements[0], "Does it wrong.")
+    return [one for one in plan_trials([wrong], cells) if one.defect is not None]
+
+
+def test_every_cell_of_a_broad_scenario_has_its_round():
+    cells = cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation")
+    assert sorted(one.cell.id for one in planned(cells)) == sorted(cell.id for cell in cells)
+    assert Counter(one.round for one in planned(cells)) == {
+        2: MAX_CELLS_PER_SCENARIO,
+        3: len(cells) - MAX_CELLS_PER_SCENARIO,
+    }
+
+
+def test_a_narrow_scenario_has_one_round_of_cells_at_even_distances():
+    cells = cells_of("creation/copies", "shadow-carries-envelope-and-content")
+    tried = planned(cells)
+    assert len(cells) > len(tried) == MAX_CELLS_PER_SCENARIO
+    assert {one.round for one in tried} == {1}
+    assert (tried[0].cell.id, tried[-1].cell.id) == (cells[0].id, cells[-1].id)
