@@ -99,7 +99,7 @@ class CountsAttemptsInSevenBits(ShadowServerChoice):
         return servers_to_try(config, self.unresponsive_servers(), self.host.random)
 
 
-@defect("many-failures-lead-to-strangers", breaks="SR-BND-01", slot="choice")
+@defect("many-failures-lead-to-strangers", breaks="SR-PRF-01", slot="choice")
 class ManyFailuresLeadToStrangers(ShadowServerChoice):
     """Goes on to servers outside of its boundary where many more attempts are left than there are members."""
 

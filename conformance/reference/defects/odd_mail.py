@@ -6,12 +6,12 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 """
 
 from collections.abc import Iterable, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from weakref import WeakSet
 
 from conformance.reference.config import Peer
 from conformance.reference.defects.defect import defect
+from conformance.reference.defects.session import DropsWhatLostItsSender, ForgetsWhatItDidNotAcknowledge
 from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
 from conformance.reference.host import Host
 from conformance.reference.hub2010.completion import HubCompletion
@@ -21,7 +21,6 @@ from conformance.reference.message import Envelope, Message, Place, Recipient
 from conformance.reference.queue.delivery import Completion
 from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
-from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
 from conformance.reference.routing.bifurcation import Routing
 from conformance.reference.routing.next_hop import NextHop
@@ -59,35 +58,30 @@ class LargeMessagesStayInTheSite(ShadowCreation):
             choice.servers_to_try = correct  # type: ignore[method-assign]
 
 
-_SESSION: ContextVar[Receiver | None] = ContextVar("session", default=None)
-"""The session whose message is being accepted."""
-
-
-class ForgetsLostReports(Acceptance):
-    """Drops a message with a null reverse-path whose sender's session is lost before it is acknowledged."""
+class DropsLostReports(DropsWhatLostItsSender):
+    """Drops a message with a null reverse-path whose sender's session was lost before it is acknowledged."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Acknowledge a message, or drop it if its session is gone and its reverse-path is null."""
-        session = _SESSION.get()
-        if session is not None and session.transport is None and not message.envelope.reverse_path:
-            self.host.messages.drop(message.id)
-            return self.acknowledgement_reply(message)
-        return await super().acknowledge(message)
+        """Acknowledge a message, or drop it if its reverse-path is null and its session was lost."""
+        acknowledge = Acceptance.acknowledge if message.envelope.reverse_path else DropsWhatLostItsSender.acknowledge
+        return await acknowledge(self, message)
 
 
 @defect(
     "forgets-a-report-whose-sender-is-lost",
     breaks="SR-TMO-03",
     slot="receiver",
-    also={"acceptance": ForgetsLostReports},
+    also={"acceptance": DropsLostReports},
 )
-class ForgetsAReportWhoseSenderIsLost(Receiver):
-    """Drops a message with a null reverse-path whose sender is lost before the acknowledgement: nobody can be told."""
+class ForgetsAReportWhoseSenderIsLost(ForgetsWhatItDidNotAcknowledge):
+    """Drops a message with a null reverse-path whose sender's session is lost: no report can go to a null sender."""
 
-    async def _accept(self, content: bytes) -> list[Reply]:
-        """Accept or refuse a message, whose session the acceptance then knows, and return the replies."""
-        _SESSION.set(self)
-        return await super()._accept(content)
+    def eof_received(self) -> bool | None:
+        """When the sender ends the session, have `DropsLostReports` drop the message in hand, if there is one."""
+        acceptance = self.host.acceptance
+        assert isinstance(acceptance, DropsLostReports)
+        acceptance.abandoned.add(self.acceptance_task)
+        return super().eof_received()
 
 
 @defect("refuses-a-second-null-sender", breaks="SR-TMO-04", slot="acceptance")
@@ -195,7 +189,7 @@ class FansOutMoreThanTenRecipients(Routing):
         return groups
 
 
-@defect("no-shadow-of-reports-for-a-hub", breaks="SR-IOP-02", slot="redundancy")
+@defect("no-shadow-of-reports-for-a-hub", breaks="SR-CRE-01", slot="redundancy")
 class NoShadowOfReportsForAHub(Redundancy):
     """Makes no shadow of a message with a null reverse-path that goes to a hub of 2010."""
 

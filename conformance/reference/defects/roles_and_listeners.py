@@ -81,20 +81,6 @@ class ChecksLimitsOfTheFrontendOnly(NodeConfiguration):
     listeners: ListenersCheckedInFront
 
 
-class TransportOfTooManyAttempts(Transport):
-    """Parameters with attempts of up to 256."""
-
-    MaxRetriesForRemoteSiteShadow: int = Field(4, ge=0, le=256)
-    MaxRetriesForLocalSiteShadow: int = Field(2, ge=0, le=256)
-
-
-@defect("takes-256-attempts", breaks="SR-CFG-03", slot="configuration")
-class Takes256Attempts(NodeConfiguration):
-    """Takes one attempt more than there may be."""
-
-    transport: TransportOfTooManyAttempts = TransportOfTooManyAttempts()
-
-
 class TransportOfNoRetry(Transport):
     """Parameters with a retry count of 0."""
 
@@ -108,7 +94,7 @@ class TakesNoRetry(NodeConfiguration):
     transport: TransportOfNoRetry = TransportOfNoRetry()
 
 
-@defect("mail-from-an-edge-has-no-shadow", breaks="SR-CRE-03", slot="redundancy")
+@defect("mail-from-an-edge-has-no-shadow", breaks="SR-CRE-01", slot="redundancy")
 class MailFromAnEdgeHasNoShadow(Redundancy):
     """Makes no shadow of mail that an Edge server hands over: that has one."""
 
