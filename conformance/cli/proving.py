@@ -32,6 +32,11 @@ def defects(
         int | None, typer.Option(min=1, help="how many cells run at the same time; default: one per core")
     ] = None,
     seed: Annotated[int, typer.Option(help="seed of all random choices")] = 1,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="try this many defects, drawn by --draw; --gate and --check judge these alone"),
+    ] = None,
+    drawn_by: Annotated[int, typer.Option("--draw", help="which defects --sample draws")] = 1,
     run_dir: Annotated[
         Path | None,
         typer.Option("--run-dir", help="keep the trials as a run in this directory, which `aggregate` can read"),
@@ -55,6 +60,8 @@ def defects(
             check=check,
             jobs=jobs,
             seed=seed,
+            sample=sample,
+            drawn_by=drawn_by,
             run_dir=run_dir,
             fresh=fresh,
             blind=blind,

@@ -4,7 +4,7 @@ import difflib
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import typer
@@ -14,9 +14,18 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.candidates.lookup import reference_defects
-from conformance.defects.plan import FOUND_FOLDER, PlannedTrial, active_defects, plan_trials, retired_defects
-from conformance.defects.table import DefectTable, blind_gaps, build_table, gaps, page, without_expectations
+from conformance.defects.page import page
+from conformance.defects.plan import FOUND_FOLDER, Defect, PlannedTrial, active_defects, plan_trials, retired_defects
+from conformance.defects.table import (
+    DefectTable,
+    blind_gaps,
+    build_table,
+    defect_gaps,
+    gaps,
+    without_expectations,
+)
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
+from conformance.drawing import draw
 from conformance.execute import available_cores
 from conformance.model import RULES
 from conformance.requirements.catalogue import catalogue
@@ -39,6 +48,8 @@ def print_defects(
     check: Path | None,
     jobs: int | None,
     seed: int,
+    sample: int | None = None,
+    drawn_by: int = 1,
     run_dir: Path | None = None,
     fresh: bool = False,
     blind: bool = False,
@@ -49,14 +60,17 @@ def print_defects(
     `run_dir` the trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table
     as a page, `check` a page to compare it with. `blind` prints what is caught
     without the expectations of scenarios. A gap is what the project's build refuses, such as a defect that is
-    not caught. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario
+    not caught. `sample` is how many defects are tried, drawn by the seed `drawn_by`; the sound reference is not
+    tried then, and `gate` and `check` look at these defects only. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario
     or a run directory that cannot be used, else 0.
     """
     known = active_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
         typer.echo(f"no defect {unknown[0]!r}; `conformance requirements` prints the names of all", err=True)
         return 2
-    defects = [defect for defect in known if not names or defect.name in names]
+    named = [defect for defect in known if not names or defect.name in names]
+    defects = sorted(draw(named, sample, drawn_by, lambda defect: defect.name), key=lambda defect: defect.name)
+    is_part = bool(names) or sample is not None
     try:
         cells = [
             cell
@@ -67,7 +81,7 @@ def print_defects(
         typer.echo(error, err=True)
         return 2
     trials = plan_trials(defects, cells)
-    if names:  # without names the sound reference is run as well
+    if is_part:  # of all defects the sound reference is run as well
         trials = tuple(trial for trial in trials if trial.defect is not None)
     began = time.monotonic()
     if fresh and run_dir is not None:
@@ -102,11 +116,18 @@ def print_defects(
     text = page(table, catalogue(), retired_defects())
     if write is not None:
         write.write_text(text, "utf-8")
-    found_gaps = [*gaps(table, catalogue(), _declared_checks()), *blind_gaps(table)] if gate else []
-    if check is not None and (published := check.read_text("utf-8")) != text:
-        for line in _differing_lines(published, text):
-            typer.echo(line, err=True)
-        found_gaps.append(f"{check} differs from the table: conformance defects --write {check}")
+    found_gaps: list[str] = []
+    if gate:
+        found_gaps += defect_gaps(table) if sample is not None else gaps(table, catalogue(), _declared_checks())
+        found_gaps += blind_gaps(table)
+    if check is not None:
+        published = check.read_text("utf-8")
+        if sample is not None:
+            published, text = _lines_of(defects, published), _lines_of(defects, text)
+        if differing := _differing_lines(published, text):
+            for line in differing:
+                typer.echo(line, err=True)
+            found_gaps.append(f"{check} differs from the table: conformance defects --write {check}")
     for line in found_gaps:
         typer.echo(line, err=True)
     if gate or check is not None:
@@ -119,6 +140,12 @@ def _declared_checks() -> list[str]:
     on_disks = {defect.breaks for defect in reference_defects().values() if defect.on_disks}
     rules = [name for name, rule in RULES.items() if not on_disks.issuperset(rule.requirements)]
     return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *rules])
+
+
+def _lines_of(defects: Iterable[Defect], text: str) -> str:
+    """Return the lines of a page that begin with the name of one of the defects, sorted."""
+    begins = tuple(f"| `{defect.name}` |" for defect in defects)
+    return "\n".join(sorted(line for line in text.splitlines() if line.startswith(begins)))
 
 
 def _differing_lines(published: str, computed: str) -> list[str]:

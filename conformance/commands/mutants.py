@@ -4,7 +4,6 @@ A *mutant* is one such change, its *site* the place. A *pin* states why a mutant
 no row of the catalogue is about it.
 """
 
-import hashlib
 import json
 import logging
 from collections import Counter
@@ -18,6 +17,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
+from conformance.drawing import draw
 from conformance.execute import available_cores
 from conformance.mutants.differences import (
     Differences,
@@ -88,7 +88,7 @@ def print_mutants(
     cores = jobs or available_cores()
     differences = _find_differences(sites, cells, root, cores, store, key, console)
     reached = [site for site in sites if differences.cells.get(site.id)]
-    chosen = draw(reached, sample, seed)
+    chosen = draw(reached, sample, seed, lambda site: site.id)
     stored = {result.id: result for result in _read_store(store, key)}
     trials = [plan_trial(site, cells, differences, pins) for site in chosen if site.id not in stored]
     results = {site.id: stored[site.id] for site in chosen if site.id in stored}
@@ -107,16 +107,6 @@ def print_mutants(
     else:
         _print_results(judged, len(sites), len(reached))
     return 1 if any(one.outcome == "survived" and not one.known for one in judged) else 0
-
-
-def draw(sites: Sequence[Site], sample: int | None, seed: int) -> list[Site]:
-    """Return the sites that a seed draws, all without a sample.
-
-    A larger sample has the smaller one, and a site that is new or gone changes no other draw.
-    """
-    if sample is None:
-        return list(sites)
-    return sorted(sites, key=lambda site: hashlib.sha256(f"{seed}:{site.id}".encode()).digest())[:sample]
 
 
 def _find_differences(

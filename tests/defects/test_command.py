@@ -30,6 +30,17 @@ def test_a_page_that_differs_from_the_table_is_reported(tmp_path: Path, capsys: 
     assert "no gap" in capsys.readouterr().err
 
 
+def test_a_sample_is_compared_with_its_own_lines_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page, stale = tmp_path / "defects.md", tmp_path / "stale.md"
+    assert defects(write=page) == 0
+    whole = page.read_text("utf-8")
+    page.write_text(whole + "\n| `another-defect` | Does it wrong. |\n", "utf-8")
+    stale.write_text(whole.replace(f"| `{DEFECT}` |", f"| `{DEFECT}` | More."), "utf-8")
+    assert defects(sample=1, gate=True, check=page) == 0
+    assert defects(sample=1, gate=True, check=stale) == 1
+    assert f"-| `{DEFECT}` | More." in capsys.readouterr().err
+
+
 def test_the_json_has_the_row_that_is_blamed_first(capsys: pytest.CaptureFixture[str]):
     assert defects(as_json=True) == 0
     (row,) = json.loads(capsys.readouterr().out)

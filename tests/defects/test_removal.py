@@ -14,8 +14,9 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
+from conformance.defects.page import ALONE
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials
-from conformance.defects.table import ALONE, build_table, gaps
+from conformance.defects.table import build_table, gaps
 from conformance.defects.trial import FinishedTrial, Trial, judge_finished, run_planned
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.loader import read_corpus

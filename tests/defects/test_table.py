@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.defects.page import page
 from conformance.defects.plan import Defect, active_defects
-from conformance.defects.table import blind_gaps, build_table, gaps, page
+from conformance.defects.table import blind_gaps, build_table, gaps
 from conformance.defects.trial import Blame, Trial
 from conformance.requirements.catalogue import Catalogue, catalogue
 from conformance.verdicts import Outcome

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conformance.commands.mutants import draw
 from conformance.mutants.differences import Differences, merge_differences, read_differences, write_differences
 from conformance.mutants.operators import Site
 
@@ -49,12 +48,3 @@ def test_differences_are_kept_until_their_key_changes(tmp_path: Path):
     assert read_differences(tmp_path / "cells", "key") == kept
     assert read_differences(tmp_path / "cells", "another") is None
     assert read_differences(tmp_path / "nothing", "key") is None
-
-
-def test_a_larger_sample_has_the_smaller_one_and_a_new_site_changes_no_other_draw():
-    sites = [site(f"f{number}") for number in range(50)]
-    assert set(draw(sites, 5, 1)) < set(draw(sites, 10, 1))
-    assert draw(sites, 5, 1) != draw(sites, 5, 2)
-    drawn = draw(sites, 5, 1)
-    assert [one for one in draw([*sites, site("new")], 6, 1) if one.function != "new"][:5] == drawn
-    assert draw(sites, None, 1) == sites
