@@ -68,7 +68,6 @@ class Chunking(FastSMTP):
         """
         assert self.envelope is not None
         self.envelope.content = self.envelope.original_content = self._chunks or b""
-        self.forget_chunks()
         status = await self._call_handler_hook("DATA")
         self._set_post_data_state()  # type: ignore[no-untyped-call]
         await self.push(status)

@@ -29,8 +29,7 @@ class Hooks(PrefixedDir):
         return server.ehlo_reply(name, responses)
 
     async def handle_RSET(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
-        """Discard the mail transaction, and return the reply to RSET."""
-        server.reset_transaction()
+        """Return the reply to RSET; aiosmtpd has discarded the mail transaction."""
         return "250 2.0.0 forgotten"
 
     async def handle_MAIL(

@@ -84,11 +84,10 @@ class Receiver(Chunking, PeerAuthentication):
         self._age_timer = self.loop.call_at(self._expires_at, self._timeout_cb)
 
     def _reset_session(self) -> None:
-        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2): who it is, its verbs, and its mail transaction."""
+        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2): who it is, and its verbs."""
         self.verbs.session_ended()
         self.session_state = SessionState(self.session_state.listener)
         self.verbs = self.host.verbs(self.host, self.session_state)
-        self.reset_transaction()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel the timers; discard notifications that the client has not confirmed go back to their queue."""
@@ -178,7 +177,6 @@ class Receiver(Chunking, PeerAuthentication):
         DSN, CHUNKING and the shadow verbs, as far as they are offered to this client.
         """
         self.verbs.confirm_discards_read()
-        self.reset_transaction()
         self.session.host_name = name
         self.session_state.greeted = True
         self.session_state.peer = self.identify_peer()
@@ -222,7 +220,6 @@ class Receiver(Chunking, PeerAuthentication):
         nested = self.session_state.in_transaction  # aiosmtpd refuses a second MAIL, which must change nothing
         await super().smtp_MAIL(" ".join([path, *rest]))
         if self.envelope.mail_from and not nested:
-            self.reset_transaction()
             self.session_state.in_transaction = True
             self._mail_parameters = parameters
             self._shadow_id = parameters.get("XSHADOW")
@@ -271,7 +268,6 @@ class Receiver(Chunking, PeerAuthentication):
             self._reset_timeout()
         if self._shutting_down:
             self.loop.call_soon(self.shut_down)  # after the reply
-        self.reset_transaction()
         return "\r\n".join(str(reply) for reply in replies)
 
     async def _accept(self, content: bytes) -> list[Reply]:
@@ -301,8 +297,9 @@ class Receiver(Chunking, PeerAuthentication):
             return [await self.verbs.accept_message(self._shadow_id, envelope, content, origin)]
         return [await host.acceptance.accept(envelope, content, origin)]
 
-    def reset_transaction(self) -> None:
-        """Discard the mail transaction, if any."""
+    def _set_post_data_state(self) -> None:
+        """Discard the mail transaction, if any: aiosmtpd does so after a message, after EHLO, HELO, RSET and STARTTLS."""
+        super()._set_post_data_state()  # type: ignore[no-untyped-call]
         self.forget_chunks()
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
         self.session_state.in_transaction = False
