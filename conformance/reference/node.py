@@ -51,7 +51,7 @@ class Node:
         self._servers: list[asyncio.Server] = []
         self._sessions: set[Receiver] = set()
         self._tasks = Tasks(self._record_failure)
-        self._alarms = Alarms(clock)
+        self._alarms = Alarms(clock, self._record_failure)
         self._db: Database | None = None
         self._host: Host | None = None
         self._ended = False
@@ -196,7 +196,7 @@ class Node:
         return self._host
 
     def _record_failure(self, error: BaseException) -> None:
-        """Record and log the first unexpected exception of a task, and call `when_failed`; ignore later ones and those after `kill`."""
+        """Record and log the first unexpected exception of a task or an alarm, and call `when_failed`; ignore later ones and those after `kill`."""
         if self.failure is None and not self._ended:
             self.failure = f"{type(error).__name__}: {error}"
             if self._host is not None:

@@ -55,10 +55,11 @@ class Tasks:
 
 
 class Alarms:
-    """All alarms of a node, so that they can be cancelled together."""
+    """All alarms of a node, so that they can be cancelled together; `on_failure` is called with each exception of a callback."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
         self.clock = clock
+        self.on_failure = on_failure
         self._set: set[Alarm] = set()
 
     def new(self, callback: Callable[[], None]) -> "Alarm":
@@ -123,4 +124,7 @@ class Alarm:
         """Unset the alarm, and call `callback`; the event loop calls this when the alarm is due."""
         self._due = self._handle = None
         self._alarms.track(self, is_set=False)
-        self._callback()
+        try:
+            self._callback()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node must not go on without this timer
+            self._alarms.on_failure(error)

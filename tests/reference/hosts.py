@@ -67,7 +67,7 @@ async def open_host(
     db.open()
     identity = Identity(db, directory=directory, seed=1, name=config.name, now=clock.now())
     await db.commit()
-    tasks, alarms = Tasks(failures.append), Alarms(clock)
+    tasks, alarms = Tasks(failures.append), Alarms(clock, failures.append)
     host = Host(config, clock, db, tasks, alarms, logging.getLogger("tests.reference"))
     wire_components(host, components or ComponentClasses(), identity)
     host.choice.start()

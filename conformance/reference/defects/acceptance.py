@@ -34,12 +34,12 @@ class BeginsAnew(Database):
     """Begins with an empty queue database at every start, and leaves its messages to their shadow servers: when both
     fail together, no server has them any more."""
 
-    def open(self) -> bool:
-        """Delete the database file of the last start, then open a new one; return True: its tables are new. Called as the node starts."""
+    def open(self) -> None:
+        """Delete the database file of the last start, then open a new one. Called as the node starts."""
         # SQLite has files beside it, whose names begin with its name
         for old in self._path.parent.glob(f"{self._path.name}*"):
             old.unlink()
-        return super().open()
+        super().open()
 
 
 @defect("takes-no-second-transmission", breaks="SR-TMO-04", slot="acceptance")

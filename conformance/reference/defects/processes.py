@@ -19,10 +19,10 @@ from conformance.reference.storage.database import Database, DatabaseError
 class RunsTwiceOnOneQueue(Database):
     """Does not lock its queue database, so that a second process delivers what the first has in hand."""
 
-    def open(self) -> bool:
-        """Open the file; if another process has it, open a copy of all that it has written. Return whether the file is new."""
+    def open(self) -> None:
+        """Open the file; if another process has it, open a copy of all that it has written."""
         try:
-            return super().open()
+            super().open()
         except DatabaseError:
             other = self._path.with_name("queue-of-another.db")
             for suffix in ("", "-wal"):
@@ -30,7 +30,7 @@ class RunsTwiceOnOneQueue(Database):
                 if written.exists():
                     shutil.copyfile(written, f"{other}{suffix}")
             self._path = other
-            return super().open()
+            super().open()
 
 
 @defect("keeps-the-locks-of-the-dead", breaks="RL-SHQ-02", slot="delivery")

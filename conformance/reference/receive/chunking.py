@@ -69,7 +69,7 @@ class Chunking(FastSMTP):
         assert self.envelope is not None
         self.envelope.content = self.envelope.original_content = self._chunks or b""
         status = await self._call_handler_hook("DATA")
-        self._set_post_data_state()  # type: ignore[no-untyped-call]
+        self._set_post_data_state()
         await self.push(status)
 
     def forget_chunks(self) -> None:

@@ -38,7 +38,7 @@ class Receiver(Chunking, PeerAuthentication):
     which it adds itself. `verbs` handles the shadow verbs. `acceptance_task` decides about the message in hand, or is
     None. `_mail_parameters` (of MAIL, by name in upper case), `_recipients` and `_shadow_id` (the value of XSHADOW=) belong to the mail
     transaction. `_started_at` is the event loop's time, `_age_timer` ends the session when it is too old. `_in_ehlo`: the reply to EHLO
-    is being sent; `_shutting_down`: the session ends after the message in hand. Names that begin with `smtp_`, and `push`, `session`
+    or HELO is being sent; `_shutting_down`: the session ends after the message in hand. Names that begin with `smtp_`, and `push`, `session`
     and `envelope`, are aiosmtpd's.
     """
 
@@ -163,10 +163,18 @@ class Receiver(Chunking, PeerAuthentication):
     # greeting and authentication
 
     async def smtp_EHLO(self, arg: str) -> None:
-        """Handle EHLO, whose positive reply has no enhanced status code (RFC 2034 4)."""
+        """Handle EHLO, whose reply has no enhanced status code (RFC 2034 4)."""
         self._in_ehlo = True
         try:
             await SMTP.smtp_EHLO(self, arg)
+        finally:
+            self._in_ehlo = False
+
+    async def smtp_HELO(self, arg: str) -> None:
+        """Handle HELO, whose reply has no enhanced status code (RFC 2034 4)."""
+        self._in_ehlo = True
+        try:
+            await SMTP.smtp_HELO(self, arg)
         finally:
             self._in_ehlo = False
 
@@ -356,6 +364,10 @@ class LocalReceiver(Receiver, LMTP):
 
     async def smtp_EHLO(self, arg: str) -> None:
         """Refuse EHLO, which LMTP does not have."""
+        await self.push("500 5.5.1 say LHLO")
+
+    async def smtp_HELO(self, arg: str) -> None:
+        """Refuse HELO, which LMTP does not have."""
         await self.push("500 5.5.1 say LHLO")
 
     async def smtp_BDAT(self, arg: str | None) -> None:

@@ -101,7 +101,7 @@ class SmtpDialogue(Dialogue):
         self._timer: asyncio.TimerHandle | None = None
         self._idle_until = 0.0
         self._unsent_before = 0
-        self._awaiting_reply = self._timed_out = False
+        self._awaiting_reply = False
 
     async def connect(self) -> Reply:
         """Connect, and return the server's greeting. Raises SessionLost."""
@@ -236,12 +236,7 @@ class SmtpDialogue(Dialogue):
             assert self._protocol is not None
             return _to_reply(await self._protocol.reply)
         except (SMTPException, OSError) as error:
-            reason = (
-                f"no reply to {to} within {self.idle_timeout:g} s"
-                if self._timed_out
-                else f"no reply to {to}: {error!r}"
-            )
-            raise SessionLost(reason) from error
+            raise SessionLost(f"no reply to {to}: {error!r}") from error
         finally:
             self._awaiting_reply = False
 
@@ -256,7 +251,6 @@ class SmtpDialogue(Dialogue):
         if self._loop.time() >= self._idle_until:
             unsent = self._unsent()
             if unsent >= self._unsent_before:  # else the server still reads what was sent
-                self._timed_out = True
                 self._transport.abort()
                 return
             self._unsent_before = unsent

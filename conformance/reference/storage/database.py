@@ -15,9 +15,9 @@ A single statement that nothing else is written with may be committed on its own
 
 import asyncio
 import os
-import re
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,6 @@ RESERVE = 2 * 2**20
 """Octets of the disk that are reserved for messages already acknowledged, whose delivery must be recorded too."""
 
 
-_CACHED_QUERIES = 256
-"""The most queries over one table whose rows are cached until the table is written to."""
-
-_WRITTEN_TABLE = re.compile(r"(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) (\w+)")
-
-
 class DatabaseError(Exception):
     """The queue database cannot be used: it is damaged, not a queue database, of another version, or in use."""
 
@@ -51,9 +45,8 @@ class Database:
     """One node's SQLite file, in write-ahead mode with a sync at every commit.
 
     While a transaction is open, `_commit_timer` is set. `_committed` is the future of callers of `commit`, `_refusable` that of callers
-    of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries by
-    table. `_broken` is the error of a commit that failed for good, `_full` says that the last commit found the disk
-    full.
+    of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries.
+    `_broken` is the error of a commit that failed for good, `_full` says that the last commit found the disk full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,18 +57,15 @@ class Database:
         self._refusable: asyncio.Future[None] | None = None
         self._broken: DatabaseError | None = None
         self._written: list[tuple[str, Sequence[Any]]] = []
-        self._cache: dict[str, dict[tuple[str, Sequence[Any]], list[sqlite3.Row]]] = {}
+        self._cache: dict[tuple[str, Sequence[Any]], list[sqlite3.Row]] = {}
         self._full = False
 
-    def open(self) -> bool:
-        """Open the file, creating it and its tables if necessary; return whether they are new.
-
-        Raises DatabaseError if the file cannot be used.
-        """
+    def open(self) -> None:
+        """Open the file, creating it and its tables if necessary. Raises DatabaseError if the file cannot be used."""
         try:
             self._connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
             self._connection.row_factory = sqlite3.Row
-            return schema.prepare(self._connection)
+            schema.prepare(self._connection)
         except (sqlite3.DatabaseError, schema.ForeignDatabase) as error:
             self.close()
             raise DatabaseError(f"the queue database {self._path} cannot be used: {error}") from error
@@ -90,12 +80,10 @@ class Database:
 
         Nothing is on disk yet: `commit` waits for that; otherwise the transaction is committed within COMMIT_DELAY seconds.
         """
-        connection = self._require_connection()
         if self._commit_timer is None:
-            connection.execute("BEGIN IMMEDIATE")
+            self._require_connection().execute("BEGIN IMMEDIATE")
             self._commit_timer = asyncio.get_running_loop().call_later(COMMIT_DELAY, self._commit_transaction)
-        self._invalidate_cache(statement)
-        cursor = connection.execute(statement, parameters)
+        cursor = self._execute(statement, parameters)
         self._written.append((statement, parameters))
         return cursor
 
@@ -105,37 +93,29 @@ class Database:
         That takes a third of the time of a transaction and its timer. Callers must not need to know when it is on disk.
         """
         if self._commit_timer is None:
-            self._invalidate_cache(statement)
-            try:
-                self._require_connection().execute(statement, parameters)
-            except sqlite3.Error:  # the disk is full, or worse: a transaction retries or reports it
-                self.write(statement, parameters)
-        else:
-            self.write(statement, parameters)
+            with suppress(sqlite3.Error):  # the disk is full, or worse: a transaction retries or reports it
+                self._execute(statement, parameters)
+                return
+        self.write(statement, parameters)
+
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+        """Execute a statement that writes, drop the cached rows of all queries, and return the cursor."""
+        self._cache.clear()
+        return self._require_connection().execute(statement, parameters)
 
     def read(self, statement: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return all rows of a query, which sees uncommitted statements too."""
         return self._require_connection().execute(statement, parameters).fetchall()
 
-    def read_cached(self, table: str, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
-        """Return all rows of a query over one table, `table`; they are cached until the table is written to.
+    def read_cached(self, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
+        """Return all rows of a query; they are cached until anything is written.
 
         Every session makes the same few queries, mostly with the same result.
         """
-        cached = self._cache.setdefault(table, {})
-        rows = cached.get((statement, parameters))
+        rows = self._cache.get((statement, parameters))
         if rows is None:
-            if len(cached) >= _CACHED_QUERIES:
-                cached.clear()
-            rows = cached[statement, parameters] = self.read(statement, parameters)
+            rows = self._cache[statement, parameters] = self.read(statement, parameters)
         return rows
-
-    def _invalidate_cache(self, statement: str) -> None:
-        """Drop the cached rows of the table that a statement writes to; of all tables if that is not known."""
-        if (written := _WRITTEN_TABLE.match(statement)) is not None:
-            self._cache.pop(written[1], None)
-        else:
-            self._cache.clear()
 
     async def commit(self) -> None:
         """Wait until everything written so far is on disk; while the disk is full, without limit.

@@ -68,7 +68,6 @@ class Discards:
         """
         to_read = limit + len(excluded)
         rows = self._db.read_cached(
-            "discard",
             "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?",
             (server, to_read),
         )

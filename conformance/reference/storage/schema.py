@@ -86,26 +86,28 @@ class ForeignDatabase(Exception):
     """The file is not a queue database, of another version, or damaged."""
 
 
-def prepare(connection: sqlite3.Connection) -> bool:
-    """Set the file up for one writer, then make the tables in an empty one or check an existing one; return whether the tables are new.
+_SETTINGS = """
+PRAGMA locking_mode = EXCLUSIVE;  -- only one node uses the file; checking the lock would take half of each commit
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA foreign_keys = ON;
+PRAGMA cache_spill = OFF;  -- only commits write to the disk, so only they find it full
+"""
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Set the file up for one writer, then make the tables in an empty one or check an existing one.
 
     A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError for
     a damaged file.
     """
-    connection.execute(
-        "PRAGMA locking_mode = EXCLUSIVE"
-    )  # only one node uses the file; checking the lock would take half of each commit
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA cache_spill = OFF")  # only commits write to the disk, so only they find it full
+    connection.executescript(_SETTINGS)
     if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:
         connection.executescript(_TABLES % (APPLICATION_ID, VERSION))
-        return True
+        return
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise ForeignDatabase("it is not a queue database of this program")
     if (version := connection.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
         raise ForeignDatabase(f"its schema version is {version}, this program's {VERSION}")
     if (problem := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise ForeignDatabase(f"it is damaged: {problem}")
-    return False

@@ -37,7 +37,7 @@ class Shadows:
         """Return whether any shadow is held for a primary."""
         return bool(
             self._db.read_cached(
-                "message", "SELECT 1 FROM message WHERE primary_server = ? AND place = 'shadow' LIMIT 1", (primary,)
+                "SELECT 1 FROM message WHERE primary_server = ? AND place = 'shadow' LIMIT 1", (primary,)
             )
         )
 
@@ -54,7 +54,6 @@ class Shadows:
         If `database` is the present one of the primary, it has lost these messages (SR-MNT-11).
         """
         rows = self._db.read_cached(
-            "message",
             "SELECT id FROM message WHERE primary_server = ? AND place = 'shadow' AND primary_database <> ?"
             " ORDER BY id",
             (primary, database),
