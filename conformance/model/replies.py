@@ -29,6 +29,9 @@ from conformance.trace.sessions import Session, Transaction
 _WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
 """What is answered without an enhanced status code (RFC 2034 3), or so in the examples of RFC 5321 and RFC 3207."""
 
+_BEGIN_WITH_NAME = frozenset({"GREETING", "EHLO", "HELO", "LHLO"})
+"""What is answered positively with the server's name in front (RFC 5321 4.2), and so with no enhanced status code."""
+
 _ENHANCED_BY_CODE = {501: "5.5.4", 503: "5.5.1"}
 """Codes that refuse shadow verbs, and the enhanced status code of each (wire-profile.md)."""
 
@@ -182,11 +185,13 @@ def _enhanced_problem(reply: Reply, *, promised: bool) -> str:
     """Return in words what is wrong with a reply's enhanced status code, '' for nothing.
 
     It must be there where ENHANCEDSTATUSCODES `promised` it, have the class of the reply's code, and be the one of
-    wire-profile.md where a shadow verb is refused.
+    wire-profile.md where a shadow verb is refused. It must not be where the server's name belongs.
     """
     if reply.enhanced is None:
         missing = promised and reply.code // 100 in (2, 4, 5) and reply.to not in _WITHOUT_ENHANCED
         return "without the promised enhanced status code" if missing else ""
+    if reply.to in _BEGIN_WITH_NAME and reply.code // 100 == 2:
+        return "with an enhanced status code in place of the server's name"
     if reply.enhanced[0] != str(reply.code)[0]:
         return f"{reply.enhanced} is of another class"
     if reply.to in _SHADOW_VERBS and _ENHANCED_BY_CODE.get(reply.code, reply.enhanced) != reply.enhanced:

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance import __version__, paths
 
-_DEPENDENCIES = ("aiosmtpd", "aiosmtplib", "pydantic", "pytest", "pytest-xdist", "ruamel.yaml")
+_DEPENDENCIES = ("aiosmtpd", "pydantic", "pytest", "pytest-xdist", "ruamel.yaml")
 """The packages that can change how a cell runs; reporting libraries cannot."""
 
 

@@ -3,10 +3,7 @@
 Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
 """
 
-import re
 from collections import deque
-
-from aiosmtplib import SMTPResponse
 
 from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
@@ -15,40 +12,11 @@ from conformance.reference.queue.outbound import Outbound
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue
-from conformance.reference.send.smtp import FastProtocol, SmtpDialogue
-
-_REPLY = re.compile(rb"(?:\d{3}-[^\n]*\n)*(\d{3})(?: ([^\n]*))?\r\n")
-
-
-class _GroupProtocol(FastProtocol):
-    """Keeps replies that come before they are awaited, as those to a group do."""
-
-    _ahead = b""
-
-    def data_received(self, data: bytes) -> None:
-        """Keep what has come, and finish the awaited reply."""
-        self._ahead += data
-        self._finish_reply()
-
-    def send_command(self, octets: bytes) -> None:
-        """Send octets, or none to await one more reply to what was sent."""
-        super().send_command(octets)
-        self._finish_reply()
-
-    def _finish_reply(self) -> None:
-        """Return the first whole reply that has been received to the coroutine that awaits a reply; does nothing without either."""
-        waiter, whole = self._response_waiter, _REPLY.match(self._ahead)
-        if waiter is None or waiter.done() or whole is None:
-            return
-        self._ahead = self._ahead[whole.end() :]
-        lines = [line[4:] for line in whole[0].decode("utf-8", "replace").splitlines()]
-        waiter.set_result(SMTPResponse(int(whole[1]), "\n".join(lines)))
+from conformance.reference.send.smtp import SmtpDialogue
 
 
 class _GroupedDialogue(SmtpDialogue):
     """A session in which MAIL and all RCPT are sent in one group."""
-
-    protocol_class = _GroupProtocol
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float, secret: str | None = None) -> None:
         super().__init__(address, own_name, idle_timeout, secret)
@@ -59,14 +27,13 @@ class _GroupedDialogue(SmtpDialogue):
         if not self._sent_ahead or self._sent_ahead[0] != line:
             return await super().command(line)
         self._sent_ahead.popleft()
-        self._send(b"")  # sends nothing, and awaits the next reply
-        return await self._reply(line.partition(" ")[0])
+        return await self._reply()
 
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
         """Send the envelope in a group if that is offered, and transmit the message; read all replies to the group."""
         if "PIPELINING" in self.keywords:
             lines = [self._mail_command(envelope, content) + extra, *map(self._rcpt_command, envelope.recipients)]
-            self._open_protocol().write("".join(f"{line}\r\n" for line in lines).encode("ascii", "replace"))
+            self._write("".join(f"{line}\r\n" for line in lines).encode("ascii", "replace"))
             self._sent_ahead.extend(lines)
         replies = await super()._transmit(envelope, content, extra)
         while self._sent_ahead:

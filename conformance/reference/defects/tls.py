@@ -10,8 +10,9 @@ from conformance.reference.defects.patience import UsesOtherDialogue
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
+from conformance.reference.send.connection import Connection
 from conformance.reference.send.dialogue import Dialogue, SessionLost
-from conformance.reference.send.smtp import FastProtocol, SmtpDialogue
+from conformance.reference.send.smtp import SmtpDialogue
 
 
 @defect("runs-what-is-behind-starttls", breaks="RL-TLS-01", slot="receiver")
@@ -105,24 +106,23 @@ class KeepsExtensionsOverTls(UsesOtherDialogue):
     dialogue = _KeepsExtensions
 
 
-class _ReadsAheadProtocol(FastProtocol):
-    _ahead = b""
+class _ReadsAheadConnection(Connection):
+    _ahead: tuple[Reply, ...] = ()
 
     def forget_plaintext(self) -> None:
-        """Keep what the server has sent behind its reply to STARTTLS."""
-        self._ahead = bytes(self._buffer)
+        """Keep the replies that the server has sent behind that to STARTTLS."""
+        self._ahead = tuple(self._replies)
         super().forget_plaintext()
 
-    def send_command(self, octets: bytes) -> None:
-        """Send a command; if a reply has been kept, it is taken for that to this command."""
-        super().send_command(octets)
-        if self._ahead:
-            kept, self._ahead = self._ahead, b""
-            self.data_received(kept)
+    def write(self, octets: bytes) -> None:
+        """Send a command; a reply that has been kept is taken for that to this command."""
+        super().write(octets)
+        kept, self._ahead = self._ahead, ()
+        self._replies.extend(kept)
 
 
 class _TakesPlaintextReplies(SmtpDialogue):
-    protocol_class = _ReadsAheadProtocol
+    connection_class = _ReadsAheadConnection
 
 
 @defect("takes-plaintext-for-replies-within-tls", breaks="RL-TLS-05", slot="outbound")

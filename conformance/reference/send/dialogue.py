@@ -4,6 +4,7 @@ A *dialogue* is this node's end of a session that it opens: to hand on a message
 status. Subclasses are in smtp.py and lmtp.py.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +14,9 @@ from conformance.reference.config import Address
 from conformance.reference.headers import header_only
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.replies import Reply
+from conformance.reference.send.connection import Connection, SessionLost
+
+__all__ = ["Dialogue", "SessionLost", "dot_stuffed"]
 
 _NO_EIGHT_BITS = Reply(554, "5.6.3", "the content is 8-bit, and the next hop does not offer 8BITMIME (RFC 6152 3)")
 _NO_UTF8_ADDRESS = Reply(
@@ -21,22 +25,6 @@ _NO_UTF8_ADDRESS = Reply(
 _NO_UTF8_HEADER = Reply(
     554, "5.6.9", "the header is not ASCII, and the next hop does not offer SMTPUTF8 (RFC 6531 3.2)"
 )
-
-
-class SessionLost(Exception):
-    """The server could not be reached, was silent for too long, or ended the session.
-
-    `refused` has the recipients that the server had refused for good in the transaction under way, with the reply for each: they are not
-    tried again (RFC 5321 4.2.1).
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.refused: Mapping[Recipient, Reply] = {}
-
-
-class TlsFailed(SessionLost):
-    """TLS could not begin, after the server had answered STARTTLS with 220."""
 
 
 class Dialogue(ABC):
@@ -52,6 +40,7 @@ class Dialogue(ABC):
         self.own_name = own_name
         self.idle_timeout = idle_timeout
         self.keywords: Mapping[str, str] = {}
+        self._connection: Connection | None = None
         self.outcome_unknown = False
         self.server_ends_session = False
         self.sends_eight_bits_always = False
@@ -61,13 +50,10 @@ class Dialogue(ABC):
 
     # different in each protocol
 
-    @abstractmethod
-    async def connect(self) -> Reply:
-        """Connect, and return the server's greeting. Raises SessionLost."""
-
-    @abstractmethod
-    async def command(self, line: str) -> Reply:
-        """Send a command line and return the reply. Raises SessionLost."""
+    greeting_command: str
+    """The command after the server's greeting: EHLO or LHLO."""
+    connection_class = Connection
+    """The class of connection; that of a defect reads replies wrongly."""
 
     @abstractmethod
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
@@ -76,12 +62,44 @@ class Dialogue(ABC):
         `content` is dot-stuffed and ends with the final dot; `recipients` is the number of accepted recipients.
         """
 
-    @abstractmethod
+    # the connection
+
+    async def connect(self) -> Reply:
+        """Connect, and return the server's greeting. Raises SessionLost."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.idle_timeout):
+                _, self._connection = await loop.create_connection(self.connection_class, *self.address)
+        except (OSError, TimeoutError) as error:
+            raise SessionLost(f"no connection: {error}") from error
+        return await self._reply()
+
+    async def command(self, line: str) -> Reply:
+        """Send a command line and return the reply; return 501 for one with control characters, unsent. Raises SessionLost."""
+        if not line.isprintable():
+            return Reply(501, "5.5.2", "a control character cannot be sent")
+        self._write(line.encode("utf-8", "replace") + b"\r\n")
+        return await self._reply()
+
     def abort(self) -> None:
         """Drop the connection at once, in any state; does nothing if it is closed."""
+        if self._connection is not None:
+            self._connection.abort()
 
-    greeting_command: str
-    """The command after the server's greeting: EHLO or LHLO."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether the session is open, as far as this side knows."""
+        return self._connection is not None and self._connection.is_open
+
+    def _write(self, octets: bytes) -> None:
+        """Send octets. Raises SessionLost if the connection has ended."""
+        assert self._connection is not None
+        self._connection.write(octets)
+
+    async def _reply(self) -> Reply:
+        """Return the next reply. Raises SessionLost, also if the server is silent for `idle_timeout` seconds."""
+        assert self._connection is not None
+        return await self._connection.read_reply(self.idle_timeout)
 
     # shared
 
