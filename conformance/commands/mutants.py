@@ -146,34 +146,35 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
     pin = pins.pinned.get(result.id)
     outcome = pin if pin is not None and result.outcome != "killed" else result.outcome
     row = catalogue().get(result.requirement) if result.requirement else None
-    well = row is not None and row.group in pins.groups_of(result.file)
+    well = row is not None and row.group in pins.groups_of(result)
     return JudgedMutant(result, outcome=outcome, known=result.id in pins.survivors, blamed_well=well)
 
 
-_CELLS_A_ROUND = (6, 3, 1)
-"""How many cells of a scenario are in a round: of one that judges a row of the module's first group, of another group of it, of none."""
+_WEIGHTS = (6, 3, 1)
+"""How much cells of a scenario count that judges a row of the module's first group, of another group of it, of none."""
 
 
 def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
-    """Return the trial of a mutant, in rounds of a few cells of each scenario; the more it is about the module, the more cells.
+    """Return the trial of a mutant: cells of all scenarios by turns, more of each the more it is about the module.
 
-    In a round, cells of scenarios that are about the module come first, and the cheap ones before others. A default is tried
-    in the cells that leave parameters out before all others.
+    The second cell of a scenario about the module comes after the first one of all such scenarios, and of those about its other groups.
+    Cheap cells come before others. A default is tried in the cells that leave parameters out before all others.
     """
-    groups = pins.groups_of(site.file)
+    groups = pins.groups_of(site)
     group_of = {row.id: row.group for row in catalogue().requirements}
     counts: Counter[str] = Counter()
     order = []
     for number in differences.cells[site.id]:
         cell = cells[number]
-        judged = {group_of[row] for row in cell.judged_requirements}
         if (
             site.in_class and cell.parameters == "default"
         ):  # most class bodies of the reference have defaults of parameters
-            order.append((0, -1, differences.costs[number], number))
+            order.append((-1.0, differences.costs[number], number))
             continue
+        judged = {group_of[row] for row in cell.judged_requirements}
         distance = 0 if judged & {*groups[:1]} else 1 if judged & {*groups} else 2
-        order.append((counts[cell.scenario] // _CELLS_A_ROUND[distance], distance, differences.costs[number], number))
+        turn = (counts[cell.scenario] + 0.5) / _WEIGHTS[distance]
+        order.append((turn, differences.costs[number], number))
         counts[cell.scenario] += 1
     return MutantTrial(site, tuple(number for *_, number in sorted(order)))
 

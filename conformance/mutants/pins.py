@@ -2,14 +2,15 @@
 
 `fixtures/mutants/` has four files. `equivalent.yaml` and `no-row.yaml` are lists of entries with the `ids` of mutants and the
 `reason`: nothing that anybody can observe changes, or no document or RFC binds what changes. `survivors.txt` has the ids of the
-other survivors seen so far. `groups.yaml` maps each module of the reference to the groups of requirements that it is about. A *pin*
+other survivors seen so far. `groups.yaml` maps each module of the reference, and functions of some, to the groups of requirements that
+they are about. A *pin*
 is the reason why a mutant need not be caught: `equivalent` or `no-row`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
@@ -17,6 +18,14 @@ from ruamel.yaml import YAML
 T = TypeVar("T")
 
 Pin = Literal["equivalent", "no-row"]
+
+
+class Mutant(Protocol):
+    """Something with the id of a mutant: file, function, operator and number."""
+
+    @property
+    def id(self) -> str:
+        """The stable id."""
 
 
 class PinsError(ValueError):
@@ -40,9 +49,9 @@ class Pins:
     survivors: frozenset[str]
     groups: Mapping[str, tuple[str, ...]]
 
-    def groups_of(self, file: str) -> tuple[str, ...]:
-        """Return the groups of requirements of a module; those of the longest entry that its path begins with."""
-        entries = [entry for entry in self.groups if file == entry or file.startswith(f"{entry}/")]
+    def groups_of(self, mutant: "Mutant") -> tuple[str, ...]:
+        """Return the groups of requirements of the code that a mutant changes; those of the longest entry that its id begins with."""
+        entries = [entry for entry in self.groups if mutant.id.startswith((f"{entry}:", f"{entry}/", f"{entry}."))]
         return self.groups[max(entries, key=len)] if entries else ()
 
 
