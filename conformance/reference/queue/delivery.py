@@ -30,7 +30,7 @@ class Delivery(Component):
 
     `_processing` has the row ids of the messages in process, `_redundancy_tasks` by row id the tasks that make their
     shadows, `_attempts` the attempts queued or under way, `_deferred` a heap of (due time, tie-breaker, message,
-    recipients) to retry, `_queues` the queue for each next hop that has work. `_redirect_target` is set during a redirection,
+    recipients) to retry, `_queues` the queue for each next hop so far. `_redirect_target` is set during a redirection,
     `_paused` once the node stops.
     """
 
@@ -111,9 +111,7 @@ class Delivery(Component):
             self._queue_for(hop).add(attempt)
 
     def _queue_for(self, hop: NextHop) -> HopQueue:
-        """Return the queue for a next hop, made if there is none, and remove queues without work."""
-        for idle in [known for known, queue in self._queues.items() if not queue.waiting and not queue.workers]:
-            del self._queues[idle]
+        """Return the queue for a next hop, made if there is none."""
         if hop not in self._queues:
             self._queues[hop] = self.create_queue(hop)
         return self._queues[hop]
@@ -137,9 +135,7 @@ class Delivery(Component):
         host.messages.set_fate(message.id, accepted, fate, crossed=attempt.hop.crosses_boundary)
         host.messages.set_fate(message.id, [r for r, _ in refused], "failed")
         for recipient in attempt.recipients:
-            reply = replies.get(recipient)
-            outcome = fate if recipient in accepted else "failed" if reply and reply.permanent else "deferred"
-            host.log.info("%s to <%s> %s: %s", message.message_id, recipient.address, outcome, reply)
+            host.log.info("%s to <%s>: %s", message.message_id, recipient.address, replies.get(recipient))
         if refused:
             host.reports.report_failed(message, refused, attempt.hop)
         if accepted:

@@ -69,7 +69,6 @@ class MailboxStore(Component):
             )
             return (await session.transmit(envelope_for_one, content))[recipient]
         except SessionLost as lost:
-            session.abort()  # so that no QUIT is tried
             self.host.log.warning("<%s>: mailbox store: %s", recipient.address, lost)
             return NO_ANSWER
 

@@ -133,7 +133,6 @@ class Dialogue(ABC):
         says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME,
         and so is what needs SMTPUTF8 if it does not offer that.
         """
-        self.outcome_unknown = False
         if refused := self._without_smtputf8(envelope, content):
             others = tuple(one for one in envelope.recipients if one not in refused)
             return {
