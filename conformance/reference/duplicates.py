@@ -97,5 +97,5 @@ class DuplicateDetection(Component):
 
     def _set_alarm(self) -> None:
         """Schedule a clean-up after DuplicateCleanupInterval, unless one is scheduled or the table is empty."""
-        if not self._alarm.is_set and self.host.delivered.has_any():
+        if self._alarm.due is None and self.host.delivered.has_any():
             self._alarm.set(self.host.now() + self.host.transport.DuplicateCleanupInterval)

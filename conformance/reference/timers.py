@@ -60,70 +60,47 @@ class Alarms:
     def __init__(self, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
         self.clock = clock
         self.on_failure = on_failure
-        self._set: set[Alarm] = set()
+        self._alarms: list[Alarm] = []
 
     def new(self, callback: Callable[[], None]) -> "Alarm":
         """Return an alarm, not set, that calls `callback` when it is due."""
-        return Alarm(self, callback)
+        alarm = Alarm(self, callback)
+        self._alarms.append(alarm)
+        return alarm
 
     def cancel(self) -> None:
-        """Cancel every alarm that is set, as the node ends."""
-        for alarm in tuple(self._set):
+        """Cancel every alarm, as the node ends."""
+        for alarm in self._alarms:
             alarm.cancel()
-
-    def track(self, alarm: "Alarm", *, is_set: bool) -> None:
-        """Record whether an alarm is set; each alarm calls this about itself."""
-        if is_set:
-            self._set.add(alarm)
-        else:
-            self._set.discard(alarm)
 
 
 class Alarm:
-    """A timer for a point in wall-clock time, which calls `callback`; while it is not set no timer is in the loop.
-
-    It records in `alarms` whether it is set, so that all of a node's can be cancelled together.
-    """
+    """A timer for a point in wall-clock time, which calls `callback`; while it is not set no timer is in the loop."""
 
     def __init__(self, alarms: Alarms, callback: Callable[[], None]) -> None:
         self._alarms = alarms
         self._callback = callback
-        self._due: float | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self.due: float | None = None
+        """When the alarm is due, POSIX seconds, or None when it is not set."""
 
     def set(self, due: float | None) -> None:
         """Set the alarm to `due` (POSIX seconds; if past, it calls back in the next turn of the loop), or unset it for None."""
-        if due == self._due and self._handle is not None:
-            return
         self.cancel()
         if due is not None:
-            self._due = due
+            self.due = due
             delay = max(0.0, due - self._alarms.clock.now())
             self._handle = asyncio.get_running_loop().call_later(delay, self._on_timer)
-            self._alarms.track(self, is_set=True)
-
-    @property
-    def is_set(self) -> bool:
-        """Whether the alarm is set."""
-        return self._handle is not None
-
-    @property
-    def due(self) -> float | None:
-        """When the alarm is due, POSIX seconds, or None when it is not set."""
-        return self._due
 
     def cancel(self) -> None:
         """Unset the alarm."""
-        self._due = None
+        self.due = None
         if self._handle is not None:
             self._handle.cancel()
-            self._handle = None
-            self._alarms.track(self, is_set=False)
 
     def _on_timer(self) -> None:
         """Unset the alarm, and call `callback`; the event loop calls this when the alarm is due."""
-        self._due = self._handle = None
-        self._alarms.track(self, is_set=False)
+        self.due = None
         try:
             self._callback()
         except Exception as error:  # noqa: BLE001  # whatever it is, the node must not go on without this timer

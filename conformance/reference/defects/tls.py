@@ -44,10 +44,11 @@ class KeepsTheTransactionOverTls(Receiver):
 class OffersStarttlsWithinTls(Receiver):
     """Offers STARTTLS whether or not TLS has begun."""
 
-    def auth_keywords(self) -> list[str]:
-        """Return the keywords of the EHLO reply that concern security, with STARTTLS within TLS too."""
-        again = ["STARTTLS"] if self.session is not None and self.session.ssl is not None else []
-        return [*super().auth_keywords(), *again]
+    def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
+        """Return the reply to EHLO, with STARTTLS within TLS too."""
+        assert self.session is not None
+        again = ["250-STARTTLS"] if self.session.ssl is not None else []
+        return super().ehlo_reply(name, [*again, *responses])
 
 
 class _ReturnsMail(SmtpDialogue):

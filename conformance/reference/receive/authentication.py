@@ -91,12 +91,8 @@ class PeerAuthentication(FastSMTP):
         return listener == "frontend" or (listener == "transport" and self.host.config.has_secrets)
 
     def starttls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context for STARTTLS, or None if this session does not offer it."""
+        """Return the TLS context for STARTTLS, or None if this session does not offer it; aiosmtpd offers AUTH after TLS only (RFC 4954 4)."""
         return server_context() if self.may_authenticate else None
-
-    def auth_keywords(self) -> list[str]:
-        """Return the AUTH keyword for the EHLO reply; none before TLS, where the secret could be read (RFC 4954 4)."""
-        return ["AUTH PLAIN"] if self.may_authenticate and self.session.ssl is not None else []
 
     def identify_peer(self) -> Peer | None:
         """Return the peer that the client has shown to be (`Rights.identify`), or None; always None on other listeners than `transport`."""

@@ -181,16 +181,14 @@ class Receiver(Chunking, PeerAuthentication):
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
         """Reset the session for a client that greets as `name`, and return the EHLO or LHLO reply as a list of one text.
 
-        That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords and those of AUTH,
+        That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords but HELP, and those of
         DSN, CHUNKING and the shadow verbs, as far as they are offered to this client.
         """
         self.verbs.confirm_discards_read()
         self.session.host_name = name
         self.session_state.greeted = True
         self.session_state.peer = self.identify_peer()
-        # without the codes, HELP, and AUTH, which is offered in our own way
-        offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
-        offered += self.auth_keywords()
+        offered = [line[4:] for line in responses if "HELP" not in line]  # without the codes
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES", "SMTPUTF8"]
         offered += [] if self.session_state.listener == "delivery" else ["DSN", "CHUNKING"]
         offered += self.verbs.ehlo_keywords()
@@ -380,14 +378,13 @@ def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:
 
     Without `<path>` everything is the first part.
     """
-    end = arg.find(">")
-    path, rest = (arg[: end + 1], arg[end + 1 :]) if end >= 0 else (arg, "")
+    path, bracket, rest = arg.partition(">")
     parameters = (word.partition("=") for word in rest.split())
-    return path, {key.upper(): value for key, _, value in parameters}
+    return path + bracket, {key.upper(): value for key, _, value in parameters}
 
 
 def _has_invalid_dsn_parameter(arg: str) -> bool:
     """Whether a MAIL command has RET or ENVID twice, or RET with another value than FULL and HDRS (RFC 3461 5.1)."""
-    words = [word.upper().partition("=") for word in arg[arg.find(">") + 1 :].split()]
+    words = [word.upper().partition("=") for word in arg.partition(">")[2].split()]
     keys = [key for key, _, _ in words if key in ("RET", "ENVID")]
     return len(keys) > len(set(keys)) or any(key == "RET" and value not in ("FULL", "HDRS") for key, _, value in words)

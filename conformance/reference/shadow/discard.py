@@ -39,7 +39,7 @@ class DiscardStatus(Component):
         for holder in self.host.discards.holders_of_shadow(message.id):
             self.host.discards.queue_notification(holder.server, holder.shadow_id, self.host.now())
             self.host.log.info("%s discard notification queued for %s", holder.shadow_id, holder.server)
-        if not self._alarm.is_set:
+        if self._alarm.due is None:
             self._set_alarm()
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:

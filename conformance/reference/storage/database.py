@@ -153,8 +153,7 @@ class Database:
         """Close at once without a commit, as a kill would; cancel the waiting callers."""
         connection, self._connection = self._connection, None
         for future in self._end_transaction():
-            if not future.done():
-                future.cancel()
+            future.cancel()
         self._written.clear()
         self._cache.clear()
         self._full = False
