@@ -16,12 +16,10 @@ added or removed octets in it.
 Records: a `Delivered` event is a message that a sink or mailbox store took for one recipient from its `giver`.
 """
 
-from collections import defaultdict
-
 from conformance.history.events import Delivered, MessageMade
 from conformance.model.facts import Facts
 from conformance.model.resending import is_resending_requested
-from conformance.model.rules import invariant, rule
+from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
@@ -125,36 +123,3 @@ def _compare_delivery(
         differences.append(f"from <{delivery.sender}>, not from <{original.sender}>")
     for difference in differences:
         finding.add_message_violation(original, f"{subject} {difference}", delivery.n, row="RL-CNT-01")
-
-
-@rule("RL-CNT-01", timed=False)
-def other_content_keeps_its_envelope(facts: Facts) -> Finding:
-    """Check the envelope of content that no step has made, such as a message of a conversation written line by line.
-
-    A server passes it on from a reverse-path, and to recipients, with which it was handed the same content before, in one transaction
-    (RFC 5321 3.3). Reports are left out, and sessions that a fault altered.
-    """
-    finding = Finding("content of no message of the scenario, with the envelope that came with it")
-    handed: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
-    for sent in facts.trace.transactions:
-        if sent.digest is None or sent.message is not None or sent.digest.report is not None:
-            continue
-        given = handed[sent.client, sent.digest.stable_sha256]
-        is_unaltered = not facts.trace.altered_sessions & {sent.session, *(one.session for one in given)}
-        if given and is_unaltered and facts.is_opened_by_tested_server(sent.client, sent.session):
-            finding.occasions += 1
-            _compare_with_given(facts, finding, sent, given)
-        handed[sent.server, sent.digest.stable_sha256].append(sent)
-    return finding
-
-
-def _compare_with_given(facts: Facts, finding: Finding, sent: Transaction, given: list[Transaction]) -> None:
-    """Add a violation if a transaction has a reverse-path or a recipient that none has by which its client was given the content."""
-    normalize = facts.context.normalize_addresses
-    subject = f"{sent.client} sent {sent.server} the content of session {given[-1].session}"
-    if not normalize([sent.sender]) & normalize(one.sender for one in given):
-        finding.add_violation(f"{subject} from <{sent.sender}>, with whom it did not come", given[-1].n, sent.n)
-    elif unexpected := normalize(sent.recipients) - normalize(who for one in given for who in one.recipients):
-        finding.add_violation(
-            f"{subject} for {min(unexpected)}, which is not one of its recipients", given[-1].n, sent.n
-        )

@@ -21,6 +21,7 @@ Records: a `StepEvent` is the begin or end of a step of the scenario; a `Command
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import islice
 
@@ -90,6 +91,46 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
                     row="SR-CRE-06" if is_of_copy else "RL-CNT-01",
                 )
     return finding
+
+
+@rule("RL-CNT-01", timed=False)
+def other_content_keeps_its_envelope(facts: Facts) -> Finding:
+    """Check the envelope of content that no step has made, such as a message of a conversation written line by line.
+
+    A server passes it on with the reverse-path, the recipients and the parameters of a transaction by which it was handed the same
+    content before (RFC 5321 3.3). Reports are left out, sessions that a fault altered, and relays without shadow redundancy as to
+    parameters: RFC 3461 binds only those that offer DSN.
+    """
+    finding = Finding("content of no message of the scenario, with the envelope that came with it")
+    handed: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
+    for sent in facts.trace.transactions:
+        if sent.digest is None or sent.message is not None or sent.digest.report is not None:
+            continue
+        given = handed[sent.client, sent.digest.stable_sha256]
+        is_unaltered = not facts.trace.altered_sessions & {sent.session, *(one.session for one in given)}
+        if given and is_unaltered and facts.is_opened_by_tested_server(sent.client, sent.session):
+            finding.occasions += 1
+            if problem := _difference_from_given(facts, sent, given):
+                subject = f"{sent.client} sent {sent.server} the content of session {given[-1].session}"
+                finding.add_violation(f"{subject} {problem}", given[-1].n, sent.n)
+        handed[sent.server, sent.digest.stable_sha256].append(sent)
+    return finding
+
+
+def _difference_from_given(facts: Facts, sent: Transaction, given: list[Transaction]) -> str:
+    """Return in words what of a transaction's envelope is in none of those by which its client was given the content; '' for nothing."""
+    normalize = facts.context.normalize_addresses
+    if not normalize([sent.sender]) & normalize(one.sender for one in given):
+        return f"from <{sent.sender}>, with whom it did not come"
+    if unexpected := normalize(sent.recipients) - normalize(who for one in given for who in one.recipients):
+        return f"for {min(unexpected)}, which is not one of its recipients"
+    if is_relay_only(facts.context.claims):
+        return ""
+    offered = (facts.trace.sessions[sent.session].keywords or frozenset()) - {"SMTPUTF8"}
+    copy = _envelope_of(facts, sent, offered)
+    envelopes = [_envelope_of(facts, one, offered) for one in given]
+    envelopes = [{where: one[where] for where in copy} for one in envelopes if copy.keys() <= one.keys()]
+    return "" if copy in envelopes or not envelopes else _format_difference(copy, envelopes[-1])
 
 
 def _is_ascii(message: MessageMade) -> bool:

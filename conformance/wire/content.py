@@ -201,7 +201,7 @@ def _plain_part(match: re.Match[bytes]) -> bytes:
 def _without_brackets(value: str | None) -> str | None:
     """Return a Message-ID without its angle brackets; None for None or an empty value."""
     match = _ANGLE_BRACKETS.search(value or "")
-    return match[1] if match else value or None
+    return (match[1] if match else value) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class SinkSession(asyncio.Protocol):
         if self._record is None:
             self._keywords = self._sink.keywords
         self._offered = frozenset({"SIZE", *self._keywords})
-        lines = [f"{self._sink.name}.test", f"SIZE {MAX_MESSAGE}", *self._keywords]
+        lines = [f"{self._sink.name}.test", *self._keywords, f"SIZE {MAX_MESSAGE}"]
         return "\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])
 
     def _plain_hello(self, client: str) -> str:

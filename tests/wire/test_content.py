@@ -56,6 +56,7 @@ def test_a_changed_header_or_body_changes_the_stable_digest() -> None:
         (b"X-Message-ID: <no@b>\r\n", None),
         (b"Subject: x\r\n Message-ID: <folded@b>\r\n", None),
         (b"Message-ID:\r\n", None),
+        (b"Message-ID: <>\r\n", None),
         (b"Message-ID: <first@b>\r\nMessage-ID: <second@b>\r\n", "first@b"),
     ],
 )

@@ -158,7 +158,7 @@ def test_a_sink_knows_the_parameters_of_what_it_offers_only() -> None:
         sink.keywords = ("DSN", "8BITMIME")
         assert [code for _, code in (await talk(world, lines))[-3:]] == [250, 250, 250]
         offered = [reply.lines[1:] for reply in world.events(Reply) if reply.to == "EHLO"]
-        assert offered[-1] == ("SIZE 67108864", "DSN", "8BITMIME")
+        assert offered[-1] == ("DSN", "8BITMIME", "SIZE 67108864")
 
     with_sink("smtp", test)
 
