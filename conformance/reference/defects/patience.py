@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope, Recipient
+from conformance.reference.queue.mailbox_store import MailboxStore
 from conformance.reference.queue.outbound import Outbound
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.receive.session import Receiver
@@ -88,6 +89,16 @@ class WaitsAMinute(Outbound):
         return dialogue
 
 
+@defect("waits-for-ever-for-a-goodbye", breaks="SR-TMO-08", slot="store")
+class WaitsForEverForAGoodbye(MailboxStore):
+    """Waits for the reply to QUIT of its mailbox store for as long as it takes."""
+
+    async def _end_session(self, session: Dialogue) -> None:
+        """Send QUIT and wait for its reply for a year, not for SendConnectionInactivityTimeout."""
+        session.idle_timeout = 365 * 86400.0
+        await super()._end_session(session)
+
+
 @defect("hangs-up-on-what-it-has-taken", breaks="RL-DOT-03", slot="receiver")
 class HangsUpOnWhatItHasTaken(Receiver):
     """Closes the session in place of acknowledging the message, and delivers it."""
@@ -115,6 +126,17 @@ class CountsNoHops(Acceptance):
     def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
         """Return a new message id, and the content with its Received fields under their right name and this server's at the beginning."""
         return super().add_trace_field(content.replace(b"X-Seen:", b"Received:"), origin, protocol)
+
+
+@defect("takes-a-hundred-hops-for-a-loop", breaks="RL-LOP-02", slot="acceptance")
+class TakesAHundredHopsForALoop(Acceptance):
+    """Refuses a message that has been through a hundred servers."""
+
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
+        """Refuse a message with a hundred Received fields (correct is more than that), and accept any other."""
+        if f"\r\n{content.decode('latin-1')}".count("\r\nReceived:") >= 100:
+            return Reply(554, "5.4.6", "too many hops")
+        return await super().accept(envelope, content, origin)
 
 
 @defect("takes-thirty-hops-for-a-loop", breaks="RL-LOP-02", slot="acceptance")

@@ -192,3 +192,22 @@ class TakesDagsForSites(RoutesByAlteredConfiguration):
 @defect("delays-fan-out-for-dags", breaks="SR-BIF-04", slot="ex2010.routing", also={"routing": TakesDagsForSites})
 class HubTakesDagsForSites(TakesDagsForSites, HubRouting):
     """Delays fan-out also towards servers whose delivery group is a DAG."""
+
+
+@defect("prefers-a-hub-of-the-site", breaks="SR-BIF-02", slot="routing")
+class PrefersAHubOfTheSite(Routing):
+    """Sends mail for another site to a hub of that site, if it has one, before the server that hosts the mailbox."""
+
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+        """Return the recipients by next hop, of whose servers hubs come first; correct is the hosting server (from 2013 on)."""
+        found: dict[NextHop, list[Recipient]] = {}
+        roles = {peer.name: peer.role for peer in self.host.config.peers}
+        for hop, members in super().group_by_next_hop(recipients).items():
+            pairs = sorted(
+                zip(hop.servers, hop.addresses, strict=True), key=lambda one: roles.get(one[0], "mailbox") != "hub"
+            )
+            hubs_first = replace(
+                hop, servers=tuple(server for server, _ in pairs), addresses=tuple(address for _, address in pairs)
+            )
+            found.setdefault(hubs_first if hop.kind == "transport" else hop, []).extend(members)
+        return found

@@ -5,6 +5,8 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 `self.host` has the other components of the node (host.py).
 """
 
+import heapq
+
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Recipient
 from conformance.reference.queue.delivery import Delivery
@@ -86,3 +88,15 @@ class RedirectsWhatIsNotDeferred(Delivery):
         await super().redirect_all(target)
         self._deferred += deferred
         self._retry()
+
+
+@defect("retries-what-it-redirected", breaks="SR-CRE-10", slot="delivery")
+class RetriesWhatItRedirected(Delivery):
+    """Redirects messages that wait for a retry, and tries them again at their next hop later."""
+
+    async def redirect_all(self, target: NextHop) -> None:
+        """Have each queued message tried at the server `target`, and leave those that wait for a retry in the list of retries."""
+        deferred = list(self._deferred)
+        await super().redirect_all(target)
+        self._deferred += deferred
+        heapq.heapify(self._deferred)

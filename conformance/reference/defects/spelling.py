@@ -9,7 +9,7 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
-from conformance.reference.headers import header_field
+from conformance.reference.headers import client_submit_time, header_field, internet_message_id
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.shadow.manager import ShadowRedundancyManager
 from conformance.reference.storage.discards import DiscardNotification
@@ -33,6 +33,39 @@ class DuplicateByIdInAnyCase(DuplicateDetection):
         """Return the duplicate key of a message with the Message-ID in lower case; None if it has no key."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(internet_id=key.internet_id.lower())
+
+
+@defect("duplicate-by-beginning-of-the-id", breaks="SR-DUP-02", slot="duplicates")
+class DuplicateByBeginningOfTheId(DuplicateDetection):
+    """Takes messages whose Message-IDs differ in their last character only for duplicates."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return the duplicate key of a message with its Message-ID but for the last character; None if it has no key."""
+        key = super().key_of(mailbox, content)
+        return None if key is None else key._replace(internet_id=key.internet_id[:-1])
+
+
+@defect("duplicate-by-the-written-id", breaks="SR-DUP-01", slot="duplicates")
+class DuplicateByTheWrittenId(DuplicateDetection):
+    """Takes a message whose Message-ID is written without brackets for another message."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return the duplicate key of a message with its Message-ID as it is written; None if it has no key."""
+        key = super().key_of(mailbox, content)
+        written = header_field(content, b"Message-ID") or b""
+        return None if key is None else key._replace(internet_id=written.decode("latin-1"))
+
+
+@defect("duplicate-without-a-message-id", breaks="SR-DUP-02", slot="duplicates")
+class DuplicateWithoutAMessageId(DuplicateDetection):
+    """Takes messages without a Message-ID for duplicates when they have the same Date."""
+
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
+        """Return the duplicate key of a message, with an empty Message-ID if it has none; None if it has no Date."""
+        submitted = client_submit_time(content)
+        if submitted is None:
+            return None
+        return DuplicateKey(mailbox.casefold(), internet_message_id(content) or "", submitted)
 
 
 @defect("duplicate-within-a-minute", breaks="SR-DUP-02", slot="duplicates")
