@@ -88,6 +88,12 @@ class Digest(RecordedValue):
     originals: Annotated[
         tuple[str, ...], Field(description="the Original-Recipient fields of a delivery-status report")
     ] = ()
+    form_problem: Annotated[
+        str, Field(description="what a multipart/report lacks of the form of RFC 3464; empty in histories before 0.3")
+    ] = ""
+    returned: Annotated[
+        Literal["message", "header"] | None, Field(description="what a delivery-status report returns of the message")
+    ] = None
     eight_bit: Annotated[bool, Field(description="an octet of it is above 127")] = False
 
 

@@ -59,7 +59,7 @@ def _uses_parameters(facts: Facts) -> bool:
     return any(c.verb in ("MAIL", "RCPT") and _ANY.search(c.line) for c in facts.trace.events_of(Command))
 
 
-class _Requests:
+class Requests:
     """The requests with which each server was handed each message: (server, message's name) -> requests in order."""
 
     def __init__(self, facts: Facts) -> None:
@@ -125,7 +125,7 @@ def parameters_are_passed_on(facts: Facts) -> Finding:
     finding = Finding("the parameters of DSN are passed on to a next hop that offers DSN, and to no other")
     if not facts.compute_once(_uses_parameters):
         return finding
-    requests = facts.compute_once(_Requests)
+    requests = facts.compute_once(Requests)
     altered = facts.trace.altered_sessions
     for sent in facts.trace.transactions:
         if (
@@ -183,7 +183,7 @@ class _Report:
     """Each action with the recipient."""
 
 
-class _Reports:
+class StatusReports:
     """The reports of a history about messages whose Message-ID no other message has."""
 
     def __init__(self, facts: Facts) -> None:
@@ -221,9 +221,9 @@ def reports_are_asked_for(facts: Facts) -> Finding:
     """
     finding = Finding("only what NOTIFY asks for is reported, by the last server that offers DSN")
     requests, relaying, reports = (
-        facts.compute_once(_Requests),
+        facts.compute_once(Requests),
         facts.compute_once(Relaying),
-        facts.compute_once(_Reports),
+        facts.compute_once(StatusReports),
     )
     for (server, name, recipient), tries in relaying.tries.items():
         for asked in requests.notify_values(server, name, recipient, tries[-1].transaction.n)[-1:]:
@@ -276,9 +276,9 @@ def relays_are_reported(facts: Facts) -> Finding:
     if "dsn" not in facts.context.claims or is_resending_requested(facts):
         return finding
     requests, relaying, reports = (
-        facts.compute_once(_Requests),
+        facts.compute_once(Requests),
         facts.compute_once(Relaying),
-        facts.compute_once(_Reports),
+        facts.compute_once(StatusReports),
     )
     reported: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
     altered = {
@@ -320,8 +320,8 @@ def relays_are_reported(facts: Facts) -> Finding:
 def reports_name_what_the_sender_named(facts: Facts) -> Finding:
     """Check that a report has the envelope id and the original recipients that the sender gave (RFC 3461 6.3)."""
     finding = Finding("a report names the sender's envelope id and original recipients")
-    requests = facts.compute_once(_Requests)
-    for report in facts.compute_once(_Reports).all:
+    requests = facts.compute_once(Requests)
+    for report in facts.compute_once(StatusReports).all:
         sent, digest = report.transaction, report.transaction.digest
         asked = requests.requests_before(report.origin, report.message, sent.n)
         if not asked or digest is None:

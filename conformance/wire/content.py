@@ -16,6 +16,7 @@ from email.policy import compat32
 from typing import Literal
 
 from conformance.history.values import Digest
+from conformance.wire.report_form import find_form_problem, find_returned
 
 MAX_KEPT = 256 * 1024
 """Octets of a header, and of a report's body, that are kept and parsed."""
@@ -114,6 +115,8 @@ class Digester:
             reported=tuple(f"{action} {to}" for action, addresses in actions for to in addresses),
             envelope_id=report.envelope_id,
             originals=report.originals,
+            form_problem=report.form_problem,
+            returned=report.returned,
             eight_bit=self._eight_bit,
             received=len(_RECEIVED.findall(header)),
         )
@@ -209,7 +212,8 @@ class _Report:
     """What a report says: its kind, the Message-ID of the message it is about, and each action with its recipients' addresses.
 
     The actions are those of RFC 3464 2.3, in lower case; `envelope_id` and `originals` are the fields Original-Envelope-Id and
-    Original-Recipient. All is None or empty for a message that is not a report.
+    Original-Recipient. `form_problem` and `returned` are as `report_form` finds them. All is None or empty for a message that is not a
+    report.
     """
 
     kind: Literal["delivery-status", "journal"] | None = None
@@ -217,6 +221,8 @@ class _Report:
     actions: tuple[tuple[str, list[str]], ...] = ()
     envelope_id: str | None = None
     originals: tuple[str, ...] = ()
+    form_problem: str = ""
+    returned: Literal["message", "header"] | None = None
 
 
 def _parse_report(header: bytes, body: bytes) -> _Report:
@@ -250,6 +256,10 @@ def _parse_report(header: bytes, body: bytes) -> _Report:
             actions=tuple(_actions(blocks)),
             envelope_id=next(filter(None, (_field(block, "Original-Envelope-Id") for block in blocks)), None),
             originals=tuple(filter(None, (_field(block, "Original-Recipient") for block in blocks))),
+            form_problem=find_form_problem(whole, blocks, eight_bit=not body.isascii())
+            if outer.get_content_type() == "multipart/report"
+            else "",
+            returned=find_returned(whole),
         )
     except RecursionError:
         return _Report(kind)

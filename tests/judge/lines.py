@@ -12,6 +12,7 @@
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  report on m, failed for victor@outside.test, naming q1 and rfc822;v@x, to alice@outside.test: 250
+    mbx1 > outside  report on m, failed for victor@outside.test, returning message, lacking a Status, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
     mbx2 ? mbx1 for 2: s1, s2; 3 left            how many it asks for (else 100), and how many are left (else none)
@@ -64,7 +65,7 @@ _WHAT = (
     r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<grouped> in a group)?(?P<emptied> as a lone dot)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
-_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
+_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?(?:, returning (?P<returned>message|header))?(?:, lacking (?P<lack>[^,]+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
 _JOURNAL = r"journal of (?P<name>[a-z]\w*), to (?P<to>\S+)"
 _PAIR = r"(?P<client>\S+) > (?P<server>\S+)\s+(?P<also>also )?"
 
@@ -128,6 +129,7 @@ def _reported(history: History, m: re.Match[str]) -> None:
         failed=who if status and m["action"] == "failed" else (),
         reported=tuple(f"{m['action']} {one}" for one in who), envelope_id=m["id"] if status else None,
         originals=(m["original"],) if status and m["original"] else (),
+        returned=m["returned"] if status else None, form_problem=f"it lacks {m['lack']}" if status and m["lack"] else "",
     )  # fmt: skip
     loud = status and m["loud"]
     history.transmit(m["client"], m["server"], "", to=(m["to"],), digest=digest, sender="mta@x" if loud else "")

@@ -196,13 +196,15 @@ class ExtendedRelay(Relay):
         """Send the sender a report."""
         of_message, of_recipient = self.names(message, to)
         header = message["content"].partition("\r\n\r\n")[0]
+        encoding = [] if header.isascii() else ["Content-Transfer-Encoding: 8bit"]
+        status = "5.0.0" if action == "failed" else "2.0.0"
         lines = [
             "From: <postmaster@mini>", f"To: <{message['sender']}>", f"Message-ID: <report-{self.count}@mini>",
-            "Date: Thu, 1 Jan 2026 00:00:00 +0000", "MIME-Version: 1.0",
+            "Date: Thu, 1 Jan 2026 00:00:00 +0000", "MIME-Version: 1.0", *encoding,
             "Content-Type: multipart/report; report-type=delivery-status; boundary=b", "",
             "--b", "", action, "--b", "Content-Type: message/delivery-status", "", "Reporting-MTA: dns; mini", *of_message, "",
-            *of_recipient, f"Final-Recipient: {typed(to)}", f"Action: {action}", "Status: 5.0.0", "",
-            "--b", "Content-Type: text/rfc822-headers", "", header, "", "--b--", "",
+            *of_recipient, f"Final-Recipient: {typed(to)}", f"Action: {action}", f"Status: {status}", "",
+            "--b", "Content-Type: text/rfc822-headers", *encoding, "", header, "", "--b--", "",
         ]  # fmt: skip
         self.count += 1
         file = self.queue / f"{self.count}.json"
