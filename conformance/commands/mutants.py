@@ -151,32 +151,35 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
 
 
 _WEIGHTS = (6, 3, 1)
-"""How much cells of a scenario count that judges a row of the module's first group, of another group of it, of none."""
+"""Of ten cells so many are of scenarios that judge a row of the module's first group, of another group of it, of none."""
 
 
 def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
-    """Return the trial of a mutant: cells of all scenarios by turns, more of each the more it is about the module.
+    """Return the trial of a mutant: cells of scenarios about the module, about its other groups, and about neither, mixed by weight.
 
-    The second cell of a scenario about the module comes after the first one of all such scenarios, and of those about its other groups.
-    Cheap cells come before others. A default is tried in the cells that leave parameters out before all others.
+    Each of the three kinds begins with one cell of each scenario, the cheap ones first. A default is tried in the cells that leave
+    parameters out before all others.
     """
     groups = pins.groups_of(site)
     group_of = {row.id: row.group for row in catalogue().requirements}
     counts: Counter[str] = Counter()
-    order = []
+    first: list[tuple[float, int]] = []
+    kinds: tuple[list[tuple[int, float, int]], ...] = ([], [], [])
     for number in differences.cells[site.id]:
-        cell = cells[number]
-        if (
-            site.in_class and cell.parameters == "default"
-        ):  # most class bodies of the reference have defaults of parameters
-            order.append((-1.0, differences.costs[number], number))
+        cell, cost = cells[number], differences.costs[number]
+        if site.in_class and cell.parameters == "default":  # most class bodies of the reference have defaults
+            first.append((cost, number))
             continue
         judged = {group_of[row] for row in cell.judged_requirements}
-        distance = 0 if judged & {*groups[:1]} else 1 if judged & {*groups} else 2
-        turn = (counts[cell.scenario] + 0.5) / _WEIGHTS[distance]
-        order.append((turn, differences.costs[number], number))
+        kind = 0 if judged & {*groups[:1]} else 1 if judged & {*groups} else 2
+        kinds[kind].append((counts[cell.scenario], cost, number))
         counts[cell.scenario] += 1
-    return MutantTrial(site, tuple(number for *_, number in sorted(order)))
+    mixed = [
+        ((place + 0.5) / weight, number)
+        for entries, weight in zip(kinds, _WEIGHTS, strict=True)
+        for place, (*_, number) in enumerate(sorted(entries))
+    ]
+    return MutantTrial(site, tuple(number for _, number in [*sorted(first), *sorted(mixed)]))
 
 
 def _read_store(store: Path | None, key: str) -> Iterator[MutantResult]:
