@@ -71,15 +71,7 @@ class Reports(Component):
         if not statuses or not message.envelope.reverse_path:
             return
         report_id = host.identity.new_id()
-        content = format_report(
-            action,
-            statuses,
-            message_id=report_id,
-            server=host.name,
-            at=host.now(),
-            envelope=message.envelope,
-            content=host.messages.content(message.id),
-        )
+        content = self.compose(action, message, statuses, report_id)
         body = "" if content.isascii() else "8BITMIME"
         draft = new_message(
             content,
@@ -96,3 +88,17 @@ class Reports(Component):
         )
         host.log.info("%s %s: report %s to <%s>", message.message_id, action, report_id, message.envelope.reverse_path)
         host.delivery.start_processing(host.messages.add(draft, content))
+
+    def compose(
+        self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus], report_id: str
+    ) -> bytes:
+        """Return the content of a report with this id about some recipients of a message."""
+        return format_report(
+            action,
+            statuses,
+            message_id=report_id,
+            server=self.host.name,
+            at=self.host.now(),
+            envelope=message.envelope,
+            content=self.host.messages.content(message.id),
+        )

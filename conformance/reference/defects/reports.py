@@ -1,0 +1,56 @@
+"""Defects in the contents of reports of delivery status.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
+place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
+`self.host` has the other components of the node (host.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.dsn import RecipientStatus, ReportAction
+from conformance.reference.message import Message
+from conformance.reference.reports import Reports
+
+
+@defect("reports-without-a-final-recipient", breaks="RL-DSN-08", slot="reports")
+class ReportsWithoutAFinalRecipient(Reports):
+    """Leaves the final recipient out of its reports, and names the original one only."""
+
+    def compose(
+        self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus], report_id: str
+    ) -> bytes:
+        """Return a report with another field name; correct is Final-Recipient (RFC 3464 2.3.2)."""
+        content = super().compose(action, message, statuses, report_id)
+        return content.replace(b"\r\nFinal-Recipient:", b"\r\nOriginal-Recipient:")
+
+
+@defect("reports-eight-bits-as-seven", breaks="RL-DSN-08", slot="reports")
+class ReportsEightBitsAsSeven(Reports):
+    """Does not declare that what it returns has octets above 127."""
+
+    def compose(
+        self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus], report_id: str
+    ) -> bytes:
+        """Return a report without its Content-Transfer-Encoding; correct is 8bit (RFC 2045 6.2)."""
+        content = super().compose(action, message, statuses, report_id)
+        return content.replace(b"\r\nContent-Transfer-Encoding: 8bit", b"")
+
+
+@defect("reports-failures-as-successes", breaks="RL-DSN-08", slot="reports")
+class ReportsFailuresAsSuccesses(Reports):
+    """Gives every recipient in a report the status code 2.0.0, whatever the action is."""
+
+    def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
+        """Send a report with another status code; correct is that of the reply (RFC 3464 2.3.4)."""
+        super().send_report(action, message, [replace(one, status="2.0.0") for one in statuses])
+
+
+@defect("returns-the-header-whatever-is-asked", breaks="RL-DSN-09", slot="reports")
+class ReturnsTheHeaderWhateverIsAsked(Reports):
+    """Returns the header in a report of a failure where RET=FULL asks for the message."""
+
+    def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
+        """Send a report as if the message had come with RET=HDRS."""
+        super().send_report(action, replace(message, envelope=replace(message.envelope, ret="HDRS")), statuses)
