@@ -89,6 +89,28 @@ class WaitsAMinute(Outbound):
         return dialogue
 
 
+@defect("takes-a-long-session-for-a-silent-one", breaks="SR-TMO-08", slot="outbound")
+class TakesALongSessionForASilentOne(Outbound):
+    """Leaves a next hop when the session is as old as SendConnectionInactivityTimeout, though no reply took so long."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session that is dropped after SendConnectionInactivityTimeout; correct is to count from each command."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        asyncio.get_running_loop().call_later(dialogue.idle_timeout, dialogue.abort)
+        return dialogue
+
+
+@defect("stops-without-a-word", breaks="RL-STP-01", slot="receiver")
+class StopsWithoutAWord(Receiver):
+    """Drops idle sessions without 421 when it is stopped in an orderly way."""
+
+    def shut_down(self) -> None:
+        """Drop the session, or end it when the message in hand has its reply; correct is to send 421 first (RFC 5321 3.8)."""
+        self._shutting_down = True
+        if self.acceptance_task is None:
+            self.abort()
+
+
 @defect("waits-for-ever-for-a-goodbye", breaks="SR-TMO-08", slot="store")
 class WaitsForEverForAGoodbye(MailboxStore):
     """Waits for the reply to QUIT of its mailbox store for as long as it takes."""
