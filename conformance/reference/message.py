@@ -65,12 +65,12 @@ class Message:
     size: int
     since: float
     shadow_id: str
-    primary: str = ""
-    database: str = ""
-    cause: int | None = None
-    redundancy_pending: bool = False
-    resubmitted: bool = False
-    journal_due: bool = False
+    primary: str
+    database: str
+    cause: int | None
+    redundancy_pending: bool
+    resubmitted: bool
+    journal_due: bool
 
 
 def new_message(

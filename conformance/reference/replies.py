@@ -46,8 +46,8 @@ class Reply:
 
     @property
     def status(self) -> str:
-        """The enhanced status code for a report, or the generic one of the reply's class (RFC 3464 2.3.4)."""
-        return self.enhanced or _GENERIC.get(str(self.code)[0], "4.0.0")
+        """The enhanced status code for a report of a failure: the reply's own, or one that says no more (RFC 3464 2.3.4)."""
+        return self.enhanced or "5.0.0"
 
 
 NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")

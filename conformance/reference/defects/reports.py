@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.dsn import RecipientStatus, ReportAction
-from conformance.reference.message import Message
+from conformance.reference.message import Fate, Message, Recipient
 from conformance.reference.reports import Reports
+from conformance.reference.routing.next_hop import NextHop
 
 
 @defect("reports-without-a-final-recipient", breaks="RL-DSN-08", slot="reports")
@@ -54,3 +55,22 @@ class ReturnsTheHeaderWhateverIsAsked(Reports):
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
         """Send a report as if the message had come with RET=HDRS."""
         super().send_report(action, replace(message, envelope=replace(message.envelope, ret="HDRS")), statuses)
+
+
+@defect("reports-delays-in-spite-of-notify", breaks="RL-DSN-04", slot="reports")
+class ReportsDelaysInSpiteOfNotify(Reports):
+    """Reports a delay of hours for every recipient, also where NOTIFY asks for reports of failures only."""
+
+    def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
+        """Report a delay as if NOTIFY asked for that."""
+        super().report_delayed(message, [replace(one, notify="DELAY") for one in recipients])
+
+
+@defect("reports-no-delivery", breaks="RL-DSN-05", slot="reports")
+class ReportsNoDelivery(Reports):
+    """Reports what it passes to a next hop without DSN, and not what it delivers into a mailbox."""
+
+    def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
+        """Report recipients that were relayed; correct is to report delivered ones too (RFC 3461 5.2.3)."""
+        if fate != "delivered":
+            super().report_succeeded(message, recipients, fate, hop)
