@@ -20,7 +20,7 @@ class Journaling(Component):
         """Store the journal report about a message and start its delivery, if one is due (`journal_due`).
 
         `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). If no journal recipient is
-        configured any more, no report is made, now or later.
+        configured, no report is made, now or later.
         """
         host = self.host
         if not message.journal_due:

@@ -13,7 +13,7 @@ from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope, Message, Recipient
 from conformance.reference.queue.delivery import Redirection
 from conformance.reference.queue.mailbox_store import MailboxStore
-from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin, content_refusal
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.shadow_queues import QueuedShadow, ShadowQueues
 from conformance.reference.storage.database import Database, DatabaseError
@@ -40,6 +40,23 @@ class BeginsAnew(Database):
         for old in self._path.parent.glob(f"{self._path.name}*"):
             old.unlink()
         super().open()
+
+
+@defect("rejects-before-it-forgets", breaks="SR-ENA-04", slot="acceptance")
+class RejectsBeforeItForgets(Acceptance):
+    """Rejects a message, and deletes it five seconds later: if it is killed meanwhile, it delivers the message."""
+
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
+        """Accept or refuse a message; correct is to delete a refused one before the reply."""
+        if (refusal := content_refusal(content)) is not None:
+            return refusal
+        message_id, traced = self.add_trace_field(content, origin, "ESMTP")
+        message = self.store(envelope, traced, message_id, origin)
+        refusal = await self.host.redundancy.make_redundant_or_refuse(message, traced, origin.deadline)
+        if refusal is None:
+            return await self.acknowledge(message)
+        self.host.alarms.new(lambda: self.host.messages.drop(message.id)).set(self.host.now() + 5)
+        return refusal
 
 
 @defect("takes-no-second-transmission", breaks="SR-TMO-04", slot="acceptance")

@@ -1,4 +1,4 @@
-"""Defects in the contents of reports of delivery status.
+"""Defects in the contents of reports of delivery status, in what is reported, and in what is journaled.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
 place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.dsn import RecipientStatus, ReportAction
-from conformance.reference.message import Fate, Message, Recipient
+from conformance.reference.message import Envelope, Fate, Message, Recipient
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.reports import Reports
 from conformance.reference.routing.next_hop import NextHop
 
@@ -74,3 +76,23 @@ class ReportsNoDelivery(Reports):
         """Report recipients that were relayed; correct is to report delivered ones too (RFC 3461 5.2.3)."""
         if fate != "delivered":
             super().report_succeeded(message, recipients, fate, hop)
+
+
+@defect("journals-at-every-server", breaks="SR-MNT-08", slot="acceptance")
+class JournalsAtEveryServer(Acceptance):
+    """Journals a message that another server of the organisation has accepted, and journaled, before."""
+
+    def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
+        """Store a message as if it came from outside."""
+        return super().store(envelope, content, message_id, replace(origin, from_organisation=False))
+
+
+@defect("journals-again-after-a-restart", breaks="SR-MNT-08", slot="delivery")
+class JournalsAgainAfterARestart(Delivery):
+    """Journals every message that waits in its queue again when it starts."""
+
+    def start(self) -> None:
+        """Resume the messages in the database, each as still to be journaled."""
+        for message in list(self.host.messages.held_as("primary")):
+            self.host.journaling.send_report_if_due(replace(message, journal_due=message.cause is None))
+        super().start()

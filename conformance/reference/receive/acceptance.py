@@ -53,8 +53,8 @@ class Acceptance(Component):
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
         """Add a message to the queue database, without waiting for the disk; return it with its row id.
 
-        It is marked as still to be made redundant (`redundancy_pending`) and, if a journal recipient is configured and no other server
-        of the organisation has accepted it before, as still to be journaled (`journal_due`).
+        It is marked as still to be made redundant (`redundancy_pending`) and, if no other server of the organisation has accepted it before,
+        as still to be journaled (`journal_due`).
         """
         draft = new_message(
             content,
@@ -62,7 +62,7 @@ class Acceptance(Component):
             message_id=message_id,
             since=self.host.now(),
             redundancy_pending=True,
-            journal_due=not origin.from_organisation and self.host.config.journal is not None,
+            journal_due=not origin.from_organisation,
         )
         return self.host.messages.add(draft, content)
 
