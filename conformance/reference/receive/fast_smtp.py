@@ -18,13 +18,13 @@ import functools
 import ssl
 import weakref
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from aiosmtpd.smtp import BOGUS_LIMIT, MISSING, SMTP, TLSSetupException, _AuthMechAttr, syntax
 
 from conformance.reference.receive.eager_start import run_eagerly
-from conformance.reference.receive.prefixed_methods import PrefixedDir, PrefixedMethods, by_suffix, prefixed_names
+from conformance.reference.receive.prefixed_methods import PrefixedDir, PrefixedMethods, by_suffix
 
 
 class FastSMTP(PrefixedDir, SMTP):
@@ -36,18 +36,14 @@ class FastSMTP(PrefixedDir, SMTP):
 
     # what SMTP.__init__ sets to the same in every session here
     enable_SMTPUTF8 = False  # noqa: N815
-    require_starttls = False
     _auth_callback = None
     _auth_require_tls = True
     _auth_required = False
     _decode_data = False
     _ehlo_hook_ver = "new"
-    _enforce_call_limit = False
-    _proxy_timeout = None
     # what it begins with
     envelope = session = transport = None
     _handler_coroutine = _original_transport = _timeout_handle = _tls_protocol = None
-    _tls_handshake_okay = True
 
     _line_buffer: bytearray | None = None
     """The buffer of `_reader`, once that exists."""
@@ -72,7 +68,6 @@ class FastSMTP(PrefixedDir, SMTP):
         timeout: float,
         authenticator: Any,
         tls_context: ssl.SSLContext | None = None,
-        auth_exclude_mechanism: Iterable[str] = (),
     ) -> None:
         # instead of SMTP.__init__, which inspects all members of both classes: gives the same attributes, as a test checks
         asyncio.StreamReaderProtocol.__init__(self, None, loop=loop)  # type: ignore[arg-type]  # see _reader
@@ -85,19 +80,12 @@ class FastSMTP(PrefixedDir, SMTP):
         self.tls_context = tls_context
         self._timeout_duration = timeout
         self._authenticator = authenticator
-        self._auth_without = auth_exclude_mechanism
         self._handle_hooks = PrefixedMethods(handler, "handle_")  # type: ignore[assignment]
 
     @functools.cached_property
     def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # nothing assigns it
-        """The mechanisms of AUTH by name, such as PLAIN, without the excluded ones; found on first use, since few sessions offer AUTH."""
-        methods = {}
-        for name in prefixed_names(type(self), "auth_"):
-            method = getattr(self, name)
-            methods[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(
-                method, True
-            )
-        return {name: method for name, method in methods.items() if name not in self._auth_without}
+        """The only mechanism of AUTH by its name; made on first use, since few sessions offer AUTH."""
+        return {"PLAIN": _AuthMechAttr(self.auth_PLAIN, is_builtin=True)}
 
     @functools.cached_property
     def _smtp_methods(self) -> Mapping[str, Any]:  # type: ignore[override]

@@ -66,7 +66,6 @@ class Receiver(Chunking, PeerAuthentication):
             ident="transport",
             timeout=limits.connection_inactivity_timeout,
             tls_context=self.starttls_context(),
-            auth_exclude_mechanism=["LOGIN"],
             authenticator=self.check_secret,
             loop=asyncio.get_running_loop(),
         )
