@@ -75,16 +75,27 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for name, message in context.trace.messages.items():
         finding.occasions += sum(copy.transaction.kind == "shadow" for copy in context.trace.copies_of(name))
-        last_right: dict[str, Transaction] = {}  # each holder's last transmission that was a right promotion
+        rights: dict[str, list[Transaction]] = {}  # each holder's transmissions that were right promotions
+        sent_before: dict[str, list[Transaction]] = {}  # all those of each holder
         for promotion in find_promotions(context, name):
             sent = promotion.transmission
             copies = [copy for copy in promotion.held_copies if copy.transaction.kind == "shadow"]
-            own = last_right.get(promotion.holder)
-            held = [HeldCopy.from_stored(copy) for copy in copies if copy.stored_reply.n > (own.n if own else -1)]
-            if not held or (own and _is_first_since(context, name, sent, own.n)):
+            right, earlier = rights.setdefault(promotion.holder, []), sent_before.setdefault(promotion.holder, [])
+            promoted = sum(
+                _are_of_same_kind(context, sent, other) and not _has_failed(context, other, sent.n) for other in earlier
+            )
+            earlier.append(sent)
+            if right and _is_first_since(context, name, sent, right[-1].n):
+                continue
+            # a holder of several copies, of a message that was sent several times, promotes each of them
+            first = [copy for copy in copies if right and copy.stored_reply.n < right[0].n]
+            left = first if len(first) > promoted else []
+            since = right[-1].n if right else -1
+            held = [HeldCopy.from_stored(copy) for copy in copies if copy in left or copy.stored_reply.n > since]
+            if not held:
                 continue
             if any(_may_promote(context, sent, copy) for copy in (*held, *_copies_without_reply(context, name, sent))):
-                last_right[promotion.holder] = sent
+                right.append(sent)
             else:
                 copy = min(held, key=lambda copy: _last_contact(context, sent, copy)[0])
                 contact, what = _last_contact(context, sent, copy)
@@ -102,24 +113,29 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
 def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: int) -> bool:
     """Return whether, from event `since` on, every earlier transmission of the same kind by the same client has failed.
 
-    Two transmissions are of the same kind if both make shadow copies, or if neither does and they have a recipient in common. The
-    transmission at `since` itself counts. A holder passes its own message on once; a copy that it is
-    given meanwhile is no reason to do so twice.
+    The transmission at `since` itself counts. A holder passes its own message on once; a copy that it is given meanwhile is no reason
+    to do so twice.
     """
-    recipients = context.normalize_addresses(sent.recipients)
     for other in context.trace.transactions_of(name):
-        if (
-            other.client != sent.client
-            or not since <= other.n < sent.n
-            or (other.kind == "shadow") != (sent.kind == "shadow")
-        ):
+        if other.client != sent.client or not since <= other.n < sent.n or not _are_of_same_kind(context, sent, other):
             continue
-        same = sent.kind == "shadow" or not recipients.isdisjoint(context.normalize_addresses(other.recipients))
-        closed = context.trace.sessions[other.session].closed
-        ended = (closed is not None and closed.n < sent.n) or any(reply.n < sent.n for reply in other.replies)
-        if same and (other.acceptance is not None or not ended):
+        if not _has_failed(context, other, sent.n):
             return False
     return True
+
+
+def _has_failed(context: CheckContext, sent: Transaction, before_n: int) -> bool:
+    """Return whether a transmission ended before event `before_n`, and was not accepted."""
+    closed = context.trace.sessions[sent.session].closed
+    ended = (closed is not None and closed.n < before_n) or any(reply.n < before_n for reply in sent.replies)
+    return ended and sent.acceptance is None
+
+
+def _are_of_same_kind(context: CheckContext, one: Transaction, other: Transaction) -> bool:
+    """Return whether two transmissions both make shadow copies, or neither does and they have a recipient in common."""
+    if one.kind == "shadow" or other.kind == "shadow":
+        return one.kind == other.kind
+    return not context.normalize_addresses(one.recipients).isdisjoint(context.normalize_addresses(other.recipients))
 
 
 def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:

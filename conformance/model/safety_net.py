@@ -164,8 +164,8 @@ def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspecti
 def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
     """Return whether a server may have processed a message between two events without a reply that shows it for sure.
 
-    It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; it reported a
-    failure; or it had a session after STARTTLS.
+    It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; a recipient was
+    refused before the content; it reported a failure; or it had a session after STARTTLS.
     """
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.dot_n is None or not after_n < t.dot_n < before_n:
@@ -178,8 +178,15 @@ def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int,
             or any(r.code // 100 == 5 or may_have_forgotten_event(facts, server, r.n, r.t) for r in t.replies)
         ):
             return True
+    relaying = facts.compute_once(Relaying)
+    if any(
+        one.reply is not None and one.reply.code // 100 == 5 and after_n < one.reply.n < before_n
+        for recipient in facts.context.normalize_addresses(facts.trace.messages[name].recipients)
+        for one in relaying.tries.get((server, name, recipient), ())
+    ):
+        return True
     # a message that was promoted may be refused before its content
-    contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
+    contacts = relaying.hop_connections.get(server, ())
     if any(c.may_be_final and after_n < c.n < before_n for c in contacts):
         return True
     return any(s.client == server and after_n < s.n < before_n for s in facts.starttls_sessions) or any(
