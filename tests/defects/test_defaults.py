@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.defects import trial
 from conformance.defects.plan import Defect, plan_trials
 from conformance.parameters import DEFAULTS, LISTENER_LIMITS
 from conformance.reference.defects.defaults import OtherDefaults
@@ -14,6 +13,7 @@ from conformance.reference.defects.defect import DEFECTS
 from conformance.reference.defects.defect import Defect as WrongReference
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
+from tests.defects.blames import is_blamed
 
 PARAMETERS: list[tuple[str, Any, str]] = [
     ("ShadowRedundancyEnabled", False, "SR-ENA-01"),
@@ -73,13 +73,12 @@ def default_cells() -> list[Cell]:
     return [cell for scenario in found for cell in scenario.cells("smoke") if cell.parameters == "default"]
 
 
-def blamed_rows(wrong: type[OtherDefaults], row: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the rows that the cells which judge a row blame on a reference with other defaults."""
+def is_noticed(wrong: type[OtherDefaults], row: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Return whether a cell that judges a row blames it on a reference with other defaults."""
     name = "has-another-default"
     monkeypatch.setitem(DEFECTS, name, WrongReference(name, row, "", {"configuration": wrong}))
     planned = plan_trials([Defect(name, row, "")], default_cells())
-    trials = [trial.run_trial(one, seed=1) for one in planned if one.defect is not None]
-    return {blame.requirement for one in trials for blame in one.blames}
+    return is_blamed(row, [one for one in planned if one.defect is not None])
 
 
 @pytest.mark.parametrize(("parameter", "value", "row"), PARAMETERS)
@@ -87,7 +86,7 @@ def test_another_default_of_a_parameter_is_blamed_on_its_row(
     parameter: str, value: Any, row: str, monkeypatch: pytest.MonkeyPatch
 ):
     wrong = type("Wrong", (OtherDefaults,), {"other_transport": {parameter: value}, "__module__": __name__})
-    assert row in blamed_rows(wrong, row, monkeypatch)
+    assert is_noticed(wrong, row, monkeypatch)
 
 
 @pytest.mark.parametrize(("role", "limit", "value", "row"), LIMITS)
@@ -96,7 +95,7 @@ def test_another_default_limit_of_a_listener_is_blamed_on_its_row(
 ):
     key = "other_edge_limits" if role == "edge" else "other_limits"
     wrong = type("Wrong", (OtherDefaults,), {key: {limit: value}, "__module__": __name__})
-    assert row in blamed_rows(wrong, row, monkeypatch)
+    assert is_noticed(wrong, row, monkeypatch)
 
 
 def test_every_default_is_made_wrong():

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.defects import trial
 from conformance.defects.plan import Defect, PlannedTrial, plan_trials
 from conformance.parameters import DEFAULTS, LISTENER_LIMITS
 from conformance.reference.config import ConfigurationError, NodeConfiguration
@@ -19,6 +18,7 @@ from conformance.reference.node import Node
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.steps.nodes import Configure
+from tests.defects.blames import is_blamed
 
 ROWS = {
     "ShadowRedundancyEnabled": "SR-ENA-02",
@@ -77,7 +77,7 @@ def test_a_parameter_whose_change_is_ignored_is_noticed(name: str, monkeypatch: 
     wrong = type("Wrong", (IgnoresChanges,), body)
     monkeypatch.setitem(DEFECTS, "ignores", WrongReference("ignores", ROWS[name], "", {"configuration": wrong}))
     planned = plan_trials([Defect("ignores", ROWS[name], "")], changing_cells(name))
-    assert ROWS[name] in blamed([one for one in planned if one.defect is not None])
+    assert is_blamed(ROWS[name], [one for one in planned if one.defect is not None])
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -98,7 +98,7 @@ def test_a_parameter_that_is_taken_from_a_refused_change_is_noticed(name: str, m
     cells = [cell for cell in changing_cells(name) if cell.axes.get("change") == "refused"]
     assert cells
     monkeypatch.setattr(Node, "reload", takes_one)
-    assert OTHER_ROWS.get(name, ROWS[name]) in blamed([PlannedTrial(None, cell) for cell in cells])
+    assert is_blamed(OTHER_ROWS.get(name, ROWS[name]), [PlannedTrial(None, cell) for cell in cells])
 
 
 def with_value(before: NodeConfiguration, name: str, document: dict[str, Any]) -> NodeConfiguration:
@@ -111,9 +111,3 @@ def with_value(before: NodeConfiguration, name: str, document: dict[str, Any]) -
         for of, settings in document["listeners"].items()
     }
     return before.model_copy(update={"listeners": before.listeners.model_copy(update=listeners)})
-
-
-def blamed(planned: Sequence[PlannedTrial]) -> set[str]:
-    """Return the rows that trials of a defect blame."""
-    trials = [trial.run_trial(one, seed=1) for one in planned]
-    return {blame.requirement for one in trials for blame in one.blames}

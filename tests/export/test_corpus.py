@@ -1,6 +1,7 @@
 """Exports of all cells of a run of the corpus: captures as Wireshark reads them, and traces.
 
-CONFORMANCE_RUN_DIR names the run's directory; CI runs this after the tox environment `scenarios`.
+CONFORMANCE_RUN_DIR names the run's directory; CI runs this after the tox environment `scenarios`. CONFORMANCE_SAMPLE is how many
+cells are drawn; by default all are exported.
 """
 
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.drawing import draw
 from conformance.export.pcapng import as_pcapng
 from conformance.export.perfetto import as_perfetto
 from conformance.results.layout import cell_files
@@ -23,7 +25,9 @@ def cells() -> Iterator[StoredCell]:
     """Yield the cells of the run, one at a time; skip the test where no run is named."""
     if not (run := os.environ.get("CONFORMANCE_RUN_DIR")):
         pytest.skip("CONFORMANCE_RUN_DIR names no run directory")
-    return (read_cell(file) for file in cell_files(Path(run)))
+    sample = os.environ.get("CONFORMANCE_SAMPLE")
+    files = draw(list(cell_files(Path(run))), int(sample) if sample else None, 1, lambda file: file.name)
+    return (read_cell(file) for file in files)
 
 
 def test_wireshark_reads_the_capture_of_every_cell(tshark: str, tmp_path: Path):

@@ -244,8 +244,8 @@ def test_the_run_page_shows_the_earlier_run(site: Path, reader: Reader) -> None:
 
 def test_the_filter_shows_only_the_rows_that_contain_the_text(site: Path, reader: Reader) -> None:
     reader.open(site / "index.html")
-    shown = reader.page.locator("[data-words]").filter(visible=True)
-    everything = shown.count()
+    rows = reader.page.locator("[data-words]")
+    shown, everything = rows.filter(visible=True), rows.count()  # a word opens the folds in which rows have it
     reader.page.get_by_role("searchbox").fill("SR-BND-01")
     texts = shown.evaluate_all("rows => rows.map((row) => row.dataset.words)")
     assert 0 < len(texts) < everything

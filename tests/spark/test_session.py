@@ -94,7 +94,13 @@ class Killing(Progress):
             self.stages_after.append(what)
 
 
-@pytest.mark.parametrize("small", [partitioning.SMALL_OCTETS, 0], ids=["one part", "several parts"])
+@pytest.mark.parametrize(
+    "small",
+    [
+        pytest.param(partitioning.SMALL_OCTETS, id="one part"),
+        pytest.param(0, id="several parts", marks=pytest.mark.slow),  # five minutes on two slow cores
+    ],
+)
 def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:

@@ -10,7 +10,7 @@ from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration
 
-SCENARIO = "scenarios/creation/copies.scenario.yaml"
+SCENARIO = "scenarios/relay/replies.scenario.yaml"
 
 
 @pytest.mark.parametrize("more", [[], ["-n", "2"], ["-n", "2", "--dist", "worksteal"]], ids=" ".join)
