@@ -78,9 +78,7 @@ class ForgetsAReportWhoseSenderIsLost(ForgetsWhatItDidNotAcknowledge):
 
     def eof_received(self) -> bool | None:
         """When the sender ends the session, have `DropsLostReports` drop the message in hand, if there is one."""
-        acceptance = self.host.acceptance
-        assert isinstance(acceptance, DropsLostReports)
-        acceptance.abandoned.add(self.acceptance_task)
+        self.abandon()
         return super().eof_received()
 
 
