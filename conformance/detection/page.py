@@ -1,4 +1,4 @@
-"""Writes docs/exploration-table.md: what was measured, and what is missing.
+"""Writes reports/exploration-table.md: what was measured, and what is missing.
 
 Equal results give an equal page. A number of plans stands for a defect only if all plans before it were run.
 """
