@@ -151,7 +151,7 @@ def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
 
 
 _WEIGHTS = (6, 3, 1)
-"""Of ten cells so many are of scenarios that judge a row of the module's first group, of another group of it, of none."""
+"""How many of ten cells are of scenarios that judge a row of the module's first group, of another group of it, of none."""
 
 
 def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:

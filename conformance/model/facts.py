@@ -274,7 +274,7 @@ class Facts:
     def may_be_off(self, server: str, after_n: int, before_n: int) -> bool:
         """Return whether shadow redundancy may be off on a server at some time between two events.
 
-        No document says what becomes of its shadow copies then: it may drop them, or keep them (ruling 37).
+        No document says whether it keeps its shadow copies then: it may drop them, or keep them (ruling 37).
         """
         return self.possible_parameter_values(server, "ShadowRedundancyEnabled", after_n, before_n) != [True]
 

@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def write(self, octets: bytes) -> None:
-        """Put octets into the send buffer; drop replies that have come unasked. Raises SessionLost if the connection has ended."""
+        """Put octets into the send buffer; drop replies that answer no command. Raises SessionLost if the connection has ended."""
         if self._ended:
             raise SessionLost(self._ended)
         self._replies.clear()
