@@ -10,9 +10,10 @@ from pathlib import PurePath
 
 from conformance.candidates.lookup import reference_defects
 from conformance.scenarios.document import Cell
+from conformance.scenarios.steps.sending import Send
 
 MAX_CELLS_PER_SCENARIO = 6
-"""In how many cells of one scenario a defect is tried at first."""
+"""In how many cells of one scenario a defect is tried; not of scenarios in BROAD_FOLDER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ class Defect:
 
 BROAD_FOLDER = "variations"
 """Folder of scenarios that judge many requirements at once: a defect is tried there only if no other scenario catches it."""
+
+BROAD_CELLS_OF_A_ROUND = 4
+"""How many cells of BROAD_FOLDER are tried before those that follow; only as long as none has caught the defect."""
 
 FOUND_FOLDER = "found"
 """Folder of scenarios in which a sound server was once accused: they need not catch a defect."""
@@ -81,11 +85,13 @@ def _read_catalogue() -> tuple[Defect, ...]:
 def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[PlannedTrial, ...]:
     """Return all trials: the sound reference in every cell, then each defect in the cells that judge what it breaks.
 
-    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix. Scenarios of BROAD_FOLDER come in
-    a second round, and all their other cells in a third: in each of them something else happens. A cell judges the requirements of its
-    scenario and of its single expectations.
+    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix. The cells of scenarios in
+    BROAD_FOLDER come in later rounds, those with the fewest messages first: in each of them something else happens, and they take long.
+    A cell judges the requirements of its scenario and of its single expectations.
     """
-    judged = [(cell, cell.judged_requirements) for cell in cells]
+    narrow = [cell for cell in cells if not _is_broad(cell)]
+    in_order = [*narrow, *sorted(filter(_is_broad, cells), key=_count_messages)]
+    judged = [(cell, cell.judged_requirements) for cell in in_order]
     sound = [PlannedTrial(defect=None, cell=cell) for cell in cells]
     defective = [
         planned
@@ -96,19 +102,21 @@ def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Plann
 
 
 def _rounds(defect: Defect, cells: Sequence[Cell]) -> Iterator[PlannedTrial]:
-    """Yield the trials of a defect in cells that judge what it breaks, each with its round."""
-    spread = list(spread_cells(cells))
-    for cell in spread:
-        yield PlannedTrial(defect=defect.name, cell=cell, round=2 if _is_broad(cell) else 1)
-    known = {cell.id for cell in spread}
-    for cell in cells:
-        if _is_broad(cell) and cell.id not in known:
-            yield PlannedTrial(defect=defect.name, cell=cell, round=3)
+    """Yield the trials of a defect in cells that judge what it breaks, each with its round; broad ones in the order of `cells`."""
+    for cell in spread_cells(cell for cell in cells if not _is_broad(cell)):
+        yield PlannedTrial(defect=defect.name, cell=cell)
+    for index, cell in enumerate(filter(_is_broad, cells)):
+        yield PlannedTrial(defect=defect.name, cell=cell, round=2 + index // BROAD_CELLS_OF_A_ROUND)
 
 
 def _is_broad(cell: Cell) -> bool:
     """Return whether a cell's scenario judges many requirements at once."""
     return PurePath(cell.path).parent.name == BROAD_FOLDER
+
+
+def _count_messages(cell: Cell) -> int:
+    """Return how many messages a cell sends; resent ones are not counted."""
+    return sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
 
 
 def spread_cells(cells: Iterable[Cell]) -> Iterator[Cell]:

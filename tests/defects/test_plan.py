@@ -3,7 +3,7 @@
 from collections import Counter
 
 from conformance import paths
-from conformance.defects.plan import MAX_CELLS_PER_SCENARIO, Defect, PlannedTrial, plan_trials
+from conformance.defects.plan import BROAD_CELLS_OF_A_ROUND, MAX_CELLS_PER_SCENARIO, Defect, PlannedTrial, plan_trials
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
 
@@ -18,13 +18,17 @@ def planned(cells: list[Cell]) -> list[PlannedTrial]:
     return [one for one in plan_trials([wrong], cells) if one.defect is not None]
 
 
-def test_every_cell_of_a_broad_scenario_has_its_round():
-    cells = cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation")
-    assert sorted(one.cell.id for one in planned(cells)) == sorted(cell.id for cell in cells)
-    assert Counter(one.round for one in planned(cells)) == {
-        2: MAX_CELLS_PER_SCENARIO,
-        3: len(cells) - MAX_CELLS_PER_SCENARIO,
-    }
+def test_every_cell_of_broad_scenarios_has_its_round_and_the_smallest_come_first() -> None:
+    cells = [
+        *cells_of("variations/thousand", "more-than-a-thousand-messages"),
+        *cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation"),
+    ]
+    tried = planned(cells)
+    assert sorted(one.cell.id for one in tried) == sorted(cell.id for cell in cells)
+    assert tried[-1].cell.scenario == "more-than-a-thousand-messages"
+    of_a_round = Counter(one.round for one in tried)
+    assert sorted(of_a_round) == list(range(2, 2 + len(of_a_round)))
+    assert max(of_a_round.values()) == BROAD_CELLS_OF_A_ROUND < len(cells)
 
 
 def test_a_narrow_scenario_has_one_round_of_cells_at_even_distances():
