@@ -14,7 +14,9 @@ def cells_of(file: str, scenario: str) -> list[Cell]:
 
 
 def planned(cells: list[Cell]) -> list[PlannedTrial]:
-    wrong = Defect("wrong", cells[0].requirements[0], "Does it wrong.")
+    """Return the trials of a defect that breaks a requirement which all the cells judge."""
+    judged_by_all = set.intersection(*(set(cell.judged_requirements) for cell in cells))
+    wrong = Defect("wrong", min(judged_by_all), "Does it wrong.")
     return [one for one in plan_trials([wrong], cells) if one.defect is not None]
 
 
