@@ -98,12 +98,7 @@ def print_defects(
     # aiosmtpd warns at each login that it uses a deprecated name itself.
     logging.getLogger("mail.log").setLevel(logging.ERROR)
     workers = jobs or available_cores()
-    results: list[Trial] = []
-    for number in sorted({trial.round for trial in trials}):
-        caught = {row.defect.name for row in build_table(defects, (), results).rows if row.caught}
-        results += _run_with_progress(
-            [t for t in trials if t.round == number and t.defect not in caught], seed, workers, stored
-        )
+    results = _run_with_progress(trials, seed, workers, stored)
     scenarios = {trial.cell.scenario for trial in trials if trial.folder != FOUND_FOLDER}
     table = build_table(defects, scenarios, results)
     if stored is not None:

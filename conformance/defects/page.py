@@ -13,9 +13,9 @@ _HEAD = """\
 # What each check catches
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
-was run in virtual time in each scenario that judges the requirement that it breaks, in {max_cells} cells of it at most. The cells of
-`scenarios/variations` were tried only if no other caught it, a few at a time until one did. The table says which checks caught
-it. A defect that is not caught, one that is only blamed on another requirement, a scenario or a check that catches nothing, and a
+was run in virtual time in each scenario that judges the requirement that it breaks, in {max_cells} cells of it at most. Scenarios of
+`scenarios/variations` take long: a defect is tried in one cell of them, which `fixtures/defects/broad-cells.yaml` names, and only if no
+other scenario catches it. The table says which checks caught it. A defect that is not caught, one that is only blamed on another requirement, a scenario or a check that catches nothing, and a
 binding requirement of the wire that no defect breaks: each fails the build.
 
 This page is written by `conformance defects --write docs/defects.md`.

@@ -4,16 +4,18 @@ The command `conformance defects` makes the plan here, runs it by `trial` and ga
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from ruamel.yaml import YAML
+
+from conformance import paths
 from conformance.candidates.lookup import reference_defects
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.sending import Send
 
 MAX_CELLS_PER_SCENARIO = 6
-"""In how many cells of one scenario a defect is tried; not of scenarios in BROAD_FOLDER."""
+"""In how many cells of one scenario a defect is tried, those in BROAD_FOLDER left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,13 @@ class Defect:
 
 
 BROAD_FOLDER = "variations"
-"""Folder of scenarios that judge many requirements at once: a defect is tried there only if no other scenario catches it."""
+"""Folder of scenarios that judge many requirements at once, and take long: a defect is tried in one cell of them at most.
 
-BROAD_CELLS_OF_A_ROUND = 4
-"""How many cells of BROAD_FOLDER are tried before those that follow; only as long as none has caught the defect."""
+The file `defects/broad-cells.yaml` of the fixtures names it, for the defects that no other scenario catches.
+"""
+
+BROAD_CELLS_FILE = "defects/broad-cells.yaml"
+"""A file of the fixtures: defect -> id of the cell in BROAD_FOLDER in which it is tried."""
 
 FOUND_FOLDER = "found"
 """Folder of scenarios in which a sound server was once accused: they need not catch a defect."""
@@ -47,8 +52,6 @@ class PlannedTrial:
 
     defect: str | None
     cell: Cell
-    round: int = 1
-    """The trials of a defect in a round above 1 are run only if those of the rounds before did not catch it."""
 
     @property
     def folder(self) -> str:
@@ -85,38 +88,32 @@ def _read_catalogue() -> tuple[Defect, ...]:
 def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[PlannedTrial, ...]:
     """Return all trials: the sound reference in every cell, then each defect in the cells that judge what it breaks.
 
-    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix. The cells of scenarios in
-    BROAD_FOLDER come in later rounds, those with the fewest messages first: in each of them something else happens, and they take long.
-    A cell judges the requirements of its scenario and of its single expectations.
+    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix; of BROAD_FOLDER in the one cell
+    that is named for it, if there is one. A cell judges the requirements of its scenario and of its single expectations. Raises ValueError
+    if a cell is named that is not among those of BROAD_FOLDER, unless `cells` has none of them.
     """
-    narrow = [cell for cell in cells if not _is_broad(cell)]
-    in_order = [*narrow, *sorted(filter(_is_broad, cells), key=_count_messages)]
-    judged = [(cell, cell.judged_requirements) for cell in in_order]
-    sound = [PlannedTrial(defect=None, cell=cell) for cell in cells]
-    defective = [
-        planned
-        for defect in defects
-        for planned in _rounds(defect, [cell for cell, requirements in judged if defect.breaks in requirements])
-    ]
-    return (*sound, *defective)
+    judged = [(cell, cell.judged_requirements) for cell in cells if not _is_broad(cell)]
+    broad, named = {cell.id: cell for cell in cells if _is_broad(cell)}, broad_cells()
+    if broad and (unknown := sorted(set(named.values()) - broad.keys())):
+        raise ValueError(f"there is no cell {unknown[0]!r}, which {BROAD_CELLS_FILE} names")
+    trials = [PlannedTrial(defect=None, cell=cell) for cell in cells]
+    for defect in defects:
+        judging = [cell for cell, requirements in judged if defect.breaks in requirements]
+        trials += [PlannedTrial(defect=defect.name, cell=cell) for cell in spread_cells(judging)]
+        if (cell := broad.get(named.get(defect.name, ""))) is not None:
+            trials.append(PlannedTrial(defect=defect.name, cell=cell))
+    return tuple(trials)
 
 
-def _rounds(defect: Defect, cells: Sequence[Cell]) -> Iterator[PlannedTrial]:
-    """Yield the trials of a defect in cells that judge what it breaks, each with its round; broad ones in the order of `cells`."""
-    for cell in spread_cells(cell for cell in cells if not _is_broad(cell)):
-        yield PlannedTrial(defect=defect.name, cell=cell)
-    for index, cell in enumerate(filter(_is_broad, cells)):
-        yield PlannedTrial(defect=defect.name, cell=cell, round=2 + index // BROAD_CELLS_OF_A_ROUND)
+def broad_cells() -> Mapping[str, str]:
+    """Return the id of the cell in BROAD_FOLDER in which each defect is tried that the file names."""
+    document = YAML(typ="safe", pure=True).load((paths.fixtures() / BROAD_CELLS_FILE).read_text("utf-8"))
+    return {str(defect): str(cell) for defect, cell in (document or {}).items()}
 
 
 def _is_broad(cell: Cell) -> bool:
     """Return whether a cell's scenario judges many requirements at once."""
     return PurePath(cell.path).parent.name == BROAD_FOLDER
-
-
-def _count_messages(cell: Cell) -> int:
-    """Return how many messages a cell sends; resent ones are not counted."""
-    return sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
 
 
 def spread_cells(cells: Iterable[Cell]) -> Iterator[Cell]:

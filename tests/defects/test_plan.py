@@ -1,9 +1,10 @@
 """The plan of the trials: in which cells a defect is tried, and in which round."""
 
-from collections import Counter
+import pytest
 
 from conformance import paths
-from conformance.defects.plan import BROAD_CELLS_OF_A_ROUND, MAX_CELLS_PER_SCENARIO, Defect, PlannedTrial, plan_trials
+from conformance.defects import plan
+from conformance.defects.plan import MAX_CELLS_PER_SCENARIO, Defect, PlannedTrial, plan_trials
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
 
@@ -20,22 +21,25 @@ def planned(cells: list[Cell]) -> list[PlannedTrial]:
     return [one for one in plan_trials([wrong], cells) if one.defect is not None]
 
 
-def test_every_cell_of_broad_scenarios_has_its_round_and_the_smallest_come_first() -> None:
-    cells = [
-        *cells_of("variations/thousand", "more-than-a-thousand-messages"),
-        *cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation"),
-    ]
-    tried = planned(cells)
-    assert sorted(one.cell.id for one in tried) == sorted(cell.id for cell in cells)
-    assert tried[-1].cell.scenario == "more-than-a-thousand-messages"
-    of_a_round = Counter(one.round for one in tried)
-    assert sorted(of_a_round) == list(range(2, 2 + len(of_a_round)))
-    assert max(of_a_round.values()) == BROAD_CELLS_OF_A_ROUND < len(cells)
+def test_a_defect_is_tried_in_the_one_broad_cell_that_is_named_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation")
+    for name, tried in (("wrong", [cells[3].id]), ("another", [])):
+        monkeypatch.setattr(plan, "broad_cells", {name: cells[3].id}.copy)
+        assert [one.cell.id for one in planned(cells)] == tried
+
+
+def test_a_broad_cell_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "broad_cells", {"wrong": "no-such-cell"}.copy)
+    with pytest.raises(ValueError, match="no cell 'no-such-cell'"):
+        planned(cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation"))
+
+
+def test_every_defect_that_has_a_broad_cell_exists() -> None:
+    assert sorted(plan.broad_cells().keys() - {defect.name for defect in plan.active_defects()}) == []
 
 
 def test_a_narrow_scenario_has_one_round_of_cells_at_even_distances():
     cells = cells_of("creation/copies", "shadow-carries-envelope-and-content")
     tried = planned(cells)
     assert len(cells) > len(tried) == MAX_CELLS_PER_SCENARIO
-    assert {one.round for one in tried} == {1}
     assert (tried[0].cell.id, tried[-1].cell.id) == (cells[0].id, cells[-1].id)
