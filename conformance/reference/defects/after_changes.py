@@ -16,15 +16,13 @@ from conformance.reference.duplicates import DuplicateDetection
 from conformance.reference.host import Host
 from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.message import Message
-from conformance.reference.queue.delivery import Delivery, Redirection
+from conformance.reference.queue.delivery import Delivery
 from conformance.reference.queue.hop_queue import HopQueue, RemoteQueue, create_hop_queue
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import ShadowVerbs
-from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
-from conformance.reference.safety_net import SafetyNet
 from conformance.reference.shadow.choice import ShadowServerChoice
-from conformance.reference.shadow.creation import Redundancy, ShadowCreation
+from conformance.reference.shadow.creation import ShadowCreation
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.shadow.manager import ShadowRedundancyManager
 
@@ -33,39 +31,6 @@ def number_of_starts(host: Host) -> int:
     """Return how often the node was started on its present queue database."""
     starts: int = host.db.read("SELECT incarnation FROM node")[0][0]
     return starts
-
-
-@defect("resubmits-one-database-of-a-change", breaks="SR-SFN-05", slot="safety_net")
-class ResubmitsOneDatabaseOfAChange(SafetyNet):
-    """Of several mailbox databases that become active elsewhere in one change, sends held mail for the first again."""
-
-    def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply changed hold times, and resubmit the messages of the first database that has moved."""
-        resubmit, asked = self.resubmit, []
-
-        def resubmit_first(database: str) -> int:
-            asked.append(database)
-            return resubmit(database) if len(asked) == 1 else 0
-
-        self.resubmit = resubmit_first  # type: ignore[method-assign]
-        try:
-            super().reconfigured(before)
-        finally:
-            self.resubmit = resubmit  # type: ignore[method-assign]
-
-
-@defect("second-redirection-does-nothing", breaks="SR-CRE-10", slot="redirection")
-class SecondRedirectionDoesNothing(Redirection):
-    """Carries out one Redirect-Message after its start, and ignores later ones."""
-
-    done = False
-
-    async def redirect(self, target: str) -> dict[str, int]:
-        """Drain the delivery queues the first time; later leave everything where it is."""
-        if self.done:
-            return {"redirected": 0, "kept": 0}
-        self.done = True
-        return await super().redirect(target)
 
 
 class OffersXshadow(ShadowVerbs):
@@ -264,21 +229,6 @@ class SilenceEndsShadowing(ShadowCreation):
         made = await super().make_shadow(message, content, deadline)
         self.ended = loop.time() - began > 10
         return made
-
-
-@defect("stop-acknowledges-without-a-shadow", breaks="SR-CRE-01", slot="redundancy")
-class StopAcknowledgesWithoutAShadow(Redundancy):
-    """Asked to stop while a shadow is being made, acknowledges the message without one."""
-
-    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make a shadow, or give it up when the node stops; return the refusal, None where the message may be acknowledged."""
-        making = asyncio.ensure_future(super().make_redundant_or_refuse(message, content, deadline))
-        while not making.done():
-            if self.host.delivery._paused:  # the node is stopping
-                making.cancel()
-                return None
-            await asyncio.wait([making], timeout=0.01)
-        return making.result()
 
 
 class AvoidsUnreachable(RemoteQueue):

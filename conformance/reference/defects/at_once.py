@@ -31,22 +31,6 @@ class OneShadowAtATime(Redundancy):
             self.busy = False
 
 
-@defect("rejects-one-message-at-a-time", breaks="SR-ENA-04", slot="redundancy")
-class RejectsOneMessageAtATime(Redundancy):
-    """Of several messages at a time for which no shadow can be made, rejects one and accepts the others."""
-
-    under_way = 0
-
-    async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Try to make a shadow; return the refusal of the last of those that are under way, None for the others."""
-        self.under_way += 1
-        try:
-            refusal = await super().make_redundant_or_refuse(message, content, deadline)
-        finally:
-            self.under_way -= 1
-        return None if self.under_way else refusal
-
-
 @defect("equal-messages-at-once-are-both-delivered", breaks="SR-DUP-01", slot="duplicates")
 class EqualMessagesAtOnce(DuplicateDetection):
     """Delivers two equal messages that come at the same time: neither is in the delivered-to table yet."""

@@ -66,7 +66,7 @@ class ReloadKeepsHeartbeatFrequency(ShadowRedundancyManager):
         super().__init__(_as_at_the_start(host, "ShadowHeartbeatFrequency"))
 
 
-@defect("reload-keeps-resubmit-time-span", breaks="SR-MNT-09", slot="manager")
+@defect("reload-keeps-resubmit-time-span", breaks="SR-MNT-10", slot="manager")
 class ReloadKeepsResubmitTimeSpan(ShadowRedundancyManager):
     """Promotes after the ShadowResubmitTimeSpan of its start."""
 

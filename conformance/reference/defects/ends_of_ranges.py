@@ -134,7 +134,12 @@ class SessionAgeIn32Bits(Receiver):
         return self._started_at + math.fmod(self.limits.connection_timeout, _OVERFLOW_S)
 
 
-@defect("limit-of-send-connectors-in-32-bits", breaks="SR-TMO-08", slot="outbound")
+@defect(
+    "limit-of-send-connectors-in-32-bits",
+    breaks="SR-TMO-08",
+    slot="outbound",
+    needs_expectation="the rule sees a session that goes on for too long; one that ends early may have ended for another reason",
+)
 class LimitOfSendConnectorsIn32Bits(Outbound):
     """Counts SendConnectionInactivityTimeout in 32 bits of milliseconds."""
 
@@ -153,7 +158,7 @@ class ResubmitTimeIn32Bits(ShadowRedundancyManager):
         super().__init__(cast(Host, _In32Bits(host)))
 
 
-@defect("hold-time-in-32-bits", breaks="SR-SFN-02", slot="safety_net")
+@defect("hold-time-in-32-bits", breaks="SR-SFN-01", slot="safety_net")
 class HoldTimeIn32Bits(SafetyNet):
     """Counts SafetyNetHoldTime in 32 bits of milliseconds, and drops processed messages too early."""
 
@@ -163,8 +168,7 @@ class HoldTimeIn32Bits(SafetyNet):
         return correct if place == "shadow" else math.fmod(correct, _OVERFLOW_S)
 
 
-@defect("hold-time-in-whole-hours", breaks="SR-SFN-02", slot="safety_net",
-        needs_expectation="the rule adds half an hour for a clean-up whose interval no document gives")  # fmt: skip
+@defect("hold-time-in-whole-hours", breaks="SR-SFN-02", slot="safety_net")
 class HoldTimeInWholeHours(SafetyNet):
     """Rounds SafetyNetHoldTime up to whole hours."""
 
@@ -181,7 +185,12 @@ class ExpirationIn32Bits(Delivery):
         super().__init__(cast(Host, _In32Bits(host)))
 
 
-@defect("expires-in-whole-minutes", breaks="SR-MNT-14", slot="delivery")
+@defect(
+    "expires-in-whole-minutes",
+    breaks="SR-MNT-14",
+    slot="delivery",
+    needs_expectation="the rule allows one retry interval beyond the timeout, which is longer than a minute",
+)
 class ExpiresInWholeMinutes(Delivery):
     """Rounds MessageExpirationTimeout up to whole minutes."""
 
@@ -224,7 +233,7 @@ class TrackingWindowInWholeMinutes(DuplicateDetection):
         return math.ceil(super().tracking_window / 60) * 60.0
 
 
-@defect("notifications-expire-in-32-bits", breaks="SR-MNT-01", slot="discard_status")
+@defect("notifications-expire-in-32-bits", breaks="SR-MNT-12", slot="discard_status")
 class NotificationsExpireIn32Bits(DiscardStatus):
     """Counts ShadowMessageAutoDiscardInterval in 32 bits of milliseconds, and deletes discard events too early."""
 

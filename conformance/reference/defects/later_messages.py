@@ -133,7 +133,7 @@ class ReleasesAfterTheSecondFork(Completion):
         super().release_if_processed(row_id)
 
 
-@defect("reports-one-of-several-failures", breaks="RL-ACK-01", slot="reports")
+@defect("reports-one-of-several-failures", breaks="SR-MNT-07", slot="reports")
 class ReportsOneOfSeveralFailures(Reports):
     """Reports the first of the recipients that a next hop has refused."""
 

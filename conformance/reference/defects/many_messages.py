@@ -18,11 +18,10 @@ from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.creation import Redundancy
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.shadow.manager import ShadowRedundancyManager
-from conformance.reference.shadow.shadow_queues import Promotion
 from conformance.reference.storage.discards import DiscardNotification
 
 
-@defect("queues-a-thousand-notifications", breaks="SR-MNT-01", slot="discard_status")
+@defect("queues-a-thousand-notifications", breaks="SR-WIR-04", slot="discard_status")
 class QueuesAThousandNotifications(DiscardStatus):
     """Queues a thousand discard notifications for a server, and no more until these have been asked for."""
 
@@ -31,15 +30,6 @@ class QueuesAThousandNotifications(DiscardStatus):
         queued = Counter(event.server for event in self.host.discards.all_notifications())
         if all(number < 1000 for number in queued.values()):
             super().queue_notifications(message)
-
-
-@defect("promotes-a-hundred-shadows", breaks="SR-OUT-08", slot="promotion")
-class PromotesAHundredShadows(Promotion):
-    """Promotes the first hundred shadows of a lost primary."""
-
-    def take_over(self, rows: Sequence[int]) -> None:
-        """Promote the first hundred of the shadows with these row ids, and leave the others where they are."""
-        super().take_over(rows[:100])
 
 
 @defect("remembers-a-thousand-deliveries", breaks="SR-DUP-01", slot="duplicates")

@@ -9,11 +9,8 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 
 import re
 from collections.abc import Collection
-from typing import Any
 
-from pydantic import model_validator
-
-from conformance.reference.config import Listener, NodeConfiguration, Peer
+from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
 from conformance.reference.queue.delivery import CommandRefused, Redirection
 from conformance.reference.receive.authentication import Rights
@@ -50,7 +47,7 @@ class AsksPrimariesByTheNameTheySay(KeepsNamesAsSaid):
     """Keeps shadows under the name that the primary says, and finds no such server when it is to ask for discard status."""
 
 
-@defect("notifies-by-the-name-as-written", breaks="SR-MNT-01", slot="verbs")
+@defect("notifies-by-the-name-as-written", breaks="SR-MNT-02", slot="verbs")
 class NotifiesByTheNameAsWritten(KeepsNamesAsSaid):
     """Looks for discard notifications under the name that the asking server says: they are queued under the configured one."""
 
@@ -67,17 +64,6 @@ class RefusesANameInAnotherLetterCase(ShadowVerbs):
         return FORBIDDEN if refused is None and said != [self.session_state.peer.name] else refused  # type: ignore[union-attr]
 
 
-@defect("finds-mailboxes-by-the-name-as-written", breaks="RL-ACK-01", slot="configuration")
-class FindsMailboxesByTheNameAsWritten(NodeConfiguration):
-    """Takes the server of a mailbox for another one if it is written in another letter case."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_server_names_as_in_peers(cls, document: Any) -> Any:
-        """Return the JSON document as it is; correct is to spell the servers of mailboxes and routes as the peers are."""
-        return document
-
-
 @defect("redirects-by-the-name-as-written", breaks="SR-CRE-10", slot="redirection")
 class RedirectsByTheNameAsWritten(Redirection):
     """Refuses Redirect-Message where its target is in another letter case than the server's own name."""
@@ -89,7 +75,7 @@ class RedirectsByTheNameAsWritten(Redirection):
         return await super().redirect(target)
 
 
-@defect("greets-servers-by-the-name-as-written", breaks="SR-WIR-01", slot="rights")
+@defect("greets-servers-by-the-name-as-written", breaks="SR-E10-02", slot="rights")
 class GreetsServersByTheNameAsWritten(Rights):
     """Takes a server that greets in another letter case than configured for a stranger, to whom no shadow verb is offered."""
 

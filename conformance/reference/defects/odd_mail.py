@@ -16,7 +16,6 @@ from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
 from conformance.reference.host import Host
 from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.hub2010.outbound import HubOutbound
-from conformance.reference.hub2010.shadow_queues import HubShadowQueues
 from conformance.reference.message import Envelope, Message, Place, Recipient
 from conformance.reference.queue.delivery import Completion
 from conformance.reference.queue.hop_queue import DeliveryAttempt
@@ -122,23 +121,6 @@ class ResubmitsWhatIsInCapitals(SafetyNet):
         return tuple(dict.fromkeys((*correct, *capitals))) if correct else ()
 
 
-@defect("hub-shadow-has-twenty-recipients", breaks="SR-E10-08", slot="ex2010.shadow_queues")
-class HubShadowHasTwentyRecipients(HubShadowQueues):
-    """Keeps a shadow for twenty recipients, and forgets the others."""
-
-    def keep(
-        self,
-        message: Message,
-        content: bytes,
-        recipients: Sequence[Recipient],
-        primary: str,
-        database: str,
-        shadow_id: str,
-    ) -> None:
-        """Keep a shadow for the first twenty of the recipients."""
-        super().keep(message, content, recipients[:20], primary, database, shadow_id)
-
-
 @defect("hub-reports-no-null-sender", breaks="SR-E10-04", slot="ex2010.completion")
 class HubReportsNoNullSender(HubCompletion):
     """Queues no discard notification for a message with a null reverse-path."""
@@ -224,17 +206,7 @@ class ARefusedRecipientReleasesTheShadow(Completion):
         super().release_if_processed(row_id)
 
 
-@defect("promotes-no-null-sender", breaks="SR-OUT-08", slot="promotion")
-class PromotesNoNullSender(Promotion):
-    """Promotes no shadow with a null reverse-path: a report is not worth it."""
-
-    def take_over(self, rows: Sequence[int]) -> None:
-        """Promote the shadows with these row ids, but for those with a null reverse-path."""
-        messages = (self.host.messages.get(row) for row in rows)
-        super().take_over([one.id for one in messages if one is not None and one.envelope.reverse_path])
-
-
-@defect("promotes-for-twenty-recipients", breaks="SR-OUT-08", slot="promotion")
+@defect("promotes-for-twenty-recipients", breaks="SR-CRE-06", slot="promotion")
 class PromotesForTwentyRecipients(Promotion):
     """Delivers a promoted message to the first twenty of its recipients."""
 

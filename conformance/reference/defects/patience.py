@@ -89,7 +89,12 @@ class WaitsAMinute(Outbound):
         return dialogue
 
 
-@defect("takes-a-long-session-for-a-silent-one", breaks="SR-TMO-08", slot="outbound")
+@defect(
+    "takes-a-long-session-for-a-silent-one",
+    breaks="SR-TMO-08",
+    slot="outbound",
+    needs_expectation="a client may end a session after any reply, and say nothing of why",
+)
 class TakesALongSessionForASilentOne(Outbound):
     """Leaves a next hop when the session is as old as SendConnectionInactivityTimeout, though no reply took so long."""
 
@@ -100,7 +105,12 @@ class TakesALongSessionForASilentOne(Outbound):
         return dialogue
 
 
-@defect("stops-without-a-word", breaks="RL-STP-01", slot="receiver")
+@defect(
+    "stops-without-a-word",
+    breaks="RL-STP-01",
+    slot="receiver",
+    needs_expectation="a server may end an idle session as it stops; 421 is what it should say",
+)
 class StopsWithoutAWord(Receiver):
     """Drops idle sessions without 421 when it is stopped in an orderly way."""
 
@@ -150,7 +160,12 @@ class CountsNoHops(Acceptance):
         return super().add_trace_field(content.replace(b"X-Seen:", b"Received:"), origin, protocol)
 
 
-@defect("takes-a-hundred-hops-for-a-loop", breaks="RL-LOP-02", slot="acceptance")
+@defect(
+    "takes-a-hundred-hops-for-a-loop",
+    breaks="RL-LOP-02",
+    slot="acceptance",
+    needs_expectation="RFC 5321 leaves the limit to the server, as long as it is 100 at least",
+)
 class TakesAHundredHopsForALoop(Acceptance):
     """Refuses a message that has been through a hundred servers."""
 

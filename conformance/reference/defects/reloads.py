@@ -40,7 +40,7 @@ class IgnoresChanges(NodeConfiguration):
         return {**document, "transport": transport, "listeners": listeners}
 
 
-@defect("ignores-a-changed-resubmit-time", breaks="SR-MNT-09", slot="configuration")
+@defect("ignores-a-changed-resubmit-time", breaks="SR-MNT-10", slot="configuration")
 class IgnoresChangedResubmitTime(IgnoresChanges):
     """Ignores a ShadowResubmitTimeSpan that is changed while it runs."""
 

@@ -78,7 +78,12 @@ class ReportsNoDelivery(Reports):
             super().report_succeeded(message, recipients, fate, hop)
 
 
-@defect("journals-at-every-server", breaks="SR-MNT-08", slot="acceptance")
+@defect(
+    "journals-at-every-server",
+    breaks="SR-MNT-08",
+    slot="acceptance",
+    needs_expectation="no rule says which server journals a message: a scenario appoints it",
+)
 class JournalsAtEveryServer(Acceptance):
     """Journals a message that another server of the organisation has accepted, and journaled, before."""
 
@@ -87,7 +92,12 @@ class JournalsAtEveryServer(Acceptance):
         return super().store(envelope, content, message_id, replace(origin, from_organisation=False))
 
 
-@defect("journals-again-after-a-restart", breaks="SR-MNT-08", slot="delivery")
+@defect(
+    "journals-again-after-a-restart",
+    breaks="SR-MNT-08",
+    slot="delivery",
+    needs_expectation="no rule counts journal reports: a server that forgot one may send it again",
+)
 class JournalsAgainAfterARestart(Delivery):
     """Journals every message that waits in its queue again when it starts."""
 

@@ -12,6 +12,7 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 from collections.abc import Iterable
 from dataclasses import replace
 
+from conformance.reference.boundary import in_boundary
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.outbound import HubRouting
@@ -194,7 +195,12 @@ class HubTakesDagsForSites(TakesDagsForSites, HubRouting):
     """Delays fan-out also towards servers whose delivery group is a DAG."""
 
 
-@defect("prefers-a-hub-of-the-site", breaks="SR-BIF-02", slot="routing")
+@defect(
+    "prefers-a-hub-of-the-site",
+    breaks="SR-BIF-02",
+    slot="routing",
+    needs_expectation="the rule takes every server of the last site on the route for equally close",
+)
 class PrefersAHubOfTheSite(Routing):
     """Sends mail for another site to a hub of that site, if it has one, before the server that hosts the mailbox."""
 
@@ -210,4 +216,28 @@ class PrefersAHubOfTheSite(Routing):
                 hop, servers=tuple(server for server, _ in pairs), addresses=tuple(address for _, address in pairs)
             )
             found.setdefault(hubs_first if hop.kind == "transport" else hop, []).extend(members)
+        return found
+
+
+@defect("first-message-goes-by-a-neighbour", breaks="SR-BIF-02", slot="routing")
+class FirstMessageGoesByANeighbour(Routing):
+    """Sends the first message for each mailbox of its own to another server of the boundary, which sends it back."""
+
+    def start(self) -> None:
+        """Begin with no recipient seen; `seen` has those of the first messages."""
+        self.seen: set[str] = set()
+
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+        """Return the recipients by next hop; correct is this server's mailbox store for its own mailboxes."""
+        found: dict[NextHop, list[Recipient]] = {}
+        config = self.host.config
+        near = [(p.name, p.dial.transport) for p in config.peers if in_boundary(config, p) and p.dial.transport]
+        for hop, members in super().group_by_next_hop(recipients).items():
+            for recipient in members:
+                other = hop
+                if hop.kind == "mailbox" and near and recipient.address not in self.seen:
+                    self.seen.add(recipient.address)
+                    name, address = near[0]
+                    other = replace(hop, kind="redirection", name=name, servers=(name,), addresses=(address,))
+                found.setdefault(other, []).append(recipient)
         return found

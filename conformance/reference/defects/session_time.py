@@ -38,7 +38,7 @@ class NoopDoesNotCount(Receiver):
             super()._reset_timeout(duration)
 
 
-@defect("stop-forgets-what-is-deferred", breaks="RL-ACK-01", slot="delivery")
+@defect("stop-forgets-what-is-deferred", breaks="RL-RTY-01", slot="delivery")
 class StopForgetsWhatIsDeferred(Delivery):
     """Stopped in an orderly way, drops messages that wait for a retry."""
 

@@ -90,7 +90,12 @@ class RedirectsWhatIsNotDeferred(Delivery):
         self._retry()
 
 
-@defect("retries-what-it-redirected", breaks="SR-CRE-10", slot="delivery")
+@defect(
+    "retries-what-it-redirected",
+    breaks="SR-CRE-10",
+    slot="delivery",
+    needs_expectation="what is sent a second time after a redirection may be what the first server gave back",
+)
 class RetriesWhatItRedirected(Delivery):
     """Redirects messages that wait for a retry, and tries them again at their next hop later."""
 

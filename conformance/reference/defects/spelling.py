@@ -56,7 +56,12 @@ class DuplicateByTheWrittenId(DuplicateDetection):
         return None if key is None else key._replace(internet_id=written.decode("latin-1"))
 
 
-@defect("duplicate-without-a-message-id", breaks="SR-DUP-02", slot="duplicates")
+@defect(
+    "duplicate-without-a-message-id",
+    breaks="SR-DUP-02",
+    slot="duplicates",
+    needs_expectation="messages without a Message-ID that have one content look like one message that was sent twice",
+)
 class DuplicateWithoutAMessageId(DuplicateDetection):
     """Takes messages without a Message-ID for duplicates when they have the same Date."""
 
