@@ -169,9 +169,15 @@ def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, hold
 def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> bool:
     """Return whether a holder owed the primary an answer when the primary ended its effort for a message, at the reply `answer`.
 
-    A connection that a fault held or swallowed counts as silence too, and one that it delayed beyond that reply.
+    A connection that a fault held or swallowed counts as silence too, one that it delayed beyond that reply, and one that a paused
+    holder never took: that is recorded when the primary gives it up.
     """
     context = facts.context
+    if any(
+        event.server in holders and event.t <= answer.t and _is_paused(facts, event.server, answer.n)
+        for event in facts.failed_connections(transaction.server, transaction.n)
+    ):
+        return True
     ended = {fault.n: facts.trace.events[n].t for n, fault in find_dials(facts.trace).ended.items()}
     if any(
         fault.session is None
@@ -199,6 +205,12 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
         and not _was_not_waiting(context, session, answer)
         for session in _sessions_in_use(facts, transaction, answer, holders)
     )
+
+
+def _is_paused(facts: Facts, server: str, n: int) -> bool:
+    """Return whether a server is paused at event `n`."""
+    actions = [event.action for event in facts.node_events.get(server, ()) if event.n < n]
+    return actions[-1:] == ["paused"]
 
 
 def _is_silent(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:

@@ -92,7 +92,7 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     spans += [(contact.t, contact.end_t, None) for contact in contacts]
     down, limit = _down_times(facts, server, handing.responsible_n or acknowledged.n)
     swallowed = _swallowed_connection_times(facts, server, hops, acknowledged.n)
-    spans += [(begin, end, None) for begin, end in (*down, *swallowed)]
+    spans += [(begin, end, None) for begin, end in (*down, *swallowed, *_slow_session_times(facts, server, hops))]
     since, last = acknowledged.t, None
     for begin, end, one in sorted(spans, key=lambda span: span[:2]):
         if begin >= min(until, limit):
@@ -110,6 +110,14 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
             last_reply.n if last_reply is not None else acknowledged.n,
             row="RL-RTY-02" if _is_not_redundant(last_reply) else None,
         )
+
+
+def _slow_session_times(facts: Facts, server: str, hops: set[str]) -> Iterator[tuple[float, float]]:
+    """Yield begin and end of each session of the server with a next hop that a link delayed: a limit of sessions keeps other mail waiting."""
+    for hop in hops:
+        for session in facts.sessions_by_client_and_server.get((server, hop), ()):
+            if session.name in facts.trace.delayed_sessions:
+                yield session.t, session.closed.t if session.closed is not None else facts.end_t
 
 
 def _end_of_try(facts: Facts, one: Try) -> float:
