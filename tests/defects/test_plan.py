@@ -3,10 +3,11 @@
 import pytest
 
 from conformance import paths
+from conformance.candidates.description import REFERENCE
 from conformance.defects import plan
 from conformance.defects.plan import MAX_CELLS_PER_SCENARIO, Defect, PlannedTrial, plan_trials
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read_scenarios
+from conformance.scenarios.loader import read_corpus, read_scenarios
 
 
 def cells_of(file: str, scenario: str) -> list[Cell]:
@@ -28,14 +29,16 @@ def test_a_defect_is_tried_in_the_one_broad_cell_that_is_named_for_it(monkeypatc
         assert [one.cell.id for one in planned(cells)] == tried
 
 
-def test_a_broad_cell_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "broad_cells", {"wrong": "no-such-cell"}.copy)
-    with pytest.raises(ValueError, match="no cell 'no-such-cell'"):
-        planned(cells_of("variations/mixed-organisation", "mail-of-every-kind-in-a-mixed-organisation"))
+def test_every_broad_cell_and_every_defect_that_is_named_exists() -> None:
+    named = plan.broad_cells()
+    corpus = read_scenarios_of(plan.BROAD_FOLDER)
+    assert sorted(set(named.values()) - corpus) == []
+    assert sorted(named.keys() - {defect.name for defect in plan.active_defects()}) == []
 
 
-def test_every_defect_that_has_a_broad_cell_exists() -> None:
-    assert sorted(plan.broad_cells().keys() - {defect.name for defect in plan.active_defects()}) == []
+def read_scenarios_of(folder: str) -> set[str]:
+    found = read_corpus([paths.corpus() / folder], paths.fixtures())
+    return {cell.id for scenario in found for cell in scenario.cells("smoke", REFERENCE.own_timers)}
 
 
 def test_a_narrow_scenario_has_one_round_of_cells_at_even_distances():
