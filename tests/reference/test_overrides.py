@@ -14,9 +14,11 @@ CALLED_FROM_OUTSIDE = {
     "apply": "of Defect and Reading: their catalogues call it",
     "_drop_invalid_fields": "pydantic calls it",
     "_leave_out_ignored": "pydantic calls it",
+    "_leave_out_what_is_wrong": "pydantic calls it",
     "_set_other_defaults": "pydantic calls it",
     "__getattr__": "the language calls it",
     "config": "other components read it from the host",
+    "transport": "other components read it from the host",
     "drop_when_idle": "another component of the same reading calls it",
 }
 """The methods that override nothing and that no method of their class calls, with the reason."""

@@ -111,6 +111,7 @@ def test_every_template_is_named_in_this_module() -> None:
         "no-message-id",
         "no-date",
         "hops-95",
+        "hops-100",
         "hops-400",
     }
     assert set(NAMES) == smuggling | others
