@@ -275,7 +275,7 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
                 limit = facts.possible_parameter_range(
                     holder, "SendConnectionInactivityTimeout", last_n, next_n
                 ).greatest
-                room = limit if contact is not None and _is_paused(facts, primary, contact.n) else 0.0
+                room = limit if contact is not None and facts.is_paused(primary, contact.n) else 0.0
                 if failed < retries and next_t > last_t:
                     _check_time_without_session(
                         facts, finding, (holder, primary), (last_n, last_t), (next_n, next_t), room
@@ -284,12 +284,6 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
                     failed = failed + 1 if contact.outcome == "failed" else 0
                     last_n, last_t = max((last_n, last_t), (contact.end_n, contact.end_t))
     return finding
-
-
-def _is_paused(facts: Facts, server: str, n: int) -> bool:
-    """Return whether a node is paused at event `n`."""
-    actions = [event.action for event in facts.node_events.get(server, ()) if event.n < n]
-    return actions[-1:] == ["paused"]
 
 
 def _merge_times_held(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, int, float]]:

@@ -147,6 +147,11 @@ class Facts:
         """Return whether `client` is a server under test and opened the session itself: the harness may open some under a server's name."""
         return self.context.is_opened_by_tested_server(client, session)
 
+    def is_paused(self, server: str, n: int) -> bool:
+        """Return whether a node is paused at event `n`."""
+        actions = [event.action for event in self.node_events.get(server, ()) if event.n < n]
+        return actions[-1:] == ["paused"]
+
     def stopped_or_wiped_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
         """Return whether the node stopped, died, was paused or lost its queue between two events; `before_n` None: until the end."""
         end = self.end_n if before_n is None else before_n

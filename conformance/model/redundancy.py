@@ -174,7 +174,7 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
     """
     context = facts.context
     if any(
-        event.server in holders and event.t <= answer.t and _is_paused(facts, event.server, answer.n)
+        event.server in holders and event.t <= answer.t and facts.is_paused(event.server, answer.n)
         for event in facts.failed_connections(transaction.server, transaction.n)
     ):
         return True
@@ -205,12 +205,6 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
         and not _was_not_waiting(context, session, answer)
         for session in _sessions_in_use(facts, transaction, answer, holders)
     )
-
-
-def _is_paused(facts: Facts, server: str, n: int) -> bool:
-    """Return whether a server is paused at event `n`."""
-    actions = [event.action for event in facts.node_events.get(server, ()) if event.n < n]
-    return actions[-1:] == ["paused"]
 
 
 def _is_silent(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:

@@ -111,13 +111,6 @@ class TakesEmptyForMissing(SecuredRelay):
         await super().authenticate(line.removesuffix(" ="), reader, writer)
 
 
-class RefusesLongPaths(SecuredRelay):
-    """A path of 256 octets is too long."""
-
-    def answer(self, line: str, recipients: Sequence[str]) -> int:
-        return 553 if len(line.partition("<")[2]) > 255 else super().answer(line, recipients)
-
-
 class _TakesItAsItIs(SecuredHop):
     def recipient_code(self, code: int, before: Sequence[int]) -> int:
         return code
