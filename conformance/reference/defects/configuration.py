@@ -37,6 +37,20 @@ class TakesLimitsThatContradict(NodeConfiguration):
     listeners: ListenersWithAnyLimits
 
 
+class ListenersCheckedAtTheFrontend(Listeners):
+    """Listeners of which the frontend alone is checked."""
+
+    transport: ListenerWithAnyLimits | None = None
+    delivery: ListenerWithAnyLimits | None = None
+
+
+@defect("checks-limits-of-the-frontend-only", breaks="SR-CFG-01", slot="configuration")
+class ChecksLimitsOfTheFrontendOnly(NodeConfiguration):
+    """Takes limits that contradict each other at the transport and delivery listeners."""
+
+    listeners: ListenersCheckedAtTheFrontend
+
+
 class ListenerThatNamesOneLimit(Listener):
     """A listener whose error message names one of two contradicting timeouts."""
 
@@ -182,3 +196,16 @@ def _without(value: Any, wrong: set[str]) -> Any:
     if isinstance(value, dict):
         return {key: _without(inner, wrong) for key, inner in value.items() if key not in wrong}
     return value
+
+
+class TransportOfNoRetry(Transport):
+    """Parameters with a retry count of 0."""
+
+    ShadowHeartbeatRetryCount: Annotated[int, Field(ge=0, le=255)] = 3
+
+
+@defect("takes-no-failure-for-a-failed-primary", breaks="SR-CFG-03", slot="configuration")
+class TakesNoRetry(NodeConfiguration):
+    """Takes a ShadowHeartbeatRetryCount of 0."""
+
+    transport: TransportOfNoRetry = TransportOfNoRetry()

@@ -5,11 +5,7 @@ place of the component in its `slot`, and then violates the requirement `breaks`
 `self.host` has the other components of the node (host.py).
 """
 
-from typing import Annotated
-
-from pydantic import Field, model_validator
-
-from conformance.reference.config import Listener, Listeners, NodeConfiguration, Peer, Transport
+from conformance.reference.config import Peer
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message
 from conformance.reference.receive.session import LocalReceiver, Receiver
@@ -56,42 +52,6 @@ class AnswersQueriesAtTheStore(ShadowVerbs):
             lines, _ = await self.host.discard_status.answer_query(arguments[0], 100)
             return lines
         return await super().dispatch(verb, arguments)
-
-
-class UncheckedListener(Listener):
-    """A listener whose limits may contradict each other."""
-
-    @model_validator(mode="after")
-    def _age_exceeds_idleness(self) -> "UncheckedListener":
-        """Return the listener as it is."""
-        return self
-
-
-class ListenersCheckedInFront(Listeners):
-    """Listeners of which the frontend alone is checked."""
-
-    transport: UncheckedListener | None = None
-    delivery: UncheckedListener | None = None
-
-
-@defect("checks-limits-of-the-frontend-only", breaks="SR-CFG-01", slot="configuration")
-class ChecksLimitsOfTheFrontendOnly(NodeConfiguration):
-    """Takes limits that contradict each other at the transport and delivery listeners."""
-
-    listeners: ListenersCheckedInFront
-
-
-class TransportOfNoRetry(Transport):
-    """Parameters with a retry count of 0."""
-
-    ShadowHeartbeatRetryCount: Annotated[int, Field(ge=0, le=255)] = 3
-
-
-@defect("takes-no-failure-for-a-failed-primary", breaks="SR-CFG-03", slot="configuration")
-class TakesNoRetry(NodeConfiguration):
-    """Takes a ShadowHeartbeatRetryCount of 0."""
-
-    transport: TransportOfNoRetry = TransportOfNoRetry()
 
 
 @defect("mail-from-an-edge-has-no-shadow", breaks="SR-CRE-01", slot="redundancy")
