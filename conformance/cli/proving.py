@@ -86,7 +86,7 @@ def mutants(
         Path | None, typer.Option(help="keep the results in this file; mutants that it has are not run again")
     ] = None,
     write_survivors: Annotated[
-        bool, typer.Option("--write-survivors", help="write fixtures/mutants/survivors.txt anew")
+        bool, typer.Option("--write-survivors", help="write fixtures/mutants/survivors.yaml anew")
     ] = False,
 ) -> None:
     """Change the reference in one place at a time, and print which changes no cell notices."""

@@ -27,7 +27,7 @@ from conformance.mutants.differences import (
     write_differences,
 )
 from conformance.mutants.operators import Site, find_sites
-from conformance.mutants.pins import Pins, PinsError, read_pins
+from conformance.mutants.pins import Pins, PinsError, read_pins, write_survivor_table
 from conformance.mutants.trial import MutantResult, MutantTrial, run_mutants
 from conformance.requirements.catalogue import catalogue
 from conformance.results.fingerprints import inputs_sha256
@@ -77,7 +77,13 @@ def print_mutants(
     except (PinsError, InvalidFile) as error:
         typer.echo(error, err=True)
         return 2
-    sites = [site for site in all_sites(root) if not ids or site.id in ids or site.file in ids]
+    every_site = all_sites(root)
+    if outdated := pins.outdated_ids(every_site):
+        for mutant in outdated:
+            typer.echo(f"{folder}: {mutant} no longer changes the line {pins.lines[mutant]!r}", err=True)
+        typer.echo("write down the ids that these lines have now, if they are still there, or remove them", err=True)
+        return 2
+    sites = [site for site in every_site if not ids or site.id in ids or site.file in ids]
     if not sites:
         typer.echo(f"no mutant {ids[0]!r}; `conformance mutants --sample 1 --json` shows what ids look like", err=True)
         return 2
@@ -101,7 +107,10 @@ def print_mutants(
                     file.write(json.dumps({"key": key, **asdict(result)}) + "\n")
     judged = [judge_mutant(results[site.id], pins) for site in chosen]
     if write_survivors:
-        _write_survivors(folder / "survivors.txt", pins, judged)
+        texts = {site.id: site.text for site in chosen}
+        known = {mutant: pins.lines[mutant] for mutant in pins.survivors - texts.keys()}
+        new = {one.result.id: texts[one.result.id] for one in judged if one.outcome == "survived"}
+        write_survivor_table(folder, known | new)
     if as_json:
         typer.echo(json.dumps([_json_entry(one) for one in judged], indent=2))
     else:
@@ -191,14 +200,6 @@ def _read_store(store: Path | None, key: str) -> Iterator[MutantResult]:
             stored = json.loads(line)
             if stored.pop("key") == key:
                 yield MutantResult(**stored)
-
-
-def _write_survivors(path: Path, pins: Pins, judged: Sequence[JudgedMutant]) -> None:
-    """Write the table of survivors: those known before that were not killed now, and the new ones."""
-    tried = {one.result.id for one in judged}
-    survivors = (pins.survivors - tried) | {one.result.id for one in judged if one.outcome == "survived"}
-    head = "# Mutants of the reference that no cell notices yet: conformance mutants --write-survivors\n"
-    path.write_text(head + "".join(f"{mutant}\n" for mutant in sorted(survivors)), "utf-8")
 
 
 def _json_entry(one: JudgedMutant) -> dict[str, object]:

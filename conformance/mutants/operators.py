@@ -55,6 +55,8 @@ class Site:
     line: int
     in_class: bool = False
     """Whether it is in the body of a class, and so executed when the file is imported."""
+    text: str = ""
+    """The line of the source file, without its indentation and comment."""
 
     @property
     def id(self) -> str:
@@ -65,19 +67,22 @@ class Site:
 def find_sites(source: str, file: str) -> list[Site]:
     """Return the sites of a source file, in its order. Raises SyntaxError."""
     counts: dict[tuple[str, str], int] = {}
+    lines = source.splitlines()
     sites = []
     for node, function, in_class in walk_functions(ast.parse(source)):
         for name, operator in OPERATORS.items():
             if operator(node) is not None:
                 number = counts[function, name] = counts.get((function, name), 0) + 1
+                line = getattr(node, "lineno", 0)
                 sites.append(
                     Site(
                         file=file,
                         function=function,
                         operator=name,
                         occurrence=number,
-                        line=getattr(node, "lineno", 0),
+                        line=line,
                         in_class=in_class,
+                        text=lines[line - 1].partition("  # ")[0].strip(),
                     )
                 )
     return sites

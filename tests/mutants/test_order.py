@@ -16,7 +16,7 @@ CORPUS = read_corpus(
 )
 CELLS = [cell for scenario in CORPUS for cell in scenario.cells("smoke", REFERENCE.own_timers)]
 SITE = Site("duplicates.py", "f", "remove-call", 1, 1)
-PINS = Pins({}, frozenset(), {"duplicates.py": ("DUP",)})
+PINS = Pins({}, frozenset(), {"duplicates.py": ("DUP",)}, {})
 
 
 def planned(site: Site) -> list[int]:

@@ -6,8 +6,8 @@ import pytest
 
 from conformance import paths
 from conformance.commands.mutants import all_sites, judge_mutant
-from conformance.mutants.operators import Site
-from conformance.mutants.pins import Pins, PinsError, read_pins
+from conformance.mutants.operators import Site, find_sites
+from conformance.mutants.pins import Pins, PinsError, read_pins, write_survivor_table
 from conformance.mutants.trial import MutantResult
 from conformance.requirements.catalogue import catalogue
 
@@ -15,10 +15,28 @@ PINS = read_pins(paths.fixtures() / "mutants")
 SITES = all_sites(paths.reference())
 
 
-def test_every_pinned_mutant_exists():
-    known = {site.id for site in SITES}
-    assert PINS.pinned
-    assert sorted({*PINS.pinned, *PINS.survivors} - known) == []
+def test_every_pinned_mutant_and_survivor_still_changes_the_line_that_was_written_down():
+    assert PINS.lines.keys() == PINS.pinned.keys() | PINS.survivors
+    assert PINS.outdated_ids(SITES) == []
+
+
+def test_an_id_that_stands_for_another_line_or_for_none_is_outdated():
+    sites = find_sites("def f():\n    if a:  # why\n        b()\n    if c:\n        d()\n", "x.py")
+    lines = {
+        "x.py:f:negate-condition:1": "if a:",
+        "x.py:f:negate-condition:2": "if a:",
+        "x.py:f:negate-condition:3": "if c:",
+    }
+    pins = Pins({}, frozenset(lines), {}, lines)
+    assert pins.outdated_ids(sites) == ["x.py:f:negate-condition:2", "x.py:f:negate-condition:3"]
+
+
+def test_the_table_of_survivors_is_read_as_it_was_written(tmp_path: Path):
+    written = {"x.py:f:drop-not:2": 'log("%s: %d", a, b)  # "', "x.py:f:drop-not:1": "- not a"}
+    write_survivor_table(tmp_path, written)
+    pins = read_pins(tmp_path)
+    assert (pins.survivors, dict(pins.lines)) == (frozenset(written), written)
+    assert (tmp_path / "survivors.yaml").read_text("utf-8").splitlines()[1].startswith("x.py:f:drop-not:1: ")
 
 
 def test_a_survivor_is_not_pinned_too():
@@ -32,7 +50,7 @@ def test_every_module_of_the_reference_has_groups_of_the_catalogue():
 
 def test_the_longest_entry_counts():
     groups = {"queue": ("RLY",), "queue/x.py": ("BIF",), "queue/x.py:find": ("DUP",), "queue/y.py:Store": ("SFN",)}
-    pins = Pins({}, frozenset(), groups)
+    pins = Pins({}, frozenset(), groups, {})
     found = [
         pins.groups_of(Site(file, function, "drop-not", 1, 1))
         for file, function in [
@@ -44,7 +62,7 @@ def test_the_longest_entry_counts():
 
 
 def test_a_mutant_is_pinned_once(tmp_path: Path):
-    entry = "- {ids: [a], reason: it changes a log text only}\n"
+    entry = "- {mutants: {a: x = 1}, reason: it changes a log text only}\n"
     (tmp_path / "equivalent.yaml").write_text(entry, "utf-8")
     (tmp_path / "no-row.yaml").write_text(entry, "utf-8")
     with pytest.raises(PinsError, match="pinned twice"):
@@ -53,7 +71,7 @@ def test_a_mutant_is_pinned_once(tmp_path: Path):
 
 @pytest.mark.parametrize(("outcome", "judged"), [("survived", "no-row"), ("killed", "killed"), ("broken", "no-row")])
 def test_a_pin_holds_for_a_mutant_that_is_not_killed(outcome: str, judged: str):
-    pins = Pins({"queue/x.py:f:drop-not:1": "no-row"}, frozenset(), {"queue": ("MNT",)})
+    pins = Pins({"queue/x.py:f:drop-not:1": "no-row"}, frozenset(), {"queue": ("MNT",)}, {})
     result = MutantResult("queue/x.py:f:drop-not:1", "queue/x.py", 1, outcome, requirement="SR-MNT-01")  # type: ignore[arg-type]
     assert judge_mutant(result, pins).outcome == judged
     assert judge_mutant(result, pins).blamed_well
