@@ -22,6 +22,7 @@ from conformance.suite.collect import (
     is_filtered,
     move_ids_to_only,
     narrow_paths,
+    put_long_cells_first,
 )
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.junit import JUnitCompletion
@@ -49,7 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks, read the options, and choose the run's directory."""
+    """Register the marks, read the options, narrow the paths by `--only`, and choose and lock the run's directory.
+
+    Raises pytest.UsageError for wrong options.
+    """
     for mark in (
         "requirement(id): a row of the requirement catalogue that the cell judges",
         "fault(name): a cell of a fault grid",
@@ -89,12 +93,13 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
-    """Deselect the cells that `--only` and `--requirement` exclude; after all other plugins also those of other shards.
+    """Deselect the cells that `--only` and `--requirement` exclude, and put long cells first; after all other plugins, deselect other shards.
 
     UNFILTERED notes, for the run's header, whether none was deselected apart from those of other shards.
     """
     options, collected = config.stash[OPTIONS], len(items)
     deselect_cells(config, options, items)
+    put_long_cells_first(items)
     result = yield
     config.stash[UNFILTERED] = len(items) == collected
     place, count = options.shard

@@ -14,8 +14,10 @@ import pytest
 from conformance import paths
 from conformance.candidates.cell_needs import with_described_generations
 from conformance.records import item_name
+from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import SUFFIX, Scenario, read_scenarios
+from conformance.scenarios.steps.sending import Send
 from conformance.suite.item import CellItem
 from conformance.suite.options import Options
 from conformance.suite.selection import SelectionError, as_keywords, covers_corpus, find_scenarios, is_id, select
@@ -114,7 +116,10 @@ def narrow_paths(config: pytest.Config, options: Options) -> None:
 
 
 def deselect_cells(config: pytest.Config, options: Options, items: list[pytest.Item]) -> None:
-    """Deselect the items that `--only` and `--requirement` do not name; `items` is changed in place."""
+    """Deselect the items that `--only` and `--requirement` do not name, and those that are no cells; `items` is changed in place.
+
+    Nothing is deselected if neither option is given.
+    """
     if not options.only and not options.requirements:
         return
     cells = [item for item in items if isinstance(item, CellItem)]
@@ -122,6 +127,23 @@ def deselect_cells(config: pytest.Config, options: Options, items: list[pytest.I
     wanted = {id(item) for item, one in zip(cells, chosen, strict=True) if one}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in wanted])
     items[:] = [item for item in items if id(item) in wanted]
+
+
+MANY_MESSAGES = 500
+"""A cell that sends at least this many takes half a minute; most take less than a second."""
+
+
+def put_long_cells_first(items: list[pytest.Item]) -> None:
+    """Move the cells that send many messages to the front of `items`, which is changed in place; all else keeps its order.
+
+    Of several workers none is then left alone with a long cell at the end of a run.
+    """
+    items.sort(key=lambda item: not (isinstance(item, CellItem) and _sent_messages(item.cell) >= MANY_MESSAGES))
+
+
+def _sent_messages(cell: Cell) -> int:
+    """Return how many messages the steps `send` of a cell send, each counted once."""
+    return sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
 
 
 def is_filtered(config: pytest.Config, files: Sequence[Path]) -> bool:

@@ -44,6 +44,16 @@ def test_collecting_makes_no_run_directory(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "run").exists()
 
 
+def test_cells_of_many_messages_begin_first_and_all_others_keep_their_order(pytester: pytest.Pytester) -> None:
+    words = [*PLUGIN, str(paths.corpus() / "variations"), "-p", "no:cacheprovider", "--collect-only", "-q"]
+    cells = [line for line in pytester.runpytest_subprocess(*words).outlines if "::" in line]
+    first, rest = cells[:2], cells[2:]
+    assert all("thousand.scenario.yaml::more-than-a-thousand" in cell for cell in first)
+    files = list(dict.fromkeys(cell.partition("::")[0] for cell in rest))
+    assert files == sorted(files)
+    assert any(file < first[0].partition("::")[0] for file in files)
+
+
 @pytest.mark.parametrize(
     ("file", "named", "why"),
     [
