@@ -80,7 +80,7 @@ WITH last_failure AS (
 SELECT a.cell_id, min(a.acknowledged_n) AS n,
        CASE WHEN count(d.key) > 0 OR count(w.n) = count(*) THEN false
             WHEN bool_or(size(r.failed) = 0 AND r.action = 'failed' OR array_contains(r.failed, a.recipient)) THEN false
-            WHEN any_value(a.sender) = '' AND count(rf.key) > 0 THEN false
+            WHEN any_value(a.sender) = '' AND count(rf.recipient) > 0 THEN false
             WHEN bool_or(g.is_refused) THEN false
             WHEN coalesce(any_value(y.on_all_holders), false) OR count(g.key) > 0 OR count(e.cell_id) > 0 THEN NULL
             WHEN any_value(c.quiet)
@@ -94,8 +94,9 @@ LEFT JOIN (SELECT DISTINCT cell_id, key, recipient, date FROM deliveries) d
   ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient AND (d.date = a.date OR NOT s.several_dates)
 LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHERE report = 'delivery-status') r
   ON r.cell_id = a.cell_id AND r.about <=> a.message_id AND r.recipient = a.sender
-LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions) rf
-  ON rf.cell_id = a.cell_id AND rf.key = a.key AND rf.recipient = a.recipient
+LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions
+           WHERE key IS NOT NULL OR sender = '' AND NOT from_outside AND NOT spoken) rf
+  ON rf.cell_id = a.cell_id AND coalesce(rf.key, a.key) = a.key AND rf.recipient = a.recipient
 LEFT JOIN ended e ON e.cell_id = a.cell_id
 LEFT JOIN given_up g ON g.cell_id = a.cell_id AND g.key = a.key AND g.recipient = a.recipient
 LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
@@ -220,13 +221,16 @@ WITH answers AS (
 ), transfers AS (
   SELECT cell_id, client AS giver, key, explode(if(sender = '', array_union(accepted, refused), accepted)) AS recipient,
          reply_n AS n
-  FROM mail_transactions WHERE mode <> 'shadow' AND NOT from_outside
+  FROM mail_transactions WHERE mode <> 'shadow' AND NOT from_outside AND key IS NOT NULL
+  UNION ALL
+  SELECT cell_id, client, NULL, explode(refused), n
+  FROM mail_transactions WHERE mode <> 'shadow' AND NOT from_outside AND NOT spoken AND key IS NULL AND sender = ''
 ), settled_recipients AS (
   SELECT /*+ SHUFFLE_HASH(p) */ o.cell_id, o.answer_n, o.primary, o.shadow_id, o.key, o.recipient,
          bool_or(coalesce(p.n < o.answer_n, false)) OR bool_or(coalesce(d.n < o.answer_n, false))
            OR bool_or(coalesce(r.reply_n < o.answer_n, false)) AS done
   FROM due_recipients o
-  LEFT JOIN transfers p ON p.cell_id = o.cell_id AND p.giver = o.primary AND p.key = o.key
+  LEFT JOIN transfers p ON p.cell_id = o.cell_id AND p.giver = o.primary AND coalesce(p.key, o.key) = o.key
        AND p.recipient = o.recipient
   LEFT JOIN deliveries d ON d.cell_id = o.cell_id AND d.key = o.key AND d.recipient = o.recipient AND d.in_mailbox
   LEFT JOIN mail_transactions r ON r.cell_id = o.cell_id AND r.about <=> o.message_id AND r.report = 'delivery-status'
