@@ -18,16 +18,16 @@ A notification is *delivered* when the asking server sends any further command i
 
 `n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
 
-Records: a `Query` is a holder's question for discard status, with the reply in its `exchange`; a `Discard` is one discard notification in
-such a reply; a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `Configured` event is a
-configuration offered to a server, with the error text in `refused` or None.
+Records: a `Query` is a holder's question for discard status, with the reply in its `exchange`; a `Discard` is one discard
+notification in such a reply; a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a
+`Configured` event is a configuration offered to a server, with the error text in `refused` or None.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from conformance.history.events import Command, Configured, Reply
+from conformance.history.events import Command, Reply
 from conformance.history.values import Operation
 from conformance.model.facts import Facts
 from conformance.trace.sessions import Session, Transaction
@@ -42,7 +42,10 @@ PROMPT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DueNotification:
-    """A notification that is queued for a copy since event `n` at `t`; `is_restarted`: the primary was started anew since then."""
+    """A notification that is queued for a copy since event `n` at `t`.
+
+    `is_restarted`: the primary was started anew since then.
+    """
 
     copy: ShadowCopy
     n: int
@@ -51,9 +54,10 @@ class DueNotification:
 
 
 def delivered_notifications(facts: Facts) -> Mapping[tuple[str, str, str], list[tuple[int, Discard]]]:
-    """Return the delivered notifications of each copy: (primary, holder, shadow id) -> pairs of two.
+    """Return the delivered notifications of each copy: (primary, holder, shadow id) -> pairs (number, notification), in order.
 
-    A pair has the number of the asking server's further command, which shows that it read the notification, and the notification.
+    The number is that of the asking server's next command in the session, which shows that it read the notification. Sessions
+    that a fault altered or held are left out.
     """
     found: dict[tuple[str, str, str], list[tuple[int, Discard]]] = defaultdict(list)
     for discard in facts.trace.discards:
@@ -76,7 +80,11 @@ def following_command(facts: Facts, discard: Discard) -> int | None:
 
 
 def _has_got_later_command(facts: Facts, discard: Discard) -> bool:
-    """Return whether the primary surely got a command after a notification: what a link delays may come when the primary has left."""
+    """Return whether the primary surely got a command after a notification.
+
+    In a session that a fault delayed, only a command that it answered with another reply than 421 counts: the primary may have
+    left before the link passed the command on.
+    """
     later = [x for x in facts.trace.sessions[discard.session].exchanges if x.command.n > discard.n]
     if discard.session not in facts.trace.delayed_sessions:
         return bool(later)
@@ -109,7 +117,10 @@ def answered_queries(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
 
 
 def reply_and_discard_list(query: Query) -> tuple[Reply, Operation]:
-    """Return the reply to an answered query, and the discard list in it."""
+    """Return the reply to an answered query, and the discard list in it.
+
+    The query must be answered with a list (`Query.is_answered`); AssertionError otherwise.
+    """
     reply = query.exchange.reply
     assert reply is not None
     assert reply.operation is not None
@@ -117,7 +128,11 @@ def reply_and_discard_list(query: Query) -> tuple[Reply, Operation]:
 
 
 def shadow_ids_by_primary_and_holder(facts: Facts) -> dict[tuple[str, str], dict[str, int]]:
-    """Return the shadow ids that each primary gave out: (primary, holder) -> shadow id -> number of the first MAIL with it."""
+    """Return the shadow ids that each primary gave out: (primary, holder) -> shadow id -> number of the first MAIL with it.
+
+    The id of a tracked message (2010) is entered under both directions: a sender that takes a message over notifies the failed
+    primary.
+    """
     found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for sent in facts.trace.transactions:
         if sent.shadow_id is not None and sent.kind != "plain":
@@ -129,7 +144,10 @@ def shadow_ids_by_primary_and_holder(facts: Facts) -> dict[tuple[str, str], dict
 
 
 def due_notifications(facts: Facts) -> list[tuple[Query, list[DueNotification]]]:
-    """Return each answered query in whose reply notifications are due that were not delivered before, with these notifications."""
+    """Return the answered queries in whose replies notifications are due that were not delivered before, with these.
+
+    Queries come by pair of primary and holder, in order for each pair. A query whose reply need not have any is left out.
+    """
     due: dict[tuple[str, str], list[DueNotification]] = defaultdict(list)
     for copy in facts.trace.copies:
         if (
@@ -163,8 +181,8 @@ def _is_no_longer_due(
 ) -> bool:
     """Return whether a notification need not be in the reply to a query any more.
 
-    That is so if it was delivered, if it is as old as ShadowMessageAutoDiscardInterval, or if the primary's queue was wiped. `delivered`
-    is what `delivered_notifications` returns.
+    That is so if it was delivered, if it is as old as the least ShadowMessageAutoDiscardInterval in force since, or if the
+    primary's queue was wiped after the copy was sent. `delivered` is what `delivered_notifications` returns.
     """
     copy = due.copy
     if any(n <= query.n for n, _ in delivered.get((copy.primary, copy.holder, copy.shadow_id), ())):
@@ -181,8 +199,9 @@ def _is_no_longer_due(
 def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNotification | None:
     """Return the notification, marked if the primary was restarted, if it is still certain at a query; None if it is not.
 
-    After an event of the primary's node it is certain only once there was time to queue it anew, and every transmission made again since
-    was accepted in time: what a primary transmits again it did not know to be done.
+    Without an event of the primary's node since it was queued, or with reloads alone, it is returned unchanged. After another
+    event it is certain only once there was time to queue it anew, and every transmission made again since was accepted in time:
+    what a primary transmits again it did not know to be done.
     """
     server = due.copy.primary
     events = [event for event in facts.node_events.get(server, ()) if due.n < event.n < query.n]
@@ -204,13 +223,14 @@ def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNoti
 def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
     """Return the notification for a copy if the primary is surely done with the message at some time, None if not.
 
-    The primary is done with a recipient when next hops accepted the message for it as often as copies are known, or may be known, to be
-    stored; the notification is due from the last of these replies.
+    The primary is done with a recipient when next hops accepted the message for it as often as copies are known, or may be known,
+    to be stored; the notification is due from the last of these replies. It is None too where the primary may not know of the
+    copy, where redundancy may be off, and where a journal report is due and not surely accepted.
     """
     name, primary = copy.transaction.message or "", copy.primary
     copies = [one for one in facts.trace.copies_of(name) if one.primary == primary and one.transaction.kind == "shadow"]
     known = [one for one in copies if _is_stored_reply_known(facts, one)]
-    if copy not in known or _is_switched_off(facts, primary):
+    if copy not in known or facts.may_be_off(primary, -1, facts.end_n):
         return None
     accepted: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for recipient, n, t in _done_recipients(facts, name, primary):
@@ -231,7 +251,10 @@ def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | 
 
 
 def _is_stored_reply_known(facts: Facts, copy: ShadowCopy) -> bool:
-    """Return whether the primary surely read that a copy is stored, before it answered its sender positively."""
+    """Return whether the primary surely read that a copy is stored, before it answered its sender positively.
+
+    A message that it was given in no transaction has no sender to answer: then it is enough that it read the reply.
+    """
     session = facts.trace.sessions[copy.transaction.session]
     if not facts.is_opened_by_tested_server(copy.primary, session.name) or not was_reply_read_by_client(
         facts, session, copy.stored_reply.n
@@ -245,7 +268,10 @@ def _is_stored_reply_known(facts: Facts, copy: ShadowCopy) -> bool:
 
 
 def was_reply_read_by_client(facts: Facts, session: Session, n: int) -> bool:
-    """Return whether the client surely read the reply of event `n`: it sent a later command in the session, undisturbed."""
+    """Return whether the client surely read the reply of event `n`.
+
+    It did if it sent a later command in the session, did not stop in between, and no fault altered or held the session.
+    """
     last = session.exchanges[-1].command.n if session.exchanges else -1
     return (
         last > n
@@ -254,16 +280,10 @@ def was_reply_read_by_client(facts: Facts, session: Session, n: int) -> bool:
     )
 
 
-def _is_switched_off(facts: Facts, server: str) -> bool:
-    """Return whether redundancy is off on a server at some time: what becomes of its notifications is not documented."""
-    values = [event.changes.get("ShadowRedundancyEnabled") for event in facts.trace.events_of(Configured)]
-    return False in values or facts.parameter(server, "ShadowRedundancyEnabled", -1) is False
-
-
 def _done_recipients(facts: Facts, name: str, primary: str) -> Iterator[tuple[str, int, float]]:
     """Yield each recipient with whom the primary surely is done, normalized, with number and time of the next hop's reply.
 
-    The reply accepted the message, or a report about the recipient's failure.
+    The reply accepted the message, or a report about the recipient's failure. A recipient comes once for each such reply.
     """
     for t in facts.trace.transactions_of(name):
         if t.client == primary and t.kind != "shadow" and (end := _last_reply_if_read(facts, t)) is not None:
@@ -278,9 +298,10 @@ def _done_recipients(facts: Facts, name: str, primary: str) -> Iterator[tuple[st
 
 
 def _last_reply_if_read(facts: Facts, sent: Transaction) -> tuple[int, float] | None:
-    """Return number and time of the last final reply to an accepted transaction; None if refused, or if the client may not have read it.
+    """Return number and time of the last final reply to an accepted transaction.
 
-    In a session that a fault delayed these are those of the client's next command, which shows that it has read the reply.
+    None if the message was refused, or if the client may not have read the reply. In a session that a fault delayed, number and
+    time are those of the client's next command, which shows that it has read the reply.
     """
     session = facts.trace.sessions[sent.session]
     if sent.acceptance is None or not was_reply_read_by_client(facts, session, sent.replies[-1].n):
@@ -292,7 +313,10 @@ def _last_reply_if_read(facts: Facts, sent: Transaction) -> tuple[int, float] | 
 
 
 def _replies_to_journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, float] | None]:
-    """Yield number and time of the reply that accepted each journal report about a message; None for one where it is not certain."""
+    """Yield number and time of the reply that accepted each journal report about a message.
+
+    None is yielded for a report of which it is not certain that the client read such a reply.
+    """
     for t in facts.compute_once(report_transactions).get(facts.trace.messages[name].message_id or "", ()):
         if t.digest is not None and t.digest.report == "journal":
             yield _last_reply_if_read(facts, t)
@@ -301,7 +325,8 @@ def _replies_to_journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, 
 def report_transactions(facts: Facts) -> Mapping[str, list[Transaction]]:
     """Return the transactions in which servers under test passed a report on: Message-ID that it is about -> transactions.
 
-    The key is '' for reports about a message without a Message-ID; shadow copies are left out.
+    It does not matter whether the next hop accepted the report. The key is '' for reports about a message without a Message-ID;
+    shadow copies are left out.
     """
     found: dict[str, list[Transaction]] = defaultdict(list)
     for t in facts.trace.transactions:

@@ -1,30 +1,21 @@
 """Judges what duplicate detection must let pass, and when it forgets (SR-DUP-02 to SR-DUP-07).
 
 A message is a duplicate for a mailbox when one with the same Message-ID and the same instant in its Date was delivered there
-within the tracking window. Every other message that the mailbox's server took is delivered. `duplicates` judges that duplicates
-are not. `n` is an event's number, times are documented seconds.
+within the *tracking window* (DuplicateTrackingWindow). Every other message that the mailbox's server took is delivered.
+`duplicates` judges that duplicates are not.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+`taken` is the transaction in which the mailbox's server took a message: MAIL is event `n`, the final dot `dot_n` at `dot_t`,
+`acceptance` is the positive final reply or None, `digest` identifies the content. A `Delivered` event is a message that a *sink*
+took for one recipient: the store of a mailbox server, or a server of the harness. An `Inspection` is what a node showed when the
+scenario inspected it; its `delivered_to` is the number of entries of duplicate detection. Times are documented seconds.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); an `Inspection` is what a node's queues held when the scenario inspected it; a `Delivered`
-event is a message that a sink or mailbox store took for one recipient from its `giver`; `Drained` is the wait at the end until the
-transport is `quiet`; a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a
-server.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes. Only
+candidates that claim `duplicate-detection` are judged.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
@@ -46,11 +37,17 @@ _CLEAN_UP_DELAY_S = 60.0
 
 @lru_cache(maxsize=256)
 def parse_date(date: str | None) -> datetime | None:
-    """Return the client submit time that a Date field gives, None where the field is absent or unreadable."""
-    try:
-        return parsedate_to_datetime(date) if date else None
-    except ValueError:
+    """Return the client submit time that a Date field gives, None where the field is absent or unreadable.
+
+    A Date without a zone, or with -0000, is a time in UTC (RFC 5322 3.3).
+    """
+    if not date:
         return None
+    try:
+        parsed = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):  # a number in it is out of range
+        return None
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
 def _longest_window(facts: Facts, server: str, after_n: int, before_n: int) -> float:
@@ -67,7 +64,8 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
     """Check that a mailbox gets each message that its server took and that is no duplicate of one delivered before.
 
     Occasions are messages that are like one that was delivered: by Message-ID or Date, to another mailbox, before the window, or
-    before the mailbox moved. Only a history whose drain became quiet is judged, at its end.
+    before the mailbox moved. Only a history whose drain became quiet is judged, at its end. Left out are servers that are down
+    then, and messages that may be missing for another reason.
     """
     finding = Finding("a message that is no duplicate is delivered")
     drained = facts.trace.events_of(Drained)
@@ -101,11 +99,11 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
 def _check_delivery(
     facts: Facts, finding: Finding, taken: Transaction, recipient: str, delivered: Mapping[str, list[Delivered]]
 ) -> None:
-    """Count an occasion if one message is like a delivered one and no duplicate of it; add a violation if it was not delivered.
+    """Count an occasion if a message is like a delivered one and no duplicate of it; add a violation if it was not delivered.
 
-    `taken` is the transaction by which the mailbox's server took the message, `delivered` has all deliveries by mailbox address. Any
-    delivery of the same message that is not older than the tracking window counts as its delivery. Once a mailbox database has moved
-    (`activate`), only what this server itself delivered makes a message a duplicate (SR-DUP-06).
+    `taken` is the transaction by which the mailbox's server took the message, `delivered` has all deliveries by mailbox address.
+    As its delivery counts that of the same message by the server's own store within the tracking window, or later by any. Once a
+    mailbox database has moved (`activate`), only what this server itself delivered makes a message a duplicate (SR-DUP-06).
     """
     assert taken.digest is not None
     assert taken.dot_t is not None
@@ -137,7 +135,10 @@ def _check_delivery(
 
 
 def _is_same_message(one: Digest, other: Digest) -> bool:
-    """Return whether two contents are of one message for duplicate detection: both properties are there, and the same."""
+    """Return whether duplicate detection takes two contents for the same message: by Message-ID and the instant in Date.
+
+    Where the first lacks one of the two, or its Date is unreadable, they are the same if body and Message-ID are equal.
+    """
     if one.message_id is None or parse_date(one.date) is None:
         return one.body_sha256 == other.body_sha256 and one.message_id == other.message_id
     return one.message_id == other.message_id and parse_date(one.date) == parse_date(other.date)
@@ -150,11 +151,11 @@ def _find_likeness(
     delivered: Mapping[str, list[Delivered]],
     window: float | None,
 ) -> tuple[str, str] | None:
-    """Return the row that makes a message no duplicate although it is like a delivered one, and how in words; None for no likeness.
+    """Return the row that makes a message no duplicate although it is like a delivered one, and how in words; else None.
 
-    `same` are the deliveries to this mailbox of messages with the same Message-ID and Date, `delivered` all deliveries by mailbox.
-    `window` is the tracking window in documented seconds; None where a mailbox database has moved: then it counts what was delivered by
-    the server itself.
+    None is returned for a duplicate, and for a message that is like none. `same` are the deliveries to this mailbox of messages
+    with the same Message-ID and Date, `delivered` all deliveries by mailbox. `window` is the tracking window in documented
+    seconds; None where a mailbox database has moved: then only what the server itself delivered makes a duplicate.
     """
     assert taken.digest is not None
     assert taken.dot_t is not None
@@ -191,8 +192,9 @@ def _find_likeness(
 def _may_be_missing_for_other_reason(facts: Facts, taken: Transaction, recipient: str) -> bool:
     """Return whether a message may be missing in a mailbox for another reason than duplicate detection.
 
-    The server lost its queue after it took the message, was made to pass it on, the mailbox's database moved away, its store or a later
-    hop refused the message, or a fault makes it unknown what was said.
+    The reasons: a fault altered the session, or the message was not accepted; the server's queue was wiped later; the mailbox
+    database was moved later (`activate`); any server was given an administrator's command other than `resubmit`, at any time; a
+    later connection may have refused the message for good; a later transaction did not pass it on to the recipient.
     """
     if taken.session in facts.trace.altered_sessions or taken.acceptance is None:
         return True
@@ -216,7 +218,11 @@ def _may_be_missing_for_other_reason(facts: Facts, taken: Transaction, recipient
 
 @rule("SR-DUP-07")
 def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
-    """Check that an inspected server keeps no more entries of deliveries than were made within window and clean-up interval."""
+    """Check that an inspected server shows no more entries of duplicate detection than deliveries young enough to be kept.
+
+    An entry is kept for the tracking window and removed by the next clean-up. An occasion is an inspection of a server with a
+    mailbox that has also made older deliveries.
+    """
     finding = Finding("no entry in the delivered-to table beyond the window and the clean-up")
     if "duplicate-detection" not in facts.context.claims:
         return finding
@@ -241,10 +247,11 @@ def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
 
 
 def _time_in_operation(facts: Facts, inspection: Inspection, interval: float) -> float:
-    """Return the time (documented seconds) by which an inspected server cleaned up what was due one clean-up interval before.
+    """Return the time (documented seconds) by which an inspected server cleaned up what was due `interval` seconds before.
 
-    It is the time of the inspection if the server was in operation for the interval until then. Otherwise it is the time at which it
-    was last stopped before that: the background clean-up may begin its interval anew after each start.
+    It is the end of the last span of at least `interval` seconds without a stop: the inspection itself, or an earlier stop. The
+    background clean-up may begin its interval anew after each start. Without such a span it is the server's first stop, or the
+    inspection where it never stopped.
     """
     time = inspection.t
     for event in reversed([e for e in facts.node_events.get(inspection.node, ()) if e.n < inspection.n]):

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+In 2010 the sender of a message, the *holder*, keeps its shadow, and the next hop is its *primary*.
 A primary has failed when ShadowHeartbeatRetryCount intervals of ShadowHeartbeatTimeoutInterval in a row went by without a
 session (SR-E10-08). The holder's own attempts show that: each that failed counts when it comes at least an interval after
 the one before it, and a session with the primary starts the count again (SR-E10-09). Sessions that the primary opened may count
@@ -11,21 +12,13 @@ or not (ruling 30), a holder that was restarted may go on with its count or not,
 What is taken over goes to another server (SR-E10-10), and stays where there is no other (SR-E10-11, ruling 35). A new
 database of the primary, seen in any session with it, is a reason to transmit at once, to the primary as well (SR-E10-21).
 
-`n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
+`n` is an event's number, times are documented seconds, and `facts.slack` is by how much a time may miss a bound. Rulings are
+those of docs/rulings.md. A `HeldInterval` (`held`) is a stored shadow, its `copy` with the transaction that was sent, and the
+event and time until which it is surely held (`until_n`, `until_t`; None: to the end). A `PromotedTransmission` is a transmission
+by a holder of what it held as a copy. A *contact* is an attempt at a session, from `n` and `t` to `end_n` and `end_t`: `reached`,
+`failed` or `unclear`. *Hops* are parties to which a message may be passed on. `row` is a requirement's id.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
-the end); a `PromotedTransmission` is a transmission by a holder of what it held as a copy; a `NodeEvent` says what happened to a server,
-such as `ready`, `killed`, `wiped` (it lost its queue); `ConnectFailed` is a connection that a client could not open.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
 """
 
 from bisect import bisect_left
@@ -52,8 +45,8 @@ _AT_ONCE_S = 10.0
 def takeover_has_a_reason(facts: Facts) -> Finding:
     """Check that a holder transmits a shadow again only for a reason, and to another server than the one that failed.
 
-    The first transmission of a shadow is judged; those that follow it are tries of the same takeover. It is permitted if any of the
-    shadows that it may be of permits it.
+    The first transmission of a shadow is judged; those that follow it are tries of the same takeover. It is permitted if any of
+    the shadows that it may be of permits it.
     """
     finding = Finding("shadows taken over only after as many failed intervals as are set, or for a new database")
     shadows = {id(held.copy): held for held in tracked_shadows(facts)}
@@ -87,7 +80,12 @@ def takeover_has_a_reason(facts: Facts) -> Finding:
 
 
 def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTransmission) -> tuple[str, str] | None:
-    """Return the row that forbids a transmission of a shadow, and why in words; None where it is permitted."""
+    """Return the row that forbids a transmission of a shadow, and why in words; None where it is permitted.
+
+    It is forbidden after a discard notification that the holder surely remembers. Otherwise it is permitted if the holder may
+    have seen another database of the primary; if enough attempts had failed, unless it goes to the primary though other hops are
+    known and the holder was not restarted; or if it repeats a takeover that was tried in vain before.
+    """
     copy, sent = held.copy, promotion.transmission
     holder, primary = copy.holder, copy.primary
     discard = next(
@@ -119,9 +117,10 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
 
 
 def first_sight_of_other_database(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, float] | None:
-    """Return when the holder first saw another database of the primary than that of its shadow, None if never.
+    """Return when the holder first saw another database of the primary than that of its shadow: number and time.
 
-    The shadow's database is the last that was named before it was stored.
+    The shadow's database is the last that was named before it was stored. None if none was named, or if no other was seen before
+    event `before_n`.
     """
     changes = facts.compute_once(_database_changes_seen).get((held.copy.holder, held.copy.primary), [])
     known = bisect_left(changes, (held.since_n,))
@@ -132,7 +131,7 @@ def first_sight_of_other_database(facts: Facts, held: HeldInterval, before_n: in
 
 
 def _database_changes_seen(facts: Facts) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
-    """Return `Facts.database_names_seen` without the names that are equal to the one before."""
+    """Return `Facts.database_names_seen` without the names that are equal to the name before."""
     return {
         pair: [*names[:1], *(seen for before, seen in pairwise(names) if before[2] != seen[2])]
         for pair, names in facts.database_names_seen.items()
@@ -142,7 +141,8 @@ def _database_changes_seen(facts: Facts) -> Mapping[tuple[str, str], list[tuple[
 def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
     """Return whether the primary lost its queue after `held` was stored and no name of the old database was seen before.
 
-    Then the change of database cannot be seen either, and the holder may have noticed it.
+    Then the change of database cannot be seen either, and the holder may have noticed it. `before_n` is the event up to which the
+    queue counts as lost.
     """
     names = facts.database_names_seen.get((held.copy.holder, held.copy.primary), [])
     wiped = any(
@@ -152,11 +152,11 @@ def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 
 
 def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, int, int]:
-    """Return how many intervals in a row count as failed at event `before_n`, how many had before the last session reset the count,
-    and the most in a row before such a reset.
+    """Return how many intervals in a row count as failed at event `before_n`, and two numbers of the time before.
 
-    Each attempt of the holder that failed, or may have, counts if it comes at least an interval after the one before it, or first after a
-    restart of the holder (ruling 28).
+    The second value is how many had counted before sessions reset the count, all runs together; the third is the most in one run
+    before such a reset. Each attempt of the holder that failed, or may have, counts if it comes at least an interval after the
+    one before it, or first after a restart of the holder (ruling 28).
     """
     holder, primary = held.copy.holder, held.copy.primary
     interval = (
@@ -182,8 +182,9 @@ def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[in
 def takeover_comes_in_time(facts: Facts) -> Finding:
     """Check that a holder takes its shadows over once their primary has failed, where there is another way for them.
 
-    It has failed for each reading when as many attempts of the holder failed as ShadowHeartbeatRetryCount says, each an
-    interval after the last one, without a session of either of the two in between, and the holder was up all the time.
+    It has failed for each reading when as many attempts of the holder failed as ShadowHeartbeatRetryCount says, each an interval
+    after the last one, without a session of either of the two in between, and the holder was up all the time. An attempt to pass
+    the shadow on that may have failed counts as a takeover.
     """
     finding = Finding("shadows taken over once their primary has failed")
     for held in tracked_shadows(facts):
@@ -194,7 +195,7 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
         seen = first_sight_of_other_database(facts, held, facts.end_n)
         for failed_n, failed_t in _certain_failures(facts, held):
             due = failed_t + _DECISION_TIME_S + facts.slack
-            if _stopped_by_time(facts, holder, failed_n, due) or due >= facts.end_t:
+            if facts.stopped_or_wiped_by_time(holder, failed_n, due) or due >= facts.end_t:
                 break
             if (held.until_t is not None and held.until_t < failed_t) or (seen is not None and seen[1] < due):
                 break
@@ -219,7 +220,10 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
 
 
 def _was_report_sent_again(facts: Facts, held: HeldInterval, until_t: float) -> bool:
-    """Return whether a shadow of what no sender of the harness made, such as a report, was sent again by a time: with the same body."""
+    """Return whether the holder sent a shadow again by time `until_t` that is of no message of the scenario, such as a report.
+
+    It is known by the same body. False for the shadow of a message of the scenario.
+    """
     copied = held.copy.transaction
     return copied.message is None and any(
         sent.n > held.since_n and sent.t <= until_t
@@ -253,19 +257,11 @@ def _certain_failures(facts: Facts, held: HeldInterval) -> Iterator[tuple[int, f
                 yield event.end_n, event.end_t
 
 
-def _stopped_by_time(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
-    """Return whether a server stopped, died, was paused or wiped after event `after_n` and not later than `until_t`."""
-    return any(
-        e.n > after_n and e.t <= until_t and e.action in STOPPING_ACTIONS for e in facts.node_events.get(server, ())
-    )
-
-
 def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_n: int, until_t: float) -> bool:
-    """Return whether the holder tried to pass its shadow to one of the hops after an event and by a time, and may have failed.
+    """Return whether the holder tried to pass its shadow to one of `hops` after event `after_n` and by `until_t`, in vain.
 
     Such an attempt is a connection that failed or that a fault kept, a session without mail, or a message that was not accepted
-    and is the shadow's or
-    was not seen whole: then nothing else shows that the holder took the shadow over.
+    and is the shadow's, or that was not seen whole. Then nothing else shows that the holder took the shadow over.
     """
     holder = held.copy.holder
     dials: list[ConnectFailed | FaultFired] = [*facts.trace.events_of(ConnectFailed)]
@@ -286,7 +282,10 @@ def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_
 
 @rule("SR-E10-21")
 def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
-    """Check that a holder transmits its shadows at once when it sees that their primary has another database."""
+    """Check that a holder transmits its shadows within `_AT_ONCE_S` when it sees that their primary has another database.
+
+    An attempt that may have failed counts too. Left out are holders that stop in that time, or whose redundancy may be off.
+    """
     finding = Finding("shadows transmitted again as soon as a new database of their primary is seen")
     for held in tracked_shadows(facts):
         seen = first_sight_of_other_database(facts, held, held.until_n or facts.end_n)
@@ -295,7 +294,7 @@ def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
         n, t = seen
         due = t + _AT_ONCE_S + facts.slack
         holder, primary = held.copy.holder, held.copy.primary
-        if due >= facts.end_t or _stopped_by_time(facts, holder, n - 1, due):
+        if due >= facts.end_t or facts.stopped_or_wiped_by_time(holder, n - 1, due):
             continue
         if facts.may_be_off(holder, held.since_n, facts.end_n):
             continue

@@ -1,11 +1,13 @@
 """Facts about one recorded history that several rules of the model need: who was up when, which copies are surely held.
 
-The judge (`conformance.judge.cell`) makes one `Facts` for each cell, after its run, and passes it to every rule. Nothing here decides
-whether something was right, reads a file or waits.
+The judge (`conformance.judge.cell`) makes one `Facts` for each cell, after its run, and passes it to every rule. Nothing here
+decides whether something was right, reads a file or waits.
 
-`n` is an event's number in the history, `t` its time in documented seconds since the cell began; `after_n` and `before_n` exclude these
-two events. A *server under test* is one of the topology's servers, by its name; a *party* may also be a sender or a sink of the harness.
-A *primary* delivers a message of which the *holder* keeps a shadow copy.
+`n` is an event's number in the history, `t` its time in documented seconds since the cell began; `after_n` and `before_n` exclude
+these two events. A *server under test* is one of the topology's servers, by its name; a *party* may also be a sender or a sink of
+the harness. A *primary* delivers a message of which the *holder* keeps a shadow copy. A *dial* is a client's call for a
+connection. A fault *altered* a session where it changed, added or removed octets, *held* it where it kept octets back (`stall`),
+and *delayed* it where it kept them back or slowed them.
 """
 
 from bisect import bisect_left
@@ -45,7 +47,10 @@ _SLOWING_FAULTS = frozenset({"delay", "throttle", "split", "merge"})
 
 @dataclass(frozen=True, slots=True)
 class WorkingSpan:
-    """A time during which a node works without a break, from being ready or resumed to what stops it, or to the end."""
+    """A time during which a node works without a break, from being ready or resumed to what stops it.
+
+    `until_n` and `until_t` are the end of the history (`Facts.end_n`, `Facts.end_t`) where nothing stops the node.
+    """
 
     since_n: int
     since_t: float
@@ -76,14 +81,15 @@ class HeldInterval:
         return self.copy.stored_reply.t
 
     def covers(self, n: int) -> bool:
-        """Return whether the copy is surely held at event `n`."""
+        """Return whether the copy is surely held at event `n`: after the stored reply, and before `until_n` if there is one."""
         return self.since_n < n and (self.until_n is None or n < self.until_n)
 
 
 class Facts:
-    """A history with what rules ask about it; each answer is computed once.
+    """A history with what rules ask about it; properties and `compute_once` keep what they have computed.
 
-    `trace` is the history with its indexes, `topology` that of the cell, `slack` by how many documented seconds a time may miss a bound.
+    `context` is the cell with its history and the candidate's claims, `trace` the history with its indexes, `topology` that of
+    the cell, `slack` by how many documented seconds a time may miss a bound.
     """
 
     def __init__(self, context: CheckContext) -> None:
@@ -95,7 +101,10 @@ class Facts:
         self._derived: dict[Callable[[Facts], Any], Any] = {}
 
     def compute_once(self, compute: Callable[["Facts"], T]) -> T:
-        """Return `compute(facts)`, called the first time only: rules share the result."""
+        """Return `compute(facts)`, called the first time only: rules share the result.
+
+        The key is the function itself, so callers pass a function or class of a module, not a new lambda.
+        """
         if compute not in self._derived:
             self._derived[compute] = compute(self)
         result: T = self._derived[compute]
@@ -105,7 +114,7 @@ class Facts:
 
     @cached_property
     def node_events(self) -> Mapping[str, list[NodeEvent]]:
-        """The events of each node, in order."""
+        """The state changes of each node (started, killed, wiped and so on), in order; a node without any has no key."""
         found: dict[str, list[NodeEvent]] = defaultdict(list)
         for event in self.trace.events_of(NodeEvent):
             found[event.node].append(event)
@@ -118,7 +127,7 @@ class Facts:
 
     @cached_property
     def end_n(self) -> int:
-        """The number after that of the last event."""
+        """The number after that of the last event, 0 for a history without events."""
         return self.trace.events[-1].n + 1 if self.trace.events else 0
 
     def first_event_at(self, t: float) -> int:
@@ -127,11 +136,14 @@ class Facts:
         return self.trace.events[position].n if position < len(self.trace.events) else self.end_n
 
     def is_tested_server(self, party: str) -> bool:
-        """Return whether a party is a server under test, and not one of the harness's own."""
+        """Return whether a party is a server under test, and not a sender or sink of the harness."""
         return self.context.is_tested_server(party)
 
     def server_named(self, name: str) -> str:
-        """Return the topology's spelling of a server's name, which is compared without regard to letter case; another name as it is."""
+        """Return the topology's spelling of a server's name, which is compared without regard to letter case.
+
+        Another name is returned as it is.
+        """
         return self._names_in_any_case.get(name.casefold(), name)
 
     @cached_property
@@ -140,34 +152,47 @@ class Facts:
         return {name.casefold(): name for name in self.topology.by_name}
 
     def is_2010(self, server: str) -> bool:
-        """Return whether a server under test is of the 2010 generation, in which the sender keeps the shadow."""
+        """Return whether a server under test is of the 2010 generation, in which the sender keeps the shadow.
+
+        Raises KeyError for another party.
+        """
         return self.context.is_2010(server)
 
     def is_opened_by_tested_server(self, client: str, session: str) -> bool:
-        """Return whether `client` is a server under test and opened the session itself: the harness may open some under a server's name."""
+        """Return whether `client` is a server under test and opened the session itself.
+
+        The harness may open sessions under a server's name; these do not count.
+        """
         return self.context.is_opened_by_tested_server(client, session)
 
     def is_paused(self, server: str, n: int) -> bool:
-        """Return whether a node is paused at event `n`."""
+        """Return whether a node's last state change before event `n` was `paused`; False without one."""
         actions = [event.action for event in self.node_events.get(server, ()) if event.n < n]
         return actions[-1:] == ["paused"]
 
     def stopped_or_wiped_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
-        """Return whether the node stopped, died, was paused or lost its queue between two events; `before_n` None: until the end."""
+        """Return whether an action of STOPPING_ACTIONS befell a node between two events: it stopped, lost its queue and so on.
+
+        `before_n` None: until the end of the history.
+        """
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end and e.action in STOPPING_ACTIONS for e in self.node_events.get(server, ()))
 
     def stopped_or_wiped_by_time(self, server: str, after_n: int, by_t: float) -> bool:
-        """Return whether the node stopped, died, was paused or lost its queue after event `after_n` and not later than time `by_t`.
+        """Return whether an action of STOPPING_ACTIONS befell a node after event `after_n` and not later than time `by_t`.
 
-        Recording order is not exact at one moment: what is recorded after an event, at the same time, may have been done before it.
+        Recording order is not exact at one moment: what is recorded after an event, at the same time, may have been done before
+        it.
         """
         return any(
             e.n > after_n and e.t <= by_t and e.action in STOPPING_ACTIONS for e in self.node_events.get(server, ())
         )
 
     def has_node_event_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
-        """Return whether anything happened to the node between two events, a start or a reload included."""
+        """Return whether any state change of a node lies between two events, a start or a reload included.
+
+        `before_n` None: until the end of the history.
+        """
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end for e in self.node_events.get(server, ()))
 
@@ -179,7 +204,8 @@ class Facts:
     def _working_spans(self, server: str) -> list[WorkingSpan]:
         """Return the times during which a server works, in order: from ready or resumed until an action of STOPPING_ACTIONS.
 
-        A node without events works all the time, and the last time may end with the history.
+        A node without events works all the time, from event -1 at time 0 on. The last time ends with the history if nothing stops
+        the node.
         """
         spans: list[WorkingSpan] = []
         since: tuple[int, float] | None = None if self.node_events.get(server) else (-1, 0.0)
@@ -192,23 +218,36 @@ class Facts:
         return spans if since is None else [*spans, WorkingSpan(*since, self.end_n, self.end_t)]
 
     def is_down_at_end(self, server: str) -> bool:
-        """Return whether a server does not work when the history ends: an action at a moment of the protocol may end one in the drain."""
+        """Return whether a server under test does not work when the history ends.
+
+        A step that waits for a moment of the protocol may stop a server as late as in the drain.
+        """
         spans = self.working_spans[server]
         return not spans or spans[-1].until_n != self.end_n
 
     # ---- parameters
 
     def parameter(self, server: str, name: str, n: int) -> JsonValue:
-        """Return a transport parameter's value in force on a server at event `n`; the documented default without another."""
+        """Return the value of a transport parameter that is in force on a server at event `n`.
+
+        Without a value from the topology or an accepted configuration it is the documented default; changes that the server
+        refused are left out. Raises KeyError for an unknown parameter.
+        """
         return parameter_at(self.context, server, name, n)
 
     def numeric_parameter(self, server: str, name: str, n: int) -> float | None:
-        """Return a parameter's value in force at event `n` as documented seconds or a count, None where what was set is no number."""
+        """Return a parameter's value in force at event `n` as documented seconds or a count.
+
+        None where what was set is no number.
+        """
         value = self.parameter(server, name, n)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def is_change_offered_between(self, server: str, name: str, after_n: int = -1, before_n: int | None = None) -> bool:
-        """Return whether a configuration that names the parameter was offered to the server between two events, refused or not."""
+        """Return whether a configuration that names the parameter was offered to the server between two events.
+
+        It counts whether the server refused it or not. By default the whole history is looked at.
+        """
         end = self.end_n if before_n is None else before_n
         return any(
             e.node == server and after_n < e.n < end and name in e.changes for e in self.trace.events_of(Configured)
@@ -229,13 +268,19 @@ class Facts:
         return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
     def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:
-        """Return the limits of a receive connector in force at event `n`: limit's name -> documented seconds (SR-TMO-06, SR-TMO-07)."""
+        """Return the limits of a receive connector in force at event `n`: limit's name -> documented seconds.
+
+        `listener` names the connector, such as `transport` (SR-TMO-06, SR-TMO-07).
+        """
         return self.listener_limits_between(server, listener, n, n)[0]
 
     def listener_limits_between(
         self, server: str, listener: str, after_n: int, before_n: int
     ) -> list[dict[str, float]]:
-        """Return the limits of a receive connector in force between two events, the oldest first: each as from `listener_limits`."""
+        """Return the limits of a receive connector in force between two events, the oldest first.
+
+        Each entry is what `listener_limits` returns.
+        """
         limits = self._first_limits.get((server, listener))
         if limits is None:
             own = self.topology.by_name[server]
@@ -269,19 +314,26 @@ class Facts:
         return ParameterChanges(self.context)
 
     def possible_parameter_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
-        """Return each value that a transport parameter may have had between two events, a change under way included."""
+        """Return each value that a transport parameter may have had between two events, the oldest first.
+
+        A change is under way from its offer until the server's answer: then the old and the new value are possible.
+        """
         return self._parameter_changes.possible_values(server, name, after_n, before_n)
 
     def possible_parameter_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
-        """Return the least and the greatest number that a parameter may have been between two events, a change under way included."""
+        """Return the least and the greatest number that a parameter may have been between two events.
+
+        A change under way counts with both values. The documented default takes the place of a value that is no number.
+        """
         return self._parameter_changes.possible_range(server, name, after_n, before_n)
 
     def may_be_off(self, server: str, after_n: int, before_n: int) -> bool:
-        """Return whether shadow redundancy may be off on a server at some time between two events.
+        """Return whether shadow redundancy may be off on a server at some time between two events, or is being changed then.
 
-        No document says whether it keeps its shadow copies then: it may drop them, or keep them (ruling 37).
+        No document says whether a server keeps its shadow copies while redundancy is off: it may drop them, or keep them (ruling 37).
         """
-        return self.possible_parameter_values(server, "ShadowRedundancyEnabled", after_n, before_n) != [True]
+        values = self.possible_parameter_values(server, "ShadowRedundancyEnabled", after_n, before_n)
+        return any(value is not True for value in values)
 
     # ---- sessions and messages
 
@@ -295,30 +347,40 @@ class Facts:
 
     @cached_property
     def starttls_sessions(self) -> list[Session]:
-        """The sessions of which nothing was seen any more once STARTTLS was granted."""
+        """The sessions of which nothing was seen after STARTTLS was granted, in the order in which they ended.
+
+        Sessions that are still open are left out.
+        """
         return [self.trace.sessions[e.session] for e in self.trace.events_of(Closed) if e.how == "secured"]
 
     @cached_property
     def contacts_by_client_and_server(self) -> Mapping[tuple[str, str], list[Contact]]:
-        """The attempts of each client under test to open a session with another server's listener `transport`, in order."""
+        """The attempts of servers under test at sessions with a listener `transport`: (client, server) -> contacts in order."""
         return find_contacts(self.context)
 
     @cached_property
     def database_names_seen(self) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
-        """The names of queue databases that were seen: (who read the name, whose database) -> event's number, time and name, in order."""
+        """The names of queue databases that were seen: (who read the name, whose database) -> names in order.
+
+        Each is a tuple of the event's number, its time and the name.
+        """
         return find_database_names(self.trace)
 
     def is_altered_or_held(self, session: str) -> bool:
-        """Return whether a fault altered the session's octets or held them back."""
+        """Return whether a fault altered the session's octets, or held them back."""
         return session in self.trace.altered_sessions or session in self.trace.held_sessions
 
     def is_disturbed(self, session: str | None) -> bool:
-        """Return whether a fault acted in a session, or may have slowed it since the client dialled: then no session is recorded with it."""
+        """Return whether a fault acted in a session, or may have delayed its dial; False for None.
+
+        A fault that delays a dial is recorded without a session. So every later session of its client with its server may be the
+        delayed one.
+        """
         return session in self.faults_by_session or session in self.trace.delayed_sessions
 
     @cached_property
     def ends_and_held_dials(self) -> Mapping[tuple[str, str], EndsAndHeldDials]:
-        """The ends of dials, and the dials that faults held back, by client and server."""
+        """For each (client, server): the connections that were opened or failed, and the dials that faults held back."""
         return ends_and_held_dials(self.trace)
 
     @cached_property
@@ -340,15 +402,18 @@ class Facts:
 
     @cached_property
     def _cut_sessions(self) -> frozenset[str]:
-        """The names of the sessions in which a fault may have kept a line from arriving, or did more than slow it down."""
+        """The names of the sessions in which a fault other than `_SLOWING_FAULTS` fired.
+
+        In these sessions a line that was sent may not have arrived.
+        """
         fired = self.trace.events_of(FaultFired)
         return frozenset(f.session for f in fired if f.session is not None and f.action not in _SLOWING_FAULTS)
 
     @cached_property
     def given_by_server_and_message(self) -> Mapping[tuple[str, str], list[Transaction]]:
-        """The transactions in which a server under test was given a whole message: (server, message's name) -> transactions in order.
+        """The transactions in which a server under test was given a whole message, by server and message's name.
 
-        Shadow copies are left out; a refused message is not.
+        They are in order. Shadow copies are left out; a refused message is not.
         """
         found: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
         for given in self.trace.transactions:
@@ -367,7 +432,10 @@ class Facts:
 
     @cached_property
     def copy_transactions_by_holder(self) -> Mapping[str, list[Transaction]]:
-        """The transactions by which each server was given a shadow copy that it stored, or may have stored: the reply was not seen."""
+        """The transactions by which each server was given a shadow copy that it stored, or may have stored.
+
+        It may have stored a copy to which no final reply was seen.
+        """
         return {
             server: [g for g in given if g.kind == "shadow" and g.dot_n is not None and (g.acceptance or not g.replies)]
             for server, given in self.transactions_by_server.items()
@@ -383,12 +451,12 @@ class Facts:
         return found
 
     def end_of_session(self, session: str) -> int:
-        """Return the number of the event that closed a session, or of the one after the history's last event while it is open."""
+        """Return the number of the event that closed a session, or the number after the history's last event while it is open."""
         closed = self.trace.sessions[session].closed
         return self.end_n if closed is None else closed.n
 
     def failed_connections(self, client: str, after_n: int) -> list[ConnectFailed]:
-        """Return the failed connections of a party to anything since an event."""
+        """Return the failed connections of a party to any other party after event `after_n`, in order."""
         return [event for event in self._failed_by_client.get(client, ()) if event.n > after_n]
 
     @cached_property
@@ -402,7 +470,8 @@ class Facts:
     def is_known_to_primary(self, copy: ShadowCopy) -> bool:
         """Return whether the primary of a copy of 2013 or later surely got the reply that says that the copy is stored.
 
-        It did where no fault could keep the reply from arriving, the session outlasted it, and the primary did not stop meanwhile.
+        It did where no fault could keep the reply from arriving, the session outlasted it, and the primary did not stop between
+        MAIL and the reply.
         """
         stored, session = copy.stored_reply, copy.transaction.session
         return (
@@ -413,7 +482,7 @@ class Facts:
 
     @cached_property
     def deliveries_by_id(self) -> Mapping[str, list[Delivered]]:
-        """The deliveries to sinks of each Message-ID, in order."""
+        """The deliveries to sinks of each Message-ID, in order; contents without a Message-ID are left out."""
         found: dict[str, list[Delivered]] = defaultdict(list)
         for event in self.trace.events_of(Delivered):
             if event.digest.message_id is not None:
@@ -427,7 +496,7 @@ class Facts:
 
     @cached_property
     def discards_by_copy(self) -> Mapping[tuple[str, str, str], list[Discard]]:
-        """The notifications for each shadow copy, by primary, shadow id and notified server, in order."""
+        """The discard notifications for each shadow copy: (primary, shadow id, notified server) -> notifications in order."""
         found: dict[tuple[str, str, str], list[Discard]] = defaultdict(list)
         for discard in self.trace.discards:
             found[discard.primary, discard.shadow_id, discard.holder].append(discard)
@@ -444,7 +513,10 @@ class Facts:
         return [self._held_interval(copy, promoted.get(id(copy))) for copy in self.trace.copies]
 
     def _held_interval(self, copy: ShadowCopy, promotion: Transaction | None) -> HeldInterval:
-        """Return the time during which a copy is surely held; `promotion` is the first transmission of it by its holder, None for none."""
+        """Return the time during which a copy is surely held.
+
+        `promotion` is the first transmission of the copy's message by its holder, None without one.
+        """
         stored = copy.stored_reply.n
         notified = self.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
         # a primary may be done, and say so, before the reply that shows that the copy is stored has passed the link
