@@ -102,7 +102,7 @@ class ExtendedRelay(Relay):
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one client until it leaves."""
-        writer.write(b"220 mini ready\r\n")
+        writer.write(self.greeting)
         self.forget()
         while True:
             line = (await reader.readuntil(b"\r\n")).decode("latin-1").rstrip()
@@ -178,9 +178,14 @@ class ExtendedRelay(Relay):
             await hop.close()
         for to, code in codes.items():
             action = {2: "relayed", 5: "failed"}.get(code // 100)
-            if action and message["sender"] and self.wants(message["rcpt"].get(to, {}), action, "DSN" in hop.offered):
-                self.report(message, to, action)
+            who = self.reported_to(message)
+            if action and who and self.wants(message["rcpt"].get(to, {}), action, "DSN" in hop.offered):
+                self.report(message, who, to, action)
         return codes
+
+    def reported_to(self, message: dict[str, Any]) -> str:
+        """Return who gets a report about a message; empty: a message with a null reverse-path causes none."""
+        return str(message["sender"])
 
     def wants(self, given: dict[str, str], action: str, conforming: bool) -> bool:
         """Return whether a report is made; `conforming`: the next hop offers DSN."""
@@ -192,22 +197,27 @@ class ExtendedRelay(Relay):
         envid, orcpt = message["mail"].get("ENVID"), message["rcpt"].get(to, {}).get("ORCPT")
         return [f"Original-Envelope-Id: {envid}"] if envid else [], [f"Original-Recipient: {orcpt}"] if orcpt else []
 
-    def report(self, message: dict[str, Any], to: str, action: str) -> None:
-        """Send the sender a report."""
+    def returns_the_whole(self, given: dict[str, str], action: str) -> bool:
+        """Return whether a report has the whole message and not its header; `given` are the parameters of MAIL."""
+        return action == "failed" and given.get("RET", "HDRS").upper() == "FULL"
+
+    def report(self, message: dict[str, Any], who: str, to: str, action: str) -> None:
+        """Send `who` a report about the recipient `to`."""
         of_message, of_recipient = self.names(message, to)
-        header = message["content"].partition("\r\n\r\n")[0]
-        encoding = [] if header.isascii() else ["Content-Transfer-Encoding: 8bit"]
+        whole = self.returns_the_whole(message["mail"], action)
+        returned = message["content"] if whole else message["content"].partition("\r\n\r\n")[0] + "\r\n"
+        encoding = [] if returned.isascii() else ["Content-Transfer-Encoding: 8bit"]
         status = "5.0.0" if action == "failed" else "2.0.0"
         lines = [
-            "From: <postmaster@mini>", f"To: <{message['sender']}>", f"Message-ID: <report-{self.count}@mini>",
+            "From: <postmaster@mini>", f"To: <{who}>", f"Message-ID: <report-{self.count}@mini>",
             "Date: Thu, 1 Jan 2026 00:00:00 +0000", "MIME-Version: 1.0", *encoding,
             "Content-Type: multipart/report; report-type=delivery-status; boundary=b", "",
             "--b", "", action, "--b", "Content-Type: message/delivery-status", "", "Reporting-MTA: dns; mini", *of_message, "",
             *of_recipient, f"Final-Recipient: {typed(to)}", f"Action: {action}", f"Status: {status}", "",
-            "--b", "Content-Type: text/rfc822-headers", *encoding, "", header, "", "--b--", "",
+            "--b", f"Content-Type: {'message/rfc822' if whole else 'text/rfc822-headers'}", *encoding, "", returned, "--b--", "",
         ]  # fmt: skip
         self.count += 1
         file = self.queue / f"{self.count}.json"
-        self.keep(file, {"sender": "", "recipients": [message["sender"]], "content": "\r\n".join(lines),
-                         "mail": {} if message["sender"].isascii() else {"SMTPUTF8": ""}, "rcpt": {message["sender"]: {}}})  # fmt: skip
+        self.keep(file, {"sender": "", "recipients": [who], "content": "\r\n".join(lines),
+                         "mail": {} if who.isascii() else {"SMTPUTF8": ""}, "rcpt": {who: {}}})  # fmt: skip
         self.later(self.deliver(file))

@@ -202,3 +202,18 @@ class ReturnsAllThatCameWithUtf8(ExtendedRelay):
     """What came with SMTPUTF8 is taken to need it."""
 
     hop = _TakesAllForUtf8
+
+
+class ReportsAboutReports(ExtendedRelay):
+    """A message with a null reverse-path that fails is reported to the postmaster, and so is a report."""
+
+    def reported_to(self, message: dict[str, Any]) -> str:
+        postmaster = "postmaster@outside.test"
+        return message["sender"] or (postmaster if message["recipients"] != [postmaster] else "")
+
+
+class ReturnsTheWholeAlways(ExtendedRelay):
+    """A report has the whole message, whatever RET= says."""
+
+    def returns_the_whole(self, given: dict[str, str], action: str) -> bool:
+        return True

@@ -105,6 +105,7 @@ class Relay:
     hop = Hop
     failure: str | None = None
     most_hops = 100
+    greeting = b"220 mini ready\r\n"
 
     def __init__(self, path: Path, clock: Any, defect: str | None) -> None:
         self.path, self.count = path, 0
@@ -173,7 +174,7 @@ class Relay:
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one client until it leaves."""
-        writer.write(b"220 mini ready\r\n")
+        writer.write(self.greeting)
         sender: str | None = None
         recipients: list[str] = []
         while True:

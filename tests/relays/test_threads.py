@@ -18,14 +18,19 @@ from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
+from conformance.suite.baseline import read_baselines
 from conformance.verdicts import Outcome, Verdict
 from tests.docs.pages import ROOT
-from tests.run.spooling import LOSES
+from tests.run.spooling import LOSES, REFUSES_FOR_GOOD
 
 CELLS = {
     cell.id: cell
     for scenario in read_corpus(
-        [paths.corpus() / "relay", paths.corpus() / "faults" / "disks.scenario.yaml"], paths.fixtures()
+        [
+            paths.corpus() / "relay",
+            *(paths.corpus() / "faults" / f"{name}.scenario.yaml" for name in ("disks", "relay")),
+        ],
+        paths.fixtures(),
     )
     for cell in scenario.cells("full", None)
 }
@@ -73,11 +78,22 @@ def test_a_miniature_breaks_its_row(miniature: str, cell: str, row: str, tmp_pat
     assert row in {v.requirements[0] for v in found if v.outcome is Outcome.FAIL}
 
 
+def test_every_row_about_relays_is_broken_by_a_miniature_or_by_a_real_server() -> None:
+    rows = {row.id for row in catalogue().requirements if row.id.startswith("RL-")}
+    baselines = read_baselines([str(ROOT / "fixtures" / "baselines")]).values()
+    known = {failure.requirement for baseline in baselines for failure in baseline.known}
+    assert rows
+    assert rows - {one.row for one in threads() if one.miniature} - known == set()
+
+
 @pytest.mark.parametrize("one", threads(), ids=lambda one: one.thread)
 def test_a_thread_names_a_row_and_a_defect_of_it(one: Thread) -> None:
     assert one.row in catalogue().ids
     assert one.row in CELLS[one.cell].requirements
-    assert not (one.miniature or "").startswith(SPOOLING) or (one.miniature or "").removeprefix(SPOOLING) in LOSES
+    assert not (one.miniature or "").startswith(SPOOLING) or (one.miniature or "").removeprefix(SPOOLING) in {
+        **LOSES,
+        **REFUSES_FOR_GOOD,
+    }
     assert one.defect is None or reference_defects()[one.defect].breaks == one.row
 
 

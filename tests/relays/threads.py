@@ -209,3 +209,31 @@ class TakesEightyRecipients(Relay):
     def answer(self, line: str, recipients: Sequence[str]) -> int:
         too_many = line.upper().startswith("RCPT") and len(recipients) >= 80
         return 452 if too_many else super().answer(line, recipients)
+
+
+class GreetsWithTwoCodes(Relay):
+    """The lines of the greeting have different codes."""
+
+    greeting = b"521-mini is not ready\r\n220 mini ready\r\n"
+
+
+class TakesTheNextTryForADuplicate(Relay):
+    """A message is in the table of known ones before it is stored; it is given up with its session, and the next try is dropped."""
+
+    def __init__(self, path: Path, clock: Any, defect: str | None) -> None:
+        super().__init__(path, clock, defect)
+        self.known: set[bytes] = set()
+        self.readers: dict[Any, asyncio.StreamReader] = {}
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.readers[asyncio.current_task()] = reader
+        await super().converse(reader, writer)
+
+    async def take(self, sender: str, recipients: Sequence[str], content: bytes) -> int:
+        if content in self.known:
+            return 250
+        self.known.add(content)
+        await asyncio.sleep(1)  # as long as it takes to store it
+        if self.readers[asyncio.current_task()].at_eof():
+            raise EOFError
+        return await super().take(sender, recipients, content)

@@ -82,6 +82,18 @@ RELIES_ON_FSYNC: dict[str, tuple[tuple[str, str], ...]] = {
 """Mutants that lose mail only where a name is kept by nothing but fsync of its directory."""
 
 
+def _refusing_with(reply: str) -> tuple[tuple[str, str], ...]:
+    """Return the change by which the server refuses a message that it cannot write with this reply; unchanged it ends the session."""
+    indented = "    " + _KEEP
+    answer = f'                    self.wfile.write(b"{reply}\\r\\n")\n'
+    forget = "                    envelope.clear()\n                    continue\n"
+    return ((_KEEP, f"                try:\n{indented}                except OSError:\n{answer}{forget}"),)
+
+
+REFUSES_FOR_NOW = _refusing_with("452 4.3.1 no room")
+REFUSES_FOR_GOOD = {"550 without room": _refusing_with("550 5.3.0 cannot write")}
+
+
 def server(changes: tuple[tuple[str, str], ...] = ()) -> str:
     """Return the server's text with changes. Raises AssertionError if a text to replace does not occur exactly once."""
     text = SERVER

@@ -18,7 +18,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from conformance.verdicts.changes import Should
-from tests.run.spooling import LOSES, RELIES_ON_FSYNC, server
+from tests.run.spooling import LOSES, REFUSES_FOR_GOOD, REFUSES_FOR_NOW, RELIES_ON_FSYNC, server
 
 pytestmark = [
     pytest.mark.integration,
@@ -73,6 +73,21 @@ def test_a_correct_server_passes_without_a_remark(tmp_path: Path, disk: DiskKind
 def test_a_correct_server_passes_in_the_stricter_reading(tmp_path: Path) -> None:
     found = verdicts(tmp_path, server(), cell_of("acknowledged-means-name-synced[messages=20]"), "layer", "fail")
     assert worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
+
+
+NO_ROOM = "no-room-at-a-write-is-refused-for-now[at-write=1]"
+
+
+def test_a_server_that_refuses_for_now_without_room_passes(tmp_path: Path) -> None:
+    found = verdicts(tmp_path, server(REFUSES_FOR_NOW), cell_of(NO_ROOM), "layer")
+    assert worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
+    assert "RL-ACK-06" in {row for v in found if v.outcome is Outcome.PASS for row in v.requirements}
+
+
+@pytest.mark.parametrize("name", REFUSES_FOR_GOOD)
+def test_a_server_that_refuses_for_good_without_room_fails(tmp_path: Path, name: str) -> None:
+    found = verdicts(tmp_path, server(REFUSES_FOR_GOOD[name]), cell_of(NO_ROOM), "layer", "fail")
+    assert failed(found) == {"RL-ACK-06"}
 
 
 FAST = "fsync, then rename without any later sync"
