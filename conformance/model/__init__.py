@@ -13,7 +13,36 @@ a server could break its requirement:
   set of states that are possible, and finds a violation only where all of them forbid what was done.
 
 The rules know the requirement catalogue and the pages of the documents alone: nothing of the reference, of Spark's queries
-(the second oracle), or of what a scenario expects. Importing this package registers all rules.
+(the second oracle), or of what a scenario expects. Importing this package registers all rules in `RULES`.
+
+How a rule is called, and what it returns
+-----------------------------------------
+The decorators of `rules` register a function: `rule` one that takes `Facts`, `invariant` one that takes the `CheckContext` in
+`Facts.context`. After a cell has run, `conformance.judge.cell` calls every rule once for the whole history, except those that
+the scenario waives. A rule changes nothing and returns one `Finding`:
+
+- `occasions` counts the chances to fail. Without an occasion and a violation, the rule says nothing about the cell.
+- Each violation has a sentence and the numbers of the events that show it. The check fails on the first violation. Its
+  requirement is the violation's `row`, else the first of the decorator's requirements that the scenario names (the first of
+  all where it names none).
+- `undecided` has what looks like a violation and need not be one.
+- `timed=False` in the decorator says that the rule compares no times, so that lateness of the harness excuses nothing.
+
+Private functions that take a `finding` add to it.
+
+Terms of all modules
+--------------------
+`n` is an event's number in the history, and decides what came before what; `t` is its time in documented seconds since the
+cell began. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `facts.end_t` are the end of the
+history, `claims` the capabilities that the candidate claims. A server is *of 2010* or *of 2013 or later* by its generation.
+
+A `Transaction` is one mail transaction. Its `n` and `t` are those of MAIL, `dot_n` and `dot_t` those of the final dot (None
+before it); `replies` are the final replies, `acceptance` is the first positive one or None. Its `kind` is `shadow` (a copy that
+the server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`.
+
+A session is *altered* where a fault changed, added or removed octets in it, and *delayed* where a fault held octets back, for
+a while or until it was healed. The harness may open sessions under a server's name; rules leave these out, since no server is
+responsible for them.
 """
 
 import sys

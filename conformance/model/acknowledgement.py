@@ -1,22 +1,15 @@
 """Judges what follows once a shadow copy is stored: the sender is answered, or the message is delivered (SR-CRE-05, SR-TMO-03),
 and taken when the sender transmits it again (SR-TMO-04).
 
-A server, the *primary*, that has a copy stored acknowledges the message in the session in which it was given it. If the sender
-is gone by then, the message is the primary's all the same. `given` is that transaction, `n` an event's number, `t` a time in
-documented seconds.
+A server, the *primary*, that has a copy stored on another, the *holder*, acknowledges the message in the session in which it was
+given it. If the sender is gone by then, the message is the primary's all the same. `given` is that transaction: MAIL is its event
+`n`, the final dot `dot_n` (None without one), `replies` are its final replies. `receipts` are all transactions that gave one
+message to one server. A `ShadowCopy` has the transaction by which the holder was given the copy, and the `stored_reply` that
+shows that it is stored.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `FaultArmed` event puts a fault
-in force on links (`A -> B transport`, `A disk`), or ends it (`healed`).
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). Times are documented seconds, `facts.end_t` is the time of the last event, and
+`facts.slack` is by how much a time may miss a bound.
 """
 
 from conformance.history.events import FaultArmed, Reply
@@ -38,9 +31,11 @@ _OWN_TROUBLE = frozenset({421, 452})
 
 @rule("SR-CRE-05")
 def acknowledged_once_redundant(facts: Facts) -> Finding:
-    """Check that the final reply to a message of which a copy is stored is positive, and comes in the same session.
+    """Check that a message of which a shadow copy is stored gets a positive final reply in the sender's session.
 
-    Left out are sessions in which a fault fired, and servers that stopped before the reply or the end of the session.
+    421 and 452 are right too, and so is an end of the session that is not the server's (`_find_wrong_end`). Occasions are final
+    replies and wrong ends. Left out are sessions in which a fault acted, servers that stopped before the reply or the end of the
+    session, and transmissions of one message that overlap.
     """
     finding = Finding("an acknowledgement in the sender's session once a shadow copy is stored")
     for (primary, name), receipts in facts.given_by_server_and_message.items():
@@ -66,17 +61,21 @@ def acknowledged_once_redundant(facts: Facts) -> Finding:
 
 
 def _n_of_reply_or_close(facts: Facts, given: Transaction) -> int:
-    """Return the number of the final reply to a transaction, or else of the event that closed its session."""
+    """Return the number of the final reply to a transaction, or else of the event that closed its session.
+
+    Where the session is open too, it is the number after the history's last event.
+    """
     return given.replies[0].n if given.replies else facts.end_of_session(given.session)
 
 
 def _transactions_with_stored_copy(
     facts: Facts, primary: str, name: str, receipts: list[Transaction]
 ) -> list[tuple[Transaction, ShadowCopy]]:
-    """Return each transaction by which a primary was given a message, with the first copy stored for it before it was answered.
+    """Return those of `receipts` for which a shadow copy was stored before the final reply, each with the first such copy.
 
-    `name` is the message's, `receipts` are all transactions that gave it to the primary. Where several of them overlap in time, a copy
-    may belong to any, so none of these is returned.
+    `name` is the message's. The primary surely knows of the copy. Where there is no final reply, a copy counts that was stored
+    before the message was given again. Left out are the listener `delivery`, altered sessions, and receipts that overlap in time:
+    a copy may belong to any of these.
     """
     copies = [
         copy for copy in facts.trace.copies_of(name)
@@ -97,10 +96,12 @@ def _transactions_with_stored_copy(
 
 
 def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[str, int] | None:
-    """Return how the wait for the final reply ended wrongly, in words, and the number of the event that shows it; None if it did not.
+    """Return how the wait for the final reply ended wrongly, in words, and the number of the event that shows it; else None.
 
-    Right are a positive reply, 421 or 452, the end of the session by the client, and a wait of at most `_PROMPT_S` since `stored`, the
-    reply that shows that a copy is stored.
+    Wrong are a final reply other than 2yz, 421 or 452, a session that the server closed without one, and an open session in which
+    more than `_PROMPT_S` has gone by since `stored`, the reply that shows that a copy is stored. Right are a session that closed
+    before `stored` or that the client or the link closed, one in which 421 came after the dot though not as the final reply, and
+    any wait where a fault was armed on the server's disk.
     """
     if given.replies:
         reply = given.replies[0]
@@ -125,8 +126,10 @@ def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[st
 def kept_though_sender_lost(facts: Facts) -> Finding:
     """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
 
-    It is to deliver the message within twice its MessageRetryInterval: a next hop may have failed once before. A failed connection, a
-    session without mail, and one of its own that a fault broke, count as tries for any recipient behind that hop: their purpose is not seen.
+    It is to deliver the message, or try to, for each recipient before it is given the message again. Only losses are judged after
+    which it had more than twice its MessageRetryInterval for that, since a next hop may have failed once before, and only servers
+    that did not stop. A failed connection, a session without mail, and one of its own that a fault broke, count as tries for any
+    recipient behind that hop: their purpose is not seen.
     """
     finding = Finding("delivery of a redundant message whose sender's session was lost")
     normalize = facts.context.normalize_address
@@ -172,7 +175,10 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
 
 
 def _may_have_tried(facts: Facts, server: str, hops: set[str], after_n: int) -> bool:
-    """Return whether a server turned to one of the next hops `hops` after an event, and nothing shows for which message."""
+    """Return whether a server turned to one of the next hops `hops` after event `after_n`, and nothing shows for which message.
+
+    It did so by a session without mail of a known message, a connection that failed, or a session in which a fault acted.
+    """
     contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
     return (
         any(contact.server in hops and contact.n > after_n for contact in contacts)
@@ -189,7 +195,9 @@ def _may_have_tried(facts: Facts, server: str, hops: set[str], after_n: int) -> 
 def second_transmission_taken(facts: Facts) -> Finding:
     """Check that a server of 2013 or later takes a message that it was given before and did not refuse.
 
-    It may refuse it as it may refuse any message: it stops, has no room (452, 4.3), finds it too large, or can make no copy.
+    It may refuse it as it may refuse any message: it stops (421), has no room (452, 4.3), finds it too large (552), or can make
+    no copy (4.4.0). Left out are the listener `delivery`, altered sessions, transmissions without a reply, and candidates that do
+    not claim `shadow-2013`.
     """
     finding = Finding("acceptance of a message that is transmitted again")
     for (primary, name), receipts in (

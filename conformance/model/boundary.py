@@ -4,14 +4,10 @@ where they were offered (SR-WIR-01, SR-WIR-02).
 The *boundary* of a server is the set of servers that may hold its shadow copies: its DAG, or its Active Directory site.
 *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the reply to EHLO. `n` is an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). `session.keywords` are those of the reply to EHLO, None without one. A command has an
+`operation` if it is a shadow verb; a transaction of kind `shadow` hands over a shadow copy. A session is *altered* where a fault
+changed, added or removed octets in it.
 """
 
 from typing import get_args
@@ -37,8 +33,8 @@ _LISTENERS_WITHOUT_VERBS = frozenset({"frontend", "delivery"})
 def shadow_inside_boundary(context: CheckContext) -> Finding:
     """Check that servers request, send and query shadow copies only within their boundary, never at themselves.
 
-    Sessions that the harness opened are left out. Sessions with a server of 2010 have no boundary: there the sender
-    keeps the shadow.
+    Each such command is an occasion. Left out are sessions that the harness opened, sessions with the harness's sinks, and
+    sessions with a server of 2010 on either side: there the sender keeps the shadow, and no boundary counts.
     """
     finding = Finding("shadows only on other servers of the boundary")
     for session in context.trace.sessions.values():
@@ -58,7 +54,11 @@ def shadow_inside_boundary(context: CheckContext) -> Finding:
 
 
 def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
-    """Return what the client did in a session for shadow redundancy: words that the server's name completes, and the event's number."""
+    """Return what the client did in a session for shadow redundancy, as (words, number of the event).
+
+    The server's name completes the words: `sent a shadow message to`. Shadow messages come first, then requests for a copy and
+    queries for discard status.
+    """
     traffic = [("sent a shadow message to", t.n) for t in session.transactions if t.kind == "shadow"]
     words = {"request-shadow": "asked for a shadow at", "query-discard": "asked for its discard status at"}
     for exchange in session.exchanges:
@@ -70,9 +70,9 @@ def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
 
 @invariant("shadow-verbs-only-where-offered", "SR-WIR-02", "SR-WIR-01", timed=False)
 def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
-    """Check that no frontend or delivery listener offers a shadow verb, and that one that was not offered is refused.
+    """Check that no frontend or delivery listener offers a shadow verb, and that servers refuse what they did not offer.
 
-    Sessions that a fault altered are left out.
+    A session in which the server offered any shadow verb is not judged for refusals. Sessions that a fault altered are left out.
     """
     finding = Finding(
         "shadow verbs are offered on the transport listener only, and refused to clients to which they were not offered"
@@ -95,7 +95,7 @@ def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
 
 
 def _check_refusals(finding: Finding, session: Session) -> None:
-    """Add a violation for each reply to a shadow verb in the session that is neither 5yz nor 421.
+    """Count an occasion for each reply to a shadow verb in a session; add a violation for each that is neither 5yz nor 421.
 
     To be called for a session in which no shadow verb was offered.
     """

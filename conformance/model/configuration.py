@@ -7,13 +7,10 @@ other rule: each goes by the parameters in force (`Facts.parameter`, `Facts.list
 
 A candidate that claims only `relay` is given its configuration by templates, and has none of these parameters.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement. `facts.slack` is by how many seconds a time may miss
-a bound, `facts.end_n` and `end_t` are the end of the history, `claims` the capabilities that the candidate claims.
-
-Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `Configured` event is a
-configuration offered to a server, with the error text in `refused` or None.
+An *offer* is a `Configured` event: `changes` maps parameters to values (or `listeners.NAME` to limits of that listener),
+`refused` is the server's error text, None when it took the configuration. Each rule judges one recorded history and returns a
+`Finding` of occasions and violations, as `conformance.model` describes (`timed=False`: it compares no times). `n` is an event's
+number; `row` is a requirement's id.
 """
 
 import math
@@ -32,7 +29,7 @@ from conformance.trace.finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """The range of a number: from `minimum` (only above it when `above`) to `maximum`; `whole` without a fraction."""
+    """The range of a number: from `minimum`, which is itself excluded if `above`, to `maximum`; integers only if `whole`."""
 
     minimum: float
     maximum: float = math.inf
@@ -40,7 +37,7 @@ class _Number:
     above: bool = False
 
     def allows(self, value: JsonValue) -> bool:
-        """Return whether a value is a number in the range; `true` is no number."""
+        """Return whether a value is a number in the range; JSON's `true` and `false` are not numbers."""
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
             return False
         assert isinstance(value, int | float)
@@ -83,7 +80,10 @@ class _Problem:
 
 @rule("SR-CFG-03", "SR-CFG-01", timed=False)
 def configurations_are_checked(facts: Facts) -> Finding:
-    """Check each offered configuration for values out of range and limits of listeners that contradict each other."""
+    """Check that servers refuse each configuration with a value out of range or contradicting listener limits, and no other.
+
+    A refusal has to name what is wrong. `preference_fits_attempts` judges LocalOnly beside remote attempts.
+    """
     return _check_answers(
         facts, "a wrong configuration is refused by name, and no other is refused", is_preference=False
     )
@@ -91,7 +91,7 @@ def configurations_are_checked(facts: Facts) -> Finding:
 
 @rule("SR-CFG-02", timed=False)
 def preference_fits_attempts(facts: Facts) -> Finding:
-    """Check each offered preference: LocalOnly must be refused while MaxRetriesForRemoteSiteShadow is above 0 (ruling 8).
+    """Check that a server refuses LocalOnly while MaxRetriesForRemoteSiteShadow is above 0, and names both (ruling 8).
 
     The rule is apart from the other since its requirement, SR-CFG-02, is a *should*.
     """
@@ -101,10 +101,11 @@ def preference_fits_attempts(facts: Facts) -> Finding:
 
 
 def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Finding:
-    """Return the finding about the answer to each configuration that was offered to a server; `expected` is the finding's sentence.
+    """Return the finding about the answer to each configuration that was offered to a server.
 
-    One offered while the server is down is answered when it starts: it is wrong to be ready with it. With `is_preference` only SR-CFG-02
-    is judged, else only SR-CFG-01 and SR-CFG-03.
+    `expected` is the finding's sentence. With `is_preference` only SR-CFG-02 is judged, else only SR-CFG-01 and SR-CFG-03. A
+    wrong configuration that is offered while the server is down, and not refused, is judged when the server becomes ready: it
+    must not start with it. A relay without shadow redundancy has no occasions.
     """
     finding = Finding(expected)
     if is_relay_only(facts.context.claims):
@@ -153,7 +154,10 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
 
 
 def _add_violation_if_wrong(finding: Finding, offer: Configured, problems: list[_Problem], n: int) -> None:
-    """Add a violation if a configuration that was taken has a problem; event `n` shows that it was taken."""
+    """Add a violation if a configuration that was taken has a problem; event `n` shows that it was taken.
+
+    `offer` is the configuration. Without a problem nothing is added.
+    """
     if problems:
         finding.add_violation(
             f"{offer.node} took {_format_changes(offer.changes)}, in which {' and '.join(problems[0].names)} must be refused",
@@ -163,13 +167,19 @@ def _add_violation_if_wrong(finding: Finding, offer: Configured, problems: list[
 
 
 def _was_running(facts: Facts, offer: Configured) -> bool:
-    """Return whether the server ran when the configuration was offered, so that the answer is its own."""
+    """Return whether the server ran when the configuration was offered, so that the answer is its own.
+
+    A server without an earlier state change counts as running.
+    """
     before = [event for event in facts.node_events.get(offer.node, ()) if event.n < offer.n]
     return not before or before[-1].action not in STOPPING_ACTIONS
 
 
 def _find_problems(facts: Facts, offer: Configured) -> list[_Problem]:
-    """Return why a configuration must be refused, given the parameters in force before it; an empty list if it must be taken."""
+    """Return why a configuration must be refused, given the parameters in force before it; an empty list if it must be taken.
+
+    Wrong values come first, then contradictions. SR-CFG-02 is not looked for at a server of 2010.
+    """
     wrong: list[str] = []
     contradictions: list[_Problem] = []
     for name, value in offer.changes.items():
@@ -199,12 +209,15 @@ def _find_problems(facts: Facts, offer: Configured) -> list[_Problem]:
 
 
 def _are_contradictory(limits: Mapping[str, Any]) -> bool:
-    """Return whether the limits of a listener contradict each other: ConnectionTimeout not above the inactivity timeout (SR-CFG-01)."""
+    """Return whether the limits of a listener contradict each other (SR-CFG-01).
+
+    They do where ConnectionTimeout is not above ConnectionInactivityTimeout. `limits` must have both.
+    """
     return bool(limits["connection_timeout"] <= limits["connection_inactivity_timeout"])
 
 
 def _is_valid_value(name: str, value: JsonValue) -> bool:
-    """Return whether a parameter exists, and the value is of its type and in its range."""
+    """Return whether a parameter or limit of a listener exists, and the value is of its type and in its range."""
     if name in _SWITCHES:
         return isinstance(value, bool)
     if name == "ShadowMessagePreferenceSetting":
@@ -213,14 +226,18 @@ def _is_valid_value(name: str, value: JsonValue) -> bool:
 
 
 def _row_of_unjust_refusal(changes: Mapping[str, JsonValue]) -> str:
-    """Return the requirement to blame for the refusal of a right change: the one whose contradiction the server seems to have seen."""
+    """Return the requirement to blame for the refusal of a right change.
+
+    It is the one whose contradiction the server seems to have seen, by the parameters that were changed; SR-CFG-03 for all
+    others.
+    """
     if {"ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"} & changes.keys():
         return "SR-CFG-02"
     return "SR-CFG-01" if any(name.startswith("listeners.") for name in changes) else "SR-CFG-03"
 
 
 def _is_any_problem_named(problems: list[_Problem], refusal: str) -> bool:
-    """Return whether the text of a refusal has all names of one of the problems, as `_is_named` compares them."""
+    """Return whether the text of a refusal has all names of at least one of the problems, as `_is_named` compares them."""
     return any(all(_is_named(name, refusal) for name in problem.names) for problem in problems)
 
 

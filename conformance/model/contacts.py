@@ -1,11 +1,9 @@
 """Contacts between servers under test: attempts at a session, and the names of queue databases that were given in sessions.
 
-`Facts` computes these once for each history; rules of the model about heartbeats, takeovers and relaying read them. `n` is an event's
-number, times are documented seconds. A *dial* is the client's call for a connection; a fault that holds it back is recorded with the
-session None.
-
-Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultFired` event is a
-fault that acted; `ConnectFailed` is a connection that a client could not open.
+`Facts` computes these once for each history; rules of the model about heartbeats, takeovers and relaying read them. `n` is an
+event's number, times are documented seconds. A *queue database* is the store of a server's queue: its name changes when the
+server loses its queue. A *dial* is a client's call for a connection. A fault that holds a dial back fires when the client dials;
+the connection, or its failure (`ConnectFailed`), is recorded later. A server's listener `transport` is the one for other servers.
 """
 
 from collections import defaultdict
@@ -25,10 +23,12 @@ _WITHOUT_MEANING = frozenset({"GREETING", "EHLO", "HELO", "QUIT"})
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """An attempt of one server at a session with another's transport listener, from its begin to its end.
+    """An attempt of one server at a session with another's listener `transport`, from its begin to its end.
 
-    It is `reached` where the other gave a positive reply to a command after EHLO and the session was not broken off, `failed`
-    where it did not even answer EHLO, and `unclear` in between. `end_t` is that of the history's end while the session is open.
+    It is `failed` where the other did not even accept EHLO, or no connection came about. It is `reached` where the other gave a
+    positive reply to a later command than EHLO, other than QUIT, and the session was not broken off. It is `unclear` otherwise.
+    `n` and `t` are those of the dial if a fault held it back, else of the connection. While the session is open, `end_n` is the
+    number after the history's last event, and `end_t` the time of that event.
     """
 
     n: int
@@ -41,7 +41,8 @@ class Contact:
 def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contact]]:
     """Return the contacts of each pair (client, server), in the order in which they began.
 
-    The clients are servers under test; sessions that the harness opened under a server's name are left out.
+    The clients are servers under test, and only their attempts at a listener `transport` count. Sessions that the harness opened
+    under a server's name are left out.
     """
     trace = context.trace
     last = trace.events[-1] if trace.events else None
@@ -63,10 +64,11 @@ def find_contacts(context: CheckContext) -> Mapping[tuple[str, str], list[Contac
 
 
 def _contact_of_session(session: Session, dialled: FaultFired | None, end_n: int, end_t: float) -> Contact:
-    """Return the attempt that a session was.
+    """Return the contact that a session was.
 
-    `dialled` is the fault that held the connection back, None without one: the attempt began then. `end_n` and `end_t` are those of the
-    history's end, used while the session is open.
+    `dialled` is the fault that held the dial of this session back: the contact began with it. None without such a fault: the
+    contact began with the session. `end_n` and `end_t` are the end of the history, which counts as the contact's end while the
+    session is open.
     """
     answered = any(reply.code // 100 == 2 and reply.to not in _WITHOUT_MEANING for reply in session.replies)
     left = any(exchange.command.verb == "QUIT" and exchange.reply is None for exchange in session.exchanges)
@@ -82,7 +84,8 @@ def _contact_of_session(session: Session, dialled: FaultFired | None, end_n: int
 def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
     """Return the names of queue databases that were seen: (reader, owner) -> event's number, time and name, in order.
 
-    A server names its database when it asks for or grants redundancy, and in its discard lists.
+    A server names its database when it asks for redundancy, when it grants that, and in its discard lists. The reader is the
+    other side.
     """
     found: dict[tuple[str, str], list[tuple[int, float, str]]] = defaultdict(list)
     for session in trace.sessions.values():

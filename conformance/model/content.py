@@ -1,19 +1,13 @@
 """Judges that servers pass content and envelope on unchanged (SR-CRE-06, RL-CNT-01).
 
-Content is compared by a hash that leaves trace fields out (`Digest.stable_sha256`). What a server was given is the message as
-the harness made it, or what a fault on a link had made of it. `original` is the message as made, `transmissions` are
-all transactions with its content. `n` is an event's number.
+Content is compared by a hash that leaves trace fields out (`Digest.stable_sha256`). What a server was given is the message as the
+harness made it, or what a fault on a link had made of it. `original` is the message as made, `transmissions` are all transactions
+with its content, `sent` is the one that is judged: its MAIL is event `n`, its final dot `dot_n`. A transaction of kind `shadow`
+hands over a shadow copy. A `Delivered` event is a message that a sink or mailbox store took for one recipient from its `giver`.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: a `Delivered` event is a message that a sink or mailbox store took for one recipient from its `giver`.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). `row` is a requirement's id. A session is *altered* where a fault changed, added or removed
+octets in it.
 """
 
 from conformance.history.events import Delivered, MessageMade
@@ -29,8 +23,8 @@ from conformance.trace.sessions import Transaction
 def content_unchanged(facts: Facts) -> Finding:
     """Check each transmission by a server, and each delivery to a sink: content, reverse-path and recipients.
 
-    A shadow copy must be for all recipients of the message, any other transmission for some of them. Sessions that a fault
-    altered are left out.
+    A shadow copy must be for all recipients with which its primary is being given the message; any other transmission may be for
+    some. Left out are altered sessions, and transmissions by the harness under a server's name.
     """
     finding, context = Finding("content and envelope pass unchanged, trace fields aside"), facts.context
     for original in context.trace.messages.values():
@@ -50,7 +44,10 @@ def content_unchanged(facts: Facts) -> Finding:
 
 
 def _given_hashes(original: MessageMade, server: str, before: int, transmissions: list[Transaction]) -> set[str]:
-    """Return the `stable_sha256` hashes of what a server was given of a message before event `before`; the original's if nothing."""
+    """Return the `stable_sha256` hashes of what a server was given of a message before event `before`.
+
+    Where it was given nothing by then, it is the hash of the original alone.
+    """
     given = {
         t.digest.stable_sha256
         for t in transmissions
@@ -62,9 +59,10 @@ def _given_hashes(original: MessageMade, server: str, before: int, transmissions
 def _compare_transmission(
     facts: Facts, finding: Finding, original: MessageMade, sent: Transaction, transmissions: list[Transaction]
 ) -> None:
-    """Add a violation for each difference between a transmission and the message as its client was given it.
+    """Add a violation for each difference between a transmission and the message.
 
-    `original` is the message as the harness made it, `sent` the transmission that is judged, `transmissions` are all of the message.
+    The content is compared with what the client was given, reverse-path and recipients with `original`. `sent` is the
+    transmission that is judged; a shadow copy must not lack a recipient either.
     """
     assert sent.digest is not None
     assert sent.dot_n is not None
@@ -91,8 +89,8 @@ def _missing_recipients(facts: Facts, shadow: Transaction, transmissions: list[T
     """Return the recipients that a copy lacks of the message that the primary is being given while it sends the copy.
 
     The primary may be given several transmissions at the same time, each for other recipients: the copy is of one of them, so the
-    smallest difference is returned. It is empty where the primary is given none: a copy of what Safety Net sends again may be for fewer
-    recipients. A transaction that got no reply counts as under way until messages are to be sent again.
+    smallest difference is returned. It is empty where the primary is given none: a copy of what Safety Net sends again may be for
+    fewer recipients. A transaction that got no reply counts as under way until a request to send messages again (`resending`).
     """
     normalize = facts.context.normalize_addresses
     given = [t for t in transmissions if t.server == shadow.client and t.kind != "shadow" and t.n < shadow.n]
@@ -112,7 +110,10 @@ def _compare_delivery(
     delivery: Delivered,
     transmissions: list[Transaction],
 ) -> None:
-    """Add a violation for each difference between a delivery and what its server was given."""
+    """Add a violation for each difference between a delivery and the message.
+
+    The content is compared with what the giver was given, reverse-path and recipient with `original`.
+    """
     subject = f"{delivery.sink} got it from {delivery.giver}"
     differences = []
     if delivery.digest.stable_sha256 not in _given_hashes(original, delivery.giver, delivery.n, transmissions):

@@ -13,19 +13,13 @@ A server of 2013 or later has a reason to make a shadow copy of a message
 Each reason is good for one copy (SR-CRE-09). Where none of them holds, the message is answered, and the copy comes too late
 (SR-CRE-02), or is superfluous because every next hop has the message (SR-BND-04).
 
-`given` is a transaction in which the server, the *primary*, was given the message. `n` is an event's number.
+`given` is a transaction in which the server, the *primary*, was given the message: MAIL is its event `n`, the final dot `dot_n`,
+`replies` are its final replies. `sent` is a transaction of kind `shadow`, by which the primary hands a copy to a *holder*; a
+`ShadowCopy` is one that the holder stored. `name` is the scenario's name of the message. A primary *promotes* a copy when it
+takes over the message that it held for another.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `StepEvent` is the begin or end
-of a step of the scenario; a `CommandRun` is an administrator's command to a server.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times).
 """
 
 from collections.abc import Iterator
@@ -40,7 +34,10 @@ from conformance.trace.trace import ShadowCopy
 
 @rule("SR-CRE-02", "SR-BND-04", timed=False)
 def copy_while_message_unanswered(facts: Facts) -> Finding:
-    """Check that each transmission of a shadow copy begins while the message is unanswered, or for another reason."""
+    """Check that each transmission of a shadow copy begins while the message is unanswered, or for another of the four reasons.
+
+    Only copies by a server that had been given the message before are occasions.
+    """
     finding = Finding("a shadow copy is sent while the sender waits, or of what the server took over")
     for name, message in facts.trace.messages.items():
         for sent in _sent_copies(facts, name):
@@ -65,7 +62,11 @@ def copy_while_message_unanswered(facts: Facts) -> Finding:
 
 @rule("SR-CRE-09", timed=False)
 def one_copy_at_a_time(facts: Facts) -> Finding:
-    """Check that no more shadow copies of a message are stored for a server than it had reasons to make."""
+    """Check that no more shadow copies of a message are stored for a server than it had reasons to make.
+
+    Left out are copies that the primary had no reason to send (`copy_while_message_unanswered` judges these), and those of which
+    it may not know that they are stored. There is one occasion, and at most one violation, for each message and primary.
+    """
     finding = Finding("one shadow copy of a message at a time")
     for name, message in facts.trace.messages.items():
         by_primary: dict[str, list[ShadowCopy]] = {}
@@ -99,9 +100,10 @@ def one_copy_at_a_time(facts: Facts) -> Finding:
 
 
 def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
-    """Yield each transaction in which a server under test sent a shadow copy of a message with its content, unaltered by a fault.
+    """Yield each transaction in which a server under test sent a shadow copy of a message with its content.
 
-    Servers of 2013 and later alone send such copies (kind `shadow`); what one of 2010 keeps itself is of kind `tracked`.
+    Sessions that the harness opened or a fault altered are left out. Servers of 2013 and later alone send such copies (kind
+    `shadow`); what one of 2010 keeps itself is of kind `tracked`.
     """
     for sent in facts.trace.transactions_of(name):
         if (
@@ -115,8 +117,8 @@ def _sent_copies(facts: Facts, name: str) -> Iterator[Transaction]:
 def _had_reason_to_send_copy(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
     """Return whether the client of a shadow copy had one of the four reasons to send it (see the module's docstring).
 
-    `sent` is the copy's transaction, `given` are those by which the client had been given the message. It had a reason too where it was
-    given the message in no transaction, or in one without a reply: what lost its reply is the server's (SR-TMO-03).
+    `sent` is the copy's transaction, `given` are those by which the client had been given the message before. It had a reason too
+    where there are none, or where one has no reply: a message that lost its reply is the server's (SR-TMO-03).
     """
     if not given or any(not one.replies or one.replies[0].n > sent.n for one in given):
         return True
@@ -138,7 +140,8 @@ def _events_of_receiving_copy(facts: Facts, name: str, holder: str) -> Iterator[
 def _events_permitting_another_copy(facts: Facts, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
     """Yield the number of each event after which a primary may make a copy again of what it has `copies` of already.
 
-    These are stops of the primary or of a holder, commands of an administrator, and steps that resubmit.
+    These are stops of the primary or of a holder, commands of an administrator, and steps that resubmit, in the whole history and
+    not in order.
     """
     for server in {primary, *(copy.holder for copy in copies)}:
         yield from (e.n for e in facts.node_events.get(server, ()) if e.action in STOPPING_ACTIONS)
@@ -148,7 +151,9 @@ def _events_permitting_another_copy(facts: Facts, primary: str, copies: list[Sha
 def _events_giving_reason(facts: Facts, name: str, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
     """Yield the number of each event that gave a primary a reason to have one shadow copy of a message stored; not in order.
 
-    The reasons are that it was given the message, or promoted a copy. The promotion is not seen: its receipt of the copy stands for it.
+    The reasons are that it was given the message, that it promoted a copy, and what `_events_permitting_another_copy` yields. The
+    promotion is not seen: its receipt of the copy stands for it. A number of the last kind comes once for each time that the
+    primary had received the message or a copy before.
     """
     given = [g.n for g in facts.given_by_server_and_message.get((primary, name), ())]
     held = list(_events_of_receiving_copy(facts, name, primary))

@@ -1,19 +1,13 @@
 """Judges that no discard notification comes before every next hop has accepted the message (SR-MNT-01, SR-MNT-07, SR-MNT-08).
 
-With a *discard notification* the primary tells the holder of a shadow copy that it may discard the copy. `n` is an event's
-number.
+With a *discard notification* the primary tells the holder of a shadow copy that it may discard the copy. A `Discard` is one
+notification in a reply to a query, and `n` and `t` are those of the reply; it names the copy by its shadow id. A *report* is a
+delivery status notification (DSN) or a journal report. `name` is the scenario's name of a message. In a `Transaction`, `replies`
+are the final replies, `acceptance` is the first positive one or None, and kind `shadow` hands over a shadow copy.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: a `Discard` is one discard notification in a reply to a query; a `ShadowCopy` is a stored copy: its transaction, and the reply
-that shows that it is stored.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). An occasion is a stored copy with a notification for it. Left out are messages that the
+primary refused in the end: such a message needs no copy.
 """
 
 from conformance.history.events import MessageMade
@@ -30,9 +24,8 @@ from conformance.trace.trace import Discard, ShadowCopy
 def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
-    The notification names the copy by its shadow id. The primary is done when a next hop has acknowledged the message
-    or a mailbox has it already, or when a report about a failure was passed on, or given up as well. A message that the primary refused in
-    the end needs no copy, so its notifications are no occasions.
+    It is done when a next hop has acknowledged the message or a mailbox has it already, or when the message may be given up with
+    no report left to pass on. A delivery status notification about the message that was passed on counts for all recipients.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, message in context.trace.messages.items():
@@ -59,9 +52,10 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
 
 @rule("SR-MNT-07", timed=False)
 def failures_release_no_other_recipient(facts: Facts) -> Finding:
-    """Check that a primary which has reported the failure of some recipients notifies a holder only when it is done with the others too.
+    """Check that a primary which reported failures for some recipients notifies a holder only when it is done with the others.
 
-    `no_discard_before_delivery` takes any report of a failure for one about all recipients.
+    `no_discard_before_delivery` takes any report of a failure for one about all recipients. Without such a report there is no
+    occasion.
     """
     finding = Finding("no discard notification while recipients are left that no report names")
     context = facts.context
@@ -91,8 +85,8 @@ def failures_release_no_other_recipient(facts: Facts) -> Finding:
 def reports_are_passed_on_before_release(facts: Facts) -> Finding:
     """Check that a primary notifies a holder only when it has passed on the reports that the message caused.
 
-    Those are its journal report, and the report of a failure. A stored shadow copy of a report does not count as passing the report
-    on here; `no_discard_before_delivery` lets it count.
+    Those are its journal report, and the report of a failure. Without either there is no occasion. A stored shadow copy of a
+    report does not count as passing the report on here; `no_discard_before_delivery` lets it count.
     """
     finding = Finding("no discard notification before the message's reports were passed on")
     context = facts.context
@@ -128,7 +122,11 @@ def reports_are_passed_on_before_release(facts: Facts) -> Finding:
 
 
 def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
-    """Return whether the primary has to journal the message: the topology has a journal, and it is the first server that had it."""
+    """Return whether the primary has to journal the message.
+
+    It has to where the topology has a journal, the message has a Message-ID, and the primary is the first server that was given
+    it.
+    """
     given = [t for t in context.trace.transactions_of(name) if t.kind != "shadow" and t.n < discard.n]
     message_id = context.trace.messages[name].message_id
     return (
@@ -140,7 +138,10 @@ def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
 
 
 def _is_journal_report_sent(context: CheckContext, message_id: str | None, before: int) -> bool:
-    """Return whether a next hop accepted the journal report of a message before event `before`, or may have refused it for good."""
+    """Return whether the journal report of a message was accepted before event `before`, or may have been refused for good.
+
+    It may have been refused where any transaction for the journal's address ended without content and got a 5yz.
+    """
     journal = context.normalize_address(context.cell.topology.journal or "")
     refused = any(
         t.dot_n is None and journal in context.normalize_addresses((*t.recipients, *t.refused))
@@ -157,8 +158,8 @@ def _is_journal_report_sent(context: CheckContext, message_id: str | None, befor
 def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[str]:
     """Return the recipients, normalized, for whom the primary had nothing left to do before the notification `discard`.
 
-    A next hop had accepted the message for them, their mailbox had it or an indistinguishable one (same Message-ID and Date), or a
-    message with a null reverse-path was refused for them.
+    A next hop had accepted the message for them, their mailbox had it or an indistinguishable one (same Message-ID and Date), or
+    a message with a null reverse-path was refused for them.
     """
     done: set[str] = set()
     for t in context.trace.transactions_of(name):
@@ -176,10 +177,10 @@ def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[
 
 
 def _permanently_refused(context: CheckContext, message: MessageMade, discard: Discard) -> set[str]:
-    """Return the recipients of the primary's transactions with a null reverse-path in which a 5yz came.
+    """Return the recipients of the primary's transactions with a null reverse-path in which a 5yz came before the notification.
 
-    No report may be made about these (RL-DSN-02). Where a fault altered the session, the recipients are not known: then all those of
-    `message` are returned.
+    No report may be made about these (RL-DSN-02). Where a fault altered the session, the recipients are not known: then all those
+    of `message` are returned.
     """
     refused: set[str] = set()
     for t in context.trace.transactions:
@@ -193,10 +194,10 @@ def _permanently_refused(context: CheckContext, message: MessageMade, discard: D
 
 
 def _is_failure_reported(context: CheckContext, message: MessageMade, before: int, *, shadows: bool = True) -> bool:
-    """Return whether a delivery status notification about a message was accepted by a next hop before event `before`.
+    """Return whether a delivery status notification about a message was accepted before event `before`.
 
-    With `shadows` a stored shadow copy of the notification counts too. The report of a message without a Message-ID is known by the
-    address that it goes to.
+    With `shadows` a stored shadow copy of the notification counts too. The report of a message without a Message-ID is known by
+    the address that it goes to.
     """
     return any(
         (shadows or t.kind != "shadow")
@@ -207,9 +208,9 @@ def _is_failure_reported(context: CheckContext, message: MessageMade, before: in
 
 
 def _reported_recipients(context: CheckContext, message: MessageMade, before: int) -> set[str]:
-    """Return the recipients, normalized, whose failure a notification or a shadow copy of one has reported before event `before`.
+    """Return the recipients, normalized, whose failure a notification reported that was accepted before event `before`.
 
-    A notification that names no recipient may be about all.
+    An accepted shadow copy of a notification counts too. A notification that names no failed recipient may be about all.
     """
     reported: set[str] = set()
     for t in context.trace.transactions:
@@ -220,7 +221,10 @@ def _reported_recipients(context: CheckContext, message: MessageMade, before: in
 
 
 def _is_failure_report(message: MessageMade, t: Transaction) -> bool:
-    """Return whether a transaction has a delivery status notification about a message, known by its Message-ID or, without one, its sender."""
+    """Return whether a transaction has a delivery status notification about a message, whatever its action is.
+
+    It is known by the Message-ID that it is about, or, where the message has none, by the message's sender as its recipient.
+    """
     return (
         t.digest is not None
         and t.digest.report == "delivery-status"
@@ -230,7 +234,10 @@ def _is_failure_report(message: MessageMade, t: Transaction) -> bool:
 
 
 def _is_message_refused(context: CheckContext, name: str, copy: ShadowCopy, discard: Discard) -> bool:
-    """Return whether the primary refused every transmission of a message to it before the notification; False if there was none."""
+    """Return whether the primary refused every transmission of a message to it before the notification.
+
+    False if there was none, or if one has no reply. `copy` says who is the primary.
+    """
     given = [
         t for t in context.trace.transactions_of(name)
         if t.server == copy.primary and t.kind != "shadow" and t.dot_n is not None and t.dot_n < discard.n

@@ -1,23 +1,12 @@
 """Judges duplicates: none in a mailbox with duplicate detection (SR-DUP-01), none anywhere without a cause (RL-ACK-04).
 
-Duplicate detection goes by Message-ID and Date. `n` is an event's number, `t` its time; times are documented seconds.
-A delivery's `giver` is the server that handed the message to the sink.
+Duplicate detection goes by Message-ID and Date: a message for a mailbox is dropped if an equal one was delivered there within the
+*tracking window* (DuplicateTrackingWindow). A `Delivered` event is a message that a *sink*, such as a mailbox *store*, took for
+one recipient from its `giver`, the server that handed it over. An `Attempt` is one transmission of a message by the harness's
+sender. `n` is an event's number, `t` its time; times are documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: an `Attempt` is one transmission of a message by the harness itself; a `Delivered` event is a message that a sink or mailbox
-store took for one recipient from its `giver`; a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost
-its queue); a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server; a
-`FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`); a `FaultFired` event is a fault
-that acted.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
+`context.slack` is by how much a time may miss a bound. A session is *delayed* where a fault held octets back or slowed them.
 """
 
 from collections import defaultdict
@@ -56,8 +45,9 @@ _PROMPT_S = 1.0
 def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
     """Check that no mailbox gets two messages with the same Message-ID and Date, as written, within the tracking window.
 
-    Only for candidates that claim `duplicate-detection`. Pairs of which the server may not know the first delivery are not judged.
-    A later delivery is one violation, however many earlier ones it repeats.
+    Only for candidates that claim `duplicate-detection`. Each delivery to a mailbox with both header fields is an occasion. Pairs
+    of which the server may not know the first delivery are not judged. A later delivery is one violation, however many earlier
+    ones it repeats.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")
     if "duplicate-detection" in context.claims:
@@ -69,10 +59,11 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
 
 @rule("SR-DUP-01", "SR-DUP-04")
 def no_duplicate_in_another_form(facts: Facts) -> Finding:
-    """Check as `no_duplicate_in_mailbox` does, where that does not look.
+    """Check for the duplicates in mailboxes that `no_duplicate_in_mailbox` does not look for.
 
-    Date fields are taken for the same that name one instant in different time zones. And a server that gives its store two equal messages
-    at the same time knows of either that it is under way, though the store has taken none.
+    These are messages whose Date fields name one instant in different time zones, and equal messages that a server gives its
+    store at the same time: it knows of either that it is under way, though the store has taken none. Only for candidates that
+    claim `duplicate-detection`.
     """
     finding = Finding(
         "no mailbox gets a message twice, in whatever time zone its Date is written, nor two equal ones at once"
@@ -94,7 +85,12 @@ def no_duplicate_in_another_form(facts: Facts) -> Finding:
 
 
 def _check_equal_at_once(facts: Facts, finding: Finding, deliveries: list[Delivered]) -> None:
-    """Add a violation for each delivery whose content the giver had begun to send while it sent an equal one that the store then took."""
+    """Add a violation for each delivery whose content the giver began to send before the store had taken an equal one.
+
+    `deliveries` are equal messages for one mailbox, in order. Both must be in different sessions of the same giver. Left out are
+    pairs where the giver may have given up the first attempt (SendConnectionInactivityTimeout), and where its node changed its
+    state in between.
+    """
     for number, second in enumerate(deliveries):
         begun = _begin_of_content(facts, second)
         for first in deliveries[:number]:
@@ -129,7 +125,8 @@ def _begin_of_content(facts: Facts, delivery: Delivered) -> Command | None:
 def _check_group(context: CheckContext, finding: Finding, deliveries: list[Delivered], *, zones: bool = False) -> None:
     """Add a violation for each delivery that repeats an earlier one within the tracking window.
 
-    `deliveries` are those of one message to one mailbox, in order. With `zones` only pairs with different Date fields count.
+    `deliveries` are those of one message to one mailbox, in order. Not counted is a pair where the server may not know of the
+    first. With `zones` only pairs with different Date fields count.
     """
     for number, second in enumerate(deliveries):
         server = second.sink.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
@@ -156,7 +153,7 @@ def _check_group(context: CheckContext, finding: Finding, deliveries: list[Deliv
 def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], list[Delivered]]:
     """Return the deliveries to mailboxes: (mailbox store, recipient, Message-ID, Date) -> deliveries in order.
 
-    Messages without one of the two header fields are left out.
+    A group may have one delivery alone. Messages without one of the two header fields are left out.
     """
     groups: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
     stores = {context.cell.topology.store_name(server) for server in context.cell.topology.by_name}
@@ -170,7 +167,8 @@ def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], 
 def _may_not_know_first_delivery(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
     """Return whether the server may not know of the first delivery when it makes the second.
 
-    Its queue was wiped since, it did not surely see the reply, or a fault held the second back, so that it was sent before.
+    Its queue was wiped in between, or it did not surely see the store's reply, or a fault delayed the session of the second so
+    that the server had opened that session before the first delivery.
     """
     wiped = any(
         event.node == server and event.action == "wiped" and first.n < event.n < second.n
@@ -182,10 +180,11 @@ def _may_not_know_first_delivery(context: CheckContext, server: str, first: Deli
 
 
 def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
-    """Return whether the giver surely knows of a delivery: the store's positive reply passed the link, and the giver could act on it.
+    """Return whether the giver surely knows of a delivery: the store's positive reply passed, and the giver could act on it.
 
-    It may not know where a fault held the session, so that it had given up before, or where it died as the reply passed, and it has said
-    nothing in the session since. True where the session was not recorded.
+    It knows if it sent a later command in the session. Otherwise it may not know where a fault delayed the session, or where it
+    died within `_PROMPT_S` after the reply or earlier in the session. True where the session was not recorded, False without a
+    positive reply.
     """
     session = context.trace.sessions.get(delivery.session or "")
     if session is None:
@@ -210,9 +209,10 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
 
 @invariant("no-duplicate-without-cause", "RL-ACK-04")
 def no_duplicate_without_cause(context: CheckContext) -> Finding:
-    """Check that no recipient gets more copies of a message than were acknowledged; no occasion where there is a cause.
+    """Check that no recipient gets a message more often than its transmissions were acknowledged.
 
-    `Attempt.accepted` are the recipients whose RCPT was accepted.
+    A recipient for whom none was acknowledged cannot violate that. Only a cell in which nothing may cause a duplicate
+    (`_has_cause`) is judged. `Attempt.accepted` are the recipients whose RCPT was accepted.
     """
     finding = Finding("no recipient gets a message twice where nothing was broken")
     if _has_cause(context):
@@ -234,7 +234,11 @@ def no_duplicate_without_cause(context: CheckContext) -> Finding:
 
 
 def _has_cause(context: CheckContext) -> bool:
-    """Return whether anything happened in the cell because of which a message may rightly arrive twice."""
+    """Return whether anything happened in the cell because of which a message may rightly arrive twice.
+
+    Causes are a node that stopped, a session that broke, a fault, an unanswered transmission, an administrator's command, a step
+    that has messages sent again, and a promotion.
+    """
     trace = context.trace
     disturbed = any(event.action not in ("started", "ready", "reloaded") for event in trace.events_of(NodeEvent))
     lost = any(event.how == "reset" or event.by == "link" for event in trace.events_of(Closed))

@@ -8,8 +8,9 @@ the message as its own, for one of three reasons:
 
 1. It could open no session to the primary for ShadowResubmitTimeSpan. `_last_contact` says from when the holder may count.
    If its next hop could not be reached then, the transmission may follow when the primary is back.
-   Only sessions that it opened itself to the listener `transport` are looked at: it may count those of the primary and those to
-   the listener `delivery` too, and then waits longer, which is never too early (rulings 17 and 38).
+   Only sessions that the holder opened itself to the primary's listener `transport` are looked at. The holder may count sessions
+   that the primary opened, and those to the listener `delivery`, too. Then it waits longer, which is never too early (rulings 17
+   and 38).
 2. It has seen that the primary's queue database is another one: what the old database held may be lost.
 3. The copy had been discarded, so that Safety Net holds it, and a resubmission was asked for.
 
@@ -17,21 +18,11 @@ Once a promotion was right, the message is the holder's own: what it transmits o
 included, whether or not the primary is back. A copy that the holder may have stored without the reply being seen counts as
 well as the stored ones. Servers of 2010 have a rule of their own, by the number of failed heartbeats, judged elsewhere.
 
-`n` is an event's number, `t` its time; times are documented seconds. `sent` is the transmission that is judged, `name`
-the scenario's name of its message. Rulings are those of docs/rulings.md.
+`n` is an event's number, `t` its time; times are documented seconds, and `context.slack` is by how much a time may miss a bound.
+`sent` is the transmission that is judged (`n` and `t` are those of its MAIL), `name` the scenario's name of its message, `copy` a
+copy that its client holds. A transaction of kind `shadow` hands over a shadow copy. Rulings are those of docs/rulings.md.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored; a `NodeEvent` says what happened to
-a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `StepEvent` is the begin or end of a step of the scenario; a
-`CommandRun` is an administrator's command to a server; `ConnectFailed` is a connection that a client could not open.
+The rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
 """
 
 import math
@@ -51,7 +42,10 @@ from conformance.trace.trace import ShadowCopy
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """A shadow copy that `holder` keeps, or may keep, for `primary` since event `n` at `t`; `shadow_id` where known."""
+    """A shadow copy that `holder` keeps, or may keep, for `primary` since event `n` at `t`.
+
+    `shadow_id` is None where no reply to the copy was seen.
+    """
 
     primary: str
     holder: str
@@ -71,7 +65,12 @@ _GREETINGS = frozenset({"GREETING", "EHLO", "STARTTLS", "AUTH"})
 
 @invariant("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10", "SR-MNT-13", "SR-MNT-15", "SR-OUT-06")
 def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
-    """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion."""
+    """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion.
+
+    A transmission is right if the holder had a reason to promote one of its copies. After a right promotion it is right too,
+    unless an earlier one of the same kind has not failed since then. Transmissions of a holder that has no copy left to promote
+    are not judged.
+    """
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for name, message in context.trace.messages.items():
         finding.occasions += sum(copy.transaction.kind == "shadow" for copy in context.trace.copies_of(name))
@@ -111,10 +110,10 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
 
 
 def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: int) -> bool:
-    """Return whether, from event `since` on, every earlier transmission of the same kind by the same client has failed.
+    """Return whether every earlier transmission of the same kind by the same client has failed, from event `since` on.
 
-    The transmission at `since` itself counts. A holder passes its own message on once; a copy that it is given meanwhile is no reason
-    to do so twice.
+    True without one. The transmission at `since` itself counts. A holder passes its own message on once; a copy that it is given
+    meanwhile is no reason to do so twice.
     """
     for other in context.trace.transactions_of(name):
         if other.client != sent.client or not since <= other.n < sent.n or not _are_of_same_kind(context, sent, other):
@@ -125,7 +124,7 @@ def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: 
 
 
 def _has_failed(context: CheckContext, sent: Transaction, before_n: int) -> bool:
-    """Return whether a transmission ended before event `before_n`, and was not accepted."""
+    """Return whether a transmission ended before event `before_n`, by a reply or with its session, and was never accepted."""
     closed = context.trace.sessions[sent.session].closed
     ended = (closed is not None and closed.n < before_n) or any(reply.n < before_n for reply in sent.replies)
     return ended and sent.acceptance is None
@@ -139,7 +138,7 @@ def _are_of_same_kind(context: CheckContext, one: Transaction, other: Transactio
 
 
 def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
-    """Return the copies whose content the client of `sent` was given before, and to which no reply was seen."""
+    """Return the copies whose content the client of `sent` was given before it began `sent`, and to which no reply was seen."""
     return [
         HeldCopy(primary=given.client, holder=given.server, n=given.dot_n, t=given.dot_t)
         for given in context.trace.transactions_of(name)
@@ -161,9 +160,10 @@ def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bo
 
 
 def _was_tried_in_absence(context: CheckContext, sent: Transaction, copy: HeldCopy, span: float) -> bool:
-    """Return whether the holder may have promoted the copy in an earlier absence, and tried in vain since then what it does in `sent`.
+    """Return whether the holder may have promoted the copy in an earlier absence of the primary, and a try failed since then.
 
-    The absence lasted for `span` seconds, ShadowResubmitTimeSpan, and is counted from when the holder got the copy.
+    A try is a connection or transmission to the same server and listener as `sent`. An absence is a time of at least `span`
+    seconds (ShadowResubmitTimeSpan) without an answer of the primary, after the holder got the copy.
     """
     answers = sorted(t for t in _answer_times(context, copy, sent) if t > copy.t)
     begins = [last + span - context.slack for last, back in pairwise([copy.t, *answers]) if back - last >= span]
@@ -184,10 +184,11 @@ def _was_tried_in_absence(context: CheckContext, sent: Transaction, copy: HeldCo
 def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> tuple[float, str]:
     """Return the earliest time from which the holder may count the primary's absence, and what happened then.
 
-    The second value are words that follow the primary's name in a sentence. The time is that of the primary's last answer in a session
-    that the holder opened. Where that was before the holder got the copy, it still counts if a session between the two failed, or if it
-    was at most one heartbeat earlier. Else time counts from one heartbeat before the holder got the copy, since a holder that keeps its
-    heartbeat has had contact since then; or from when it got the copy, where the primary never answered.
+    The second value are words that follow the primary's name in a sentence. The time is that of the primary's last answer in a
+    session that the holder opened. Where that was before the holder got the copy, it still counts if an attempt of the holder at
+    a session failed in the meantime, or if it was at most one heartbeat (ShadowHeartbeatFrequency) earlier. Else the time is one
+    heartbeat before the holder got the copy, since a holder that keeps its heartbeat has had contact since then; or when it got
+    the copy, where the primary never answered.
     """
     answered = max(_answer_times(context, copy, sent), default=None)
     if answered is not None and answered >= copy.t:
@@ -203,10 +204,11 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> Iterator[float]:
     """Yield the time of each positive reply of the primary to the holder that shows, before `sent`, that the primary lived.
 
-    Only sessions that the holder opened to the listener `transport` count, and of them those in which the primary has answered more than the greeting, EHLO, STARTTLS
-    and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not successful (SR-MNT-10). 421 is no answer, since it
-    closes the session, nor is what a fault made unreadable, or what came by a link that kept it and perhaps after the holder had left. In the session of `sent` itself only answers to queries count: the request for a shadow copy follows the
-    promotion.
+    Only sessions that the holder opened to the listener `transport` count, and of them those in which the primary has answered
+    more than the greeting, EHLO, STARTTLS and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not
+    successful (SR-MNT-10). Not answers are 421, since it closes the session, a reply that a fault made unreadable, and one that a
+    link delayed and that the holder may not have read. In the session of `sent` itself only answers to queries count: the request
+    for a shadow copy follows the promotion.
     """
     for session in context.trace.sessions.values():
         pair = (session.client, session.server)
@@ -226,7 +228,7 @@ def _is_query(command: Command) -> bool:
 
 
 def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
-    """Yield the time of each failed connection of the holder to the primary, and of each session without EHLO's answer."""
+    """Yield the time of each failed connection of the holder to the primary, and of each session without an answer to EHLO."""
     pair = (copy.holder, copy.primary)
     yield from (event.t for event in context.trace.events_of(ConnectFailed) if (event.client, event.server) == pair)
     for session in context.trace.sessions.values():
@@ -237,7 +239,7 @@ def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
 def _has_seen_other_database(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
     """Return whether the holder saw, after it got the copy, that the primary's database is not the one it came from.
 
-    Where no name of that database was seen, a wipe of the primary's queue and a later session between the two will do.
+    Where no name of that database was seen, a wipe of the primary's queue and a later session between the two are enough.
     """
     seen = [(n, database) for n, database in _database_names(context, copy) if n < sent.n]
     # the last name before the copy is that of the database from which the copy came
@@ -270,9 +272,10 @@ def _database_names(context: CheckContext, copy: HeldCopy) -> list[tuple[int, st
 
 
 def _is_resubmission(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
-    """Return whether the copy had been discarded, and Safety Net was asked to resubmit messages.
+    """Return whether the copy had been discarded before `sent`, and Safety Net was asked before `sent` to resubmit messages.
 
-    It is asked by the command `resubmit`, or by a mailbox database that becomes active on another server (`activate`).
+    It is asked by the command `resubmit`, unless that failed, or by a step that makes a mailbox database active on another server
+    (`activate`).
     """
     discards = [
         d.n for d in context.trace.discards

@@ -2,22 +2,18 @@
 (SR-ENA-02 to SR-ENA-06, SR-BND-08, SR-PRF-07, SR-TMO-01, SR-TMO-02).
 
 With ShadowRedundancyEnabled false a server neither offers nor says a shadow verb, and holds no reply back. With it true, and no
-copy made, RejectMessageOnShadowFailure decides: false, the message is accepted; true, it is refused with exactly 451 4.4.0
-'Message failed to be made redundant', and not delivered. What the shadow server answered is not passed on.
+copy made, RejectMessageOnShadowFailure decides: false, the message is accepted; true (a copy is *mandatory*), it is refused with
+exactly 451 4.4.0 'Message failed to be made redundant', and not delivered. What the shadow server answered is not passed on.
 
-`given` is the transaction in which a server, the *primary*, was given a message; `n` is an event's number.
+`given` is the transaction in which a server, the *primary*, was given a message: MAIL is event `n`, the final dot `dot_n` at
+`dot_t`, `replies` are the final replies; kind `shadow` hands over a shadow copy. `receipts` are all transactions that gave one
+message to one server. `holders` are the other servers of the primary's boundary (its DAG or site) that can hold a copy. One is
+*silent* where it owed the primary an answer. *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the
+reply to EHLO.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`).
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes. `row`
+is a requirement's id, times are documented seconds. A session is *altered* where a fault changed, added or removed octets in it,
+and *disturbed* where a fault acted in it or may have delayed its begin.
 """
 
 from conformance.history.events import FaultArmed, Reply
@@ -44,7 +40,8 @@ _OTHER_TROUBLE = frozenset({421, 452, 552})
 def nothing_while_disabled(facts: Facts) -> Finding:
     """Check that a server whose redundancy is off offers, says and grants no shadow verb, and answers without delay.
 
-    Only sessions that began after the switch are judged. A dot is not judged where the disk or the session met a fault.
+    Only sessions that began while it was off are judged. Delays are not judged where the disk or the session met a fault. A relay
+    without shadow redundancy is not judged.
     """
     finding = Finding("no shadow verb and no delay with ShadowRedundancyEnabled false")
     disabled = {name for name in facts.topology.by_name if _may_be_off(facts, name)}
@@ -60,20 +57,25 @@ def nothing_while_disabled(facts: Facts) -> Finding:
 
 
 def _may_be_off(facts: Facts, server: str) -> bool:
-    """Return whether redundancy is off on a server at any time of the history."""
+    """Return whether redundancy may be off on a server at any time of the history.
+
+    It is off from the start, or a configuration that names ShadowRedundancyEnabled was offered to the server, whatever the value
+    and the answer.
+    """
     return facts.is_change_offered_between(server, "ShadowRedundancyEnabled") or _is_off(facts, server, 0)
 
 
 def _is_off(facts: Facts, server: str, n: int) -> bool:
-    """Return whether redundancy is off on a server at an event."""
+    """Return whether redundancy is off on a server when event `n` happens."""
     return facts.parameter(server, "ShadowRedundancyEnabled", n) is False
 
 
 def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation for each shadow verb that the client said while its redundancy was off, and for a session opened for one.
+    """Add a violation for each shadow verb that the client said while its redundancy was off, and for a session without mail.
 
-    A session with the transport listener of a server that could hold its copies, in which it sent no mail, has no other purpose where the
-    client holds no copies itself.
+    A session without mail has no other purpose than shadow redundancy if it is with the transport listener of a server that could
+    hold the client's copies, was closed and not disturbed, and the client holds no copies itself. Nothing is judged in a session
+    that began while redundancy was on.
     """
     is_holder = not facts.is_2010(session.client) and session.server in possible_holders(facts, session.client)
     if (
@@ -99,7 +101,10 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
 
 
 def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation where the server offered a shadow verb, or granted one, while it was off."""
+    """Add a violation where the server offered a shadow verb, or granted one, while its redundancy was off.
+
+    Nothing is judged in a session that began while redundancy was on.
+    """
     if not _is_off(facts, session.server, session.n):
         return
     if session.keywords is not None and session.listener == "transport":
@@ -126,7 +131,11 @@ def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session
 
 
 def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation for each final reply that the server, with redundancy off, held back for more than `_PROMPT_S`."""
+    """Add a violation for each final reply that the server, with redundancy off, held back for more than `_PROMPT_S`.
+
+    Left out are the listener `delivery`, disturbed sessions, servers on whose disk a fault was armed, and messages during which
+    the server's node changed its state.
+    """
     server = session.server
     if session.listener == "delivery" or facts.is_disturbed(session.name) or _has_slow_disk(facts, server):
         return
@@ -147,7 +156,7 @@ def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
 
 
 def _has_slow_disk(facts: Facts, server: str) -> bool:
-    """Return whether a fault was armed on the server's disk."""
+    """Return whether a fault was armed on the server's disk at any time of the history."""
     return any(f"{server} disk" in armed.links for armed in facts.trace.events_of(FaultArmed))
 
 
@@ -155,7 +164,9 @@ def _has_slow_disk(facts: Facts, server: str) -> bool:
 def answer_without_copy(facts: Facts) -> Finding:
     """Check the final reply to each message from outside the boundary of which no shadow copy was made.
 
-    A message during which one of the switches was changed is left out, and a session that a fault altered.
+    A message during which a change of one of the two switches was offered is left out, and so are altered sessions, messages
+    without a reply, and candidates that do not claim `shadow-2013`. A message that was refused for want of a copy must not be
+    transmitted either.
     """
     finding = Finding(
         "451 4.4.0 'Message failed to be made redundant' exactly where no copy could be made and one is mandatory"
@@ -183,7 +194,10 @@ def answer_without_copy(facts: Facts) -> Finding:
 
 
 def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: Reply) -> None:
-    """Count an occasion for a message that need not be redundant; add a violation where its final reply refuses it for that reason."""
+    """Judge the final reply to a message for which a copy is not mandatory: it must not be refused for want of redundancy.
+
+    Each such reply is an occasion. A server with redundancy off is judged here too.
+    """
     finding.occasions += 1
     if not _is_for_redundancy(reply):
         return
@@ -200,17 +214,21 @@ def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: R
 
 
 def _is_for_redundancy(reply: Reply) -> bool:
-    """Return whether a refusal says that the message could not be made redundant: by its code, or by its words."""
+    """Return whether a reply refuses a message because it could not be made redundant: by its code 4.4.0, or by its words.
+
+    False for a reply that is neither 4yz nor 5yz.
+    """
     if reply.code // 100 not in (4, 5):
         return False
     return reply.enhanced == "4.4.0" or "redundan" in " ".join(reply.lines).lower()
 
 
 def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: Reply) -> None:
-    """Judge the final reply to a message that must be redundant and of which no copy was stored.
+    """Judge the final reply to a message for which a copy is mandatory.
 
-    Right is 451 4.4.0 with the documented words, after as many attempts as are permitted or after a silent holder. Acceptance is judged
-    here only where no other server could hold a copy (SR-BND-08).
+    Nothing is judged where a copy was stored in time, or where the message was refused for another reason. Right is 451 4.4.0
+    with the documented words, after as many attempts as are permitted or after a silent holder. Acceptance is judged here only
+    where no other server could hold a copy (SR-BND-08).
     """
     primary, holders = given.server, possible_holders(facts, given.server)
     copies = [c for c in facts.trace.copies_of(given.message or "") if c.primary == primary]
@@ -251,7 +269,8 @@ def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: 
 def _find_missing_attempts(made: dict[bool, int], permitted: PermittedAttempts) -> tuple[bool, int] | None:
     """Return where fewer attempts were made than permitted, and how many are permitted; None where there were enough.
 
-    The first value, as the keys of `made`, is True for servers of other sites and False for those of the own site.
+    The first value, as the keys of `made`, is True for servers of other sites and False for those of the own site. Other sites
+    are looked at first.
     """
     for remote, most in ((True, permitted.remote), (False, permitted.local)):
         if made[remote] < most:
@@ -262,7 +281,11 @@ def _find_missing_attempts(made: dict[bool, int], permitted: PermittedAttempts) 
 def _check_refused_is_kept_back(
     facts: Facts, finding: Finding, primary: str, name: str, receipts: list[Transaction]
 ) -> None:
-    """Add a violation where a server transmits a message of which it refused every transmission for want of a copy."""
+    """Add a violation where a server transmits a message of which it refused every transmission with 451 4.4.0.
+
+    Only the first such transmission is one. A message that the server may have got as a shadow copy too is left out, and one of
+    which a receipt was in an altered session. No occasion is counted.
+    """
     refused = [g for g in receipts if g.replies and (g.replies[0].code, g.replies[0].enhanced) == (451, "4.4.0")]
     if len(refused) < len(receipts) or any(g.session in facts.trace.altered_sessions for g in receipts):
         return

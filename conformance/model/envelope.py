@@ -1,23 +1,18 @@
-"""Judges that the envelope is passed on: the recipients of shadow copies, and the parameters of MAIL and RCPT in each transmission.
+"""Judges that the envelope is passed on: recipients of shadow copies, and parameters of MAIL and RCPT in each transmission.
 
-A shadow server may have to deliver the message one day, so its copy says what the message said (SR-CRE-06), and so does what it sends when
-it promotes the copy. What else a server sends, forwarded or sent again, is RL-CNT-01. The parameters are NOTIFY, ORCPT, RET and ENVID
-(RFC 3461 5.2), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A parameter can be passed on
-only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an ORCPT that names the
-recipient itself and none (RFC 3461 4.2 lets a relay add one). What is compared is how the server was given the message, by a
-sender or as a copy that it promoted; content and reverse-path against the message as made are judged in `content`.
+A shadow server may have to deliver the message one day, so its copy says what the message said (SR-CRE-06), and so does what it
+sends when it promotes the copy. What else a server sends, forwarded or sent again, is RL-CNT-01. The parameters are NOTIFY,
+ORCPT, RET and ENVID (RFC 3461 5.2), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A
+parameter can be passed on only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an
+ORCPT that names the recipient itself and none (RFC 3461 4.2 lets a relay add one). What is compared is how the server was given
+the message, by a sender or as a copy that it promoted; content and reverse-path against the message as made are judged in
+`content`.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server.
+`sent` is the transaction that is judged, `given` are those by which its client was given the message. In a transaction MAIL is
+event `n`, the final dot `dot_n`; `refused` are the recipients whose RCPT was refused, `recipients` the others; kind `shadow`
+hands over a shadow copy. Each rule judges one recorded history and returns a `Finding` of occasions and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A session is *altered* where a fault changed, added or
+removed octets in it.
 """
 
 from bisect import bisect_left
@@ -50,11 +45,11 @@ Envelope = Mapping[str, frozenset[str]]
 
 @rule("SR-CRE-06", "RL-CNT-01", timed=False)
 def envelope_is_passed_on(facts: Facts) -> Finding:
-    """Check that each transmission of a server has the envelope of a transaction by which the server was given the message before.
+    """Check that each transmission has the envelope of a transaction by which its client was given the message before.
 
-    Recipients of shadow copies and parameters are compared; of the recipients of other transmissions `content` judges that they are some
-    of the message's. SR-CRE-06 is blamed for shadow copies, and for what a server has as a copy only. Left out are sessions that a fault
-    altered, on either side, and relays without shadow redundancy: RFC 3461 binds only those that offer DSN.
+    Recipients of shadow copies and parameters are compared; of the recipients of other transmissions `content` judges that they
+    are some of the message's. SR-CRE-06 is blamed for shadow copies, and for what a server has as a copy only. Left out are
+    sessions that a fault altered, on either side, and relays without shadow redundancy: RFC 3461 binds only those that offer DSN.
     """
     finding = Finding("transmissions with the envelope of the message")
     if is_relay_only(facts.context.claims):
@@ -97,9 +92,9 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
 def other_content_keeps_its_envelope(facts: Facts) -> Finding:
     """Check the envelope of content that no step has made, such as a message of a conversation written line by line.
 
-    A server passes it on with the reverse-path, the recipients and the parameters of a transaction by which it was handed the same
-    content before (RFC 5321 3.3). Reports are left out, sessions that a fault altered, and relays without shadow redundancy as to
-    parameters: RFC 3461 binds only those that offer DSN.
+    A server passes it on with the reverse-path, the recipients and the parameters of a transaction by which it was handed the
+    same content before (RFC 5321 3.3). Reports are left out, sessions that a fault altered, and relays without shadow redundancy
+    as to parameters: RFC 3461 binds only those that offer DSN.
     """
     finding = Finding("content of no message of the scenario, with the envelope that came with it")
     handed: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
@@ -118,7 +113,10 @@ def other_content_keeps_its_envelope(facts: Facts) -> Finding:
 
 
 def _difference_from_given(facts: Facts, sent: Transaction, given: list[Transaction]) -> str:
-    """Return in words what of a transaction's envelope is in none of those by which its client was given the content; '' for nothing."""
+    """Return in words what of a transmission's envelope is in none of those with which its client was given the content.
+
+    '' stands for no difference. A relay without shadow redundancy is not judged by the parameters.
+    """
     normalize = facts.context.normalize_addresses
     if not normalize([sent.sender]) & normalize(one.sender for one in given):
         return f"from <{sent.sender}>, with whom it did not come"
@@ -139,9 +137,9 @@ def _is_ascii(message: MessageMade) -> bool:
 
 
 def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]) -> Envelope:
-    """Return the recipients and parameters of a transaction; `offered` are the EHLO keywords without which a parameter is left out.
+    """Return the recipients and parameters of a transaction.
 
-    A shadow copy has those recipients too that were refused.
+    A parameter is left out if its EHLO keyword is not in `offered`. A shadow copy has those recipients too that were refused.
     """
     normalize = facts.context.normalize_address
     wanted = {normalize(r) for r in transaction.recipients}
@@ -162,7 +160,11 @@ def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]
 
 
 def _parameters_to_pass_on(line: str, offered: frozenset[str]) -> frozenset[str]:
-    """Return the parameters of a MAIL or RCPT line that are to be passed on; keywords, and values without case, in capitals."""
+    """Return the parameters of a MAIL or RCPT line that are to be passed on, as `NAME=VALUE`; unknown ones are left out.
+
+    Names are in capitals, and so are values, except those of ENVID and ORCPT. A parameter is left out if its EHLO keyword is not
+    in `offered`.
+    """
     found = set()
     for word in line.partition(">")[2].split():
         name, _, value = word.partition("=")
@@ -179,7 +181,10 @@ def _parameters_to_pass_on(line: str, offered: frozenset[str]) -> frozenset[str]
 
 
 def _format_difference(copy: Envelope, given: Envelope) -> str:
-    """Return in words how the envelope of a transmission differs from the one with which the server was given the message."""
+    """Return in words how the envelope of a transmission, `copy`, differs from the one with which its client was given it.
+
+    The two must differ. A recipient that is missing comes first, then one too many, else the first parameters that differ.
+    """
     if missing := sorted(set(given) - set(copy)):
         return f"without the recipient {missing[0]}"
     if more := sorted(set(copy) - set(given)):

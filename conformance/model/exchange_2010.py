@@ -1,23 +1,18 @@
 """Judges the sessions of 2010 servers: who is offered XSHADOW and who uses it, the query at the end, the heartbeat.
 
-In 2010 the sender of a message keeps its shadow, once the next hop has taken the message and tracks it (XSHADOW); the next hop
-is then its *primary*, the sender the *holder*. `tracked_shadows` are what these rules go by, and those of
-`exchange_2010_discards` and `exchange_2010_takeover`. `n` is an event's number, times are documented seconds.
+In 2010 the sender of a message keeps its shadow, once the next hop has taken the message and tracks it (XSHADOW); the next hop is
+then its *primary*, the sender the *holder*. The holder asks the primary for its *discard status* (a query, XQDISCARD): of which
+shadows it may delete. A primary that the holder cannot reach is *taken over*: the holder transmits its shadows again.
+`tracked_shadows` are what these rules go by, and those of `exchange_2010_discards` and `exchange_2010_takeover`.
 
-Rulings are those of docs/rulings.md.
+A `HeldInterval` (`held`) is a stored shadow, its `copy` (with the transaction that was sent), and the event and time until which
+it is surely held (`until_n`, `until_t`; None: to the end). A transaction is of kind `tracked` if its client keeps the shadow,
+`plain` if it does not; its `n` is the event of MAIL, `dot_n` that of the final dot. `n` is an event's number, times are
+documented seconds. Rulings are those of docs/rulings.md.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
-the end); a `StepEvent` is the begin or end of a step of the scenario.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). `facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault
+changed, added or removed octets in it.
 """
 
 from collections import defaultdict
@@ -37,19 +32,20 @@ _QUERY_DELAY_S = 5.0
 
 
 def tracked_shadows(facts: Facts) -> list[HeldInterval]:
-    """Return the shadows that 2010 servers under test keep; those of sessions of the harness or of altered ones left out.
+    """Return the shadows that 2010 servers under test surely keep; computed once for a history.
 
-    Left out too is one whose holder stopped before or as it got the reply, or may have left before a link passed it on: it may not know
-    that the next hop has the message; and one whose holder later had a session with the primary that used STARTTLS: what it learned there is not seen.
+    Left out are those of sessions that the harness opened or that a fault altered, and those of which the holder may not know
+    that the next hop has the message: it stopped before or just after it got the reply, or may have left before a link passed the
+    reply on. Left out too are those whose holder later had a session with the primary that used STARTTLS: what it learned there
+    is not seen.
     """
     return facts.compute_once(_find_tracked)
 
 
 def _find_tracked(facts: Facts) -> list[HeldInterval]:
-    """Return the times during which 2010 servers under test surely hold a shadow; called once for a history, by `tracked_shadows`.
+    """Return what `tracked_shadows` returns, which calls this once for a history.
 
-    Only copies whose session the holder opened itself and no fault altered, and of which the holder surely knows that they are stored. A
-    later session of the pair behind STARTTLS excludes a copy. A takeover that broke off before the content ends the time too.
+    A takeover that broke off before the content ends the time of a shadow too.
     """
     secured = {(session.client, session.server): session.n for session in facts.starttls_sessions}
     return [
@@ -67,7 +63,10 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
 
 
 def _until_takeover_without_content(facts: Facts, held: HeldInterval) -> HeldInterval:
-    """Return the time up to the first later transaction of the holder for a recipient of the copy that has no content."""
+    """Return `held`, ended at the holder's first later transaction for a recipient of the copy that broke off before its content.
+
+    Without such a transaction before the end of `held`, it is returned unchanged.
+    """
     name, sent = held.copy.transaction.message or "", held.copy.transaction
     tries = facts.compute_once(Relaying).tries
     later = [
@@ -83,7 +82,10 @@ def _until_takeover_without_content(facts: Facts, held: HeldInterval) -> HeldInt
 
 
 def _stopped_before_reply(facts: Facts, held: HeldInterval) -> bool:
-    """Return whether the holder ended between its MAIL and the reply by which the copy is stored: the reply did not reach it."""
+    """Return whether the holder stopped or died between its MAIL and the reply by which the copy is stored.
+
+    Then the reply did not reach it. A pause does not count.
+    """
     return any(
         held.copy.transaction.n < event.n < held.since_n and event.action in STOPPING_ACTIONS - {"paused"}
         for event in facts.node_events.get(held.copy.holder, ())
@@ -91,9 +93,10 @@ def _stopped_before_reply(facts: Facts, held: HeldInterval) -> bool:
 
 
 def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
-    """Return whether a server's connector grants a right: `accept_xshadow` to a peer, or `send_xshadow` to itself towards the peer.
+    """Return whether a server's connector grants a right with respect to a peer.
 
-    Where the topology says nothing, servers of the topology have both rights, and no other party.
+    `accept_xshadow` is the peer's right to be offered XSHADOW, `send_xshadow` the server's own to use it towards the peer. Where
+    the topology says nothing, both are granted for servers of the topology, and for no other party.
     """
     for entry in facts.topology.rights:
         if (entry.server, entry.peer) == (server, peer):
@@ -104,8 +107,9 @@ def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
 def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) -> frozenset[str] | None:
     """Return the parties to which a server may pass what it took over from a primary (ruling 35); None where that is not known.
 
-    They are the other next hops of the explicit route by which the message went to the primary; none where the
-    primary hosts the mailbox.
+    They are the other next hops of the explicit route by which the message went to the primary. The set is empty where the route
+    has no others, and where the primary hosts the mailbox. None is returned for a mailbox elsewhere or that may have moved, and
+    where no route leads to the primary.
     """
     topology, domain = facts.topology, recipient.rpartition("@")[2].lower()
     routes = [route for route in topology.routes if not route.servers or server in route.servers]
@@ -124,9 +128,9 @@ def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) ->
 def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
     """Check that a 2010 server offers XSHADOW to the servers that are granted it, and to no other client.
 
-    A client is the server that it says to be on an externally secured connector, elsewhere once it has authenticated. Left
-    out are replies while shadow redundancy is switched off (SR-ENA-02 judges these). Whether a server of 2013 is offered
-    XSHADOW is not documented.
+    A client is the server that it says to be in EHLO on an externally secured connector, elsewhere once it has authenticated.
+    Left out are altered sessions and replies while shadow redundancy may be off (SR-ENA-02 judges these). A server of 2013 that
+    is granted XSHADOW may be offered it or not: that is not documented.
     """
     finding = Finding("XSHADOW is offered to the servers that are granted it, and to no other")
     names = {name.casefold(): name for name in facts.topology.by_name}
@@ -164,7 +168,8 @@ def _answered_ehlos(session: Session) -> Iterator[tuple[Command, Reply]]:
 def xshadow_used_where_granted(facts: Facts) -> Finding:
     """Check that a 2010 server uses XSHADOW before its mail wherever it is offered and granted, and nowhere else.
 
-    Queries for discard status follow the same rights. A server that was refused XSHADOW may go on without it.
+    Queries for discard status follow the same rights. After a refusal of XSHADOW the server may go on without it. Left out are
+    altered sessions, those that the harness opened, and mail while redundancy may be off.
     """
     finding = Finding("XSHADOW before the mail where it is offered and the session has the right, and nowhere else")
     for session in facts.trace.sessions.values():
@@ -217,7 +222,8 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
     """Check that a 2010 server asks a primary for discard status before it ends a session with it.
 
     It has asked when an XQDISCARD follows the last message of the session. No occasion is a session in which the server has
-    nothing to ask for, does not end the session itself, or gets 421 from the other, which is about to end it.
+    nothing to ask for, does not end the session itself, or gets 421 from the other, which is about to end it; nor an altered
+    session, one in which XSHADOW is not offered or granted, and one during which redundancy may be off.
     """
     finding = Finding("a query for discard status at the end of every session with a primary")
     held = facts.compute_once(_shadows_by_holder_and_primary)
@@ -248,7 +254,7 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
 
 
 def _shadows_by_holder_and_primary(facts: Facts) -> Mapping[tuple[str, str], list[HeldInterval]]:
-    """Return the tracked shadows by holder and primary."""
+    """Return the tracked shadows: (holder, primary) -> shadows in order."""
     held: dict[tuple[str, str], list[HeldInterval]] = defaultdict(list)
     for one in tracked_shadows(facts):
         held[one.copy.holder, one.copy.primary].append(one)
@@ -259,9 +265,10 @@ def _shadows_by_holder_and_primary(facts: Facts) -> Mapping[tuple[str, str], lis
 def heartbeat_of_2010(facts: Facts) -> Finding:
     """Check that a holder has a session with the primary, or tries to, in each ShadowHeartbeatTimeoutInterval.
 
-    The interval counts from the end of its last session, from when it got something to ask for, or from its own start. It
-    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that). An attempt at a primary that
-    is paused is recorded when the holder gives it up: it may have begun as long before as its limit of outbound sessions (ruling 29).
+    The interval counts from the end of its last session, from when it got something to ask for, or from its own start. The duty
+    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that). An attempt at a
+    primary that is paused is recorded when the holder gives it up: it may have begun as long before as its limit of outbound
+    sessions (ruling 29).
     """
     finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
     for (holder, primary), shadows in facts.compute_once(_shadows_by_holder_and_primary).items():
@@ -316,10 +323,11 @@ def _check_time_without_session(
     following: tuple[int, float],
     room: float,
 ) -> None:
-    """Check that the holder was not without a session to the primary for longer than ShadowHeartbeatTimeoutInterval and `room` (seconds).
+    """Add a violation if the holder was too long without a session to the primary, between `last` and `following`.
 
-    `pair` is (holder, primary); `last` and `following` are number and time of the end of the last session and of the begin of the next.
-    Times in which the holder did not work are left out.
+    Too long is more than ShadowHeartbeatTimeoutInterval, `_QUERY_DELAY_S` and `room` (seconds). `pair` is (holder, primary);
+    `last` and `following` are number and time of the end of the last session and of the begin of the next. An interval of that
+    length is an occasion. Times in which the holder did not work, or its redundancy may be off, are left out.
     """
     holder, primary = pair
     begin_n, begin_t, working = *last, True

@@ -2,24 +2,17 @@
 
 A sender that keeps a shadow is acknowledged at once. From any other the acknowledgement is withheld until every next hop has
 the message, for at most MaxAcknowledgementDelay; a server that dies in the meantime has acknowledged nothing, and has the
-message when it is sent again. `n` is an event's number, times are documented seconds.
+message when it is sent again. Rulings are those of docs/rulings.md.
 
-Rulings are those of docs/rulings.md.
+`sent` is the transaction by which the server was given a message: MAIL is event `n`, the final dot `dot_n` at `dot_t`, `replies`
+are the final replies. Its kind is `tracked` if its client keeps the shadow, `plain` if it does not, `shadow` for a copy of 2013.
+`n` is an event's number, times are documented seconds. Of a `Try` (the server tried to pass a message on to one recipient)
+`outcome` is the first digit of the reply that decided; a `HopConnection` is a connection of the server without mail of a known
+message.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or
-ends it (`healed`).
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
+`facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault changed, added or removed octets in it,
+and *delayed* where a fault held octets back or slowed them.
 """
 
 from collections.abc import Iterator
@@ -36,9 +29,10 @@ _AT_ONCE_S = 1.0
 
 
 def _judged_messages(facts: Facts) -> Iterator[Transaction]:
-    """Yield each message that a 2010 server was sent whole, in a session that no fault altered, held back or slowed down.
+    """Yield each transaction by which a 2010 server was sent a whole message, in a session that no fault altered or delayed.
 
-    Left out are servers whose disk is slow or broken, and those that stopped before they replied.
+    Left out are shadow copies, the listener `delivery`, servers on whose disk a fault was armed at any time, and those that
+    stopped before they replied.
     """
     slow_disks = {
         link.removesuffix(" disk")
@@ -70,7 +64,7 @@ def _end_of_wait(facts: Facts, sent: Transaction) -> tuple[int, float]:
 
 @rule("SR-E10-03")
 def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
-    """Check that a message of which the sender keeps a shadow is acknowledged at once."""
+    """Check that a message of which the sender keeps a shadow is answered within `_AT_ONCE_S`, or its session ends."""
     finding = Finding("an acknowledgement at once for a sender that keeps a shadow")
     for sent in _judged_messages(facts):
         if sent.kind != "tracked" or sent.dot_t is None or sent.dot_n is None:
@@ -92,8 +86,10 @@ def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
 def acknowledgement_is_withheld(facts: Facts) -> Finding:
     """Check that a message without a shadow at its sender is acknowledged when all next hops have it, or after the delay.
 
-    A recipient is done when a next hop has taken or refused the message for it, or when a mailbox that detects duplicates has
-    one like it already. Only servers that claim delayed acknowledgement are judged, while shadow redundancy is on.
+    No acknowledgement may come before that, and none more than `_AT_ONCE_S` later. A recipient is done when a next hop has taken
+    or refused the message for it, or when a mailbox that detects duplicates has one like it already. Only candidates that claim
+    `delayed-acknowledgement` are judged, while shadow redundancy is surely on. Near the end of its session a server may reply
+    early (ruling 32).
     """
     finding = Finding("an acknowledgement when every next hop has the message, or after MaxAcknowledgementDelay")
     if "delayed-acknowledgement" not in facts.context.claims:
@@ -152,11 +148,11 @@ def _is_session_nearly_over(facts: Facts, sent: Transaction, reply: Reply) -> bo
 
 
 def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
-    """Return the recipients for whom a message was passed on or refused before event `before_n`, with the time of the first such reply.
+    """Return the recipients for whom a message was passed on or refused before event `before_n`, with the time of such a reply.
 
-    A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A mailbox
-    that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may be done. In a
-    session with a fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
+    A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
+    mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may
+    be done. In a session with a fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
     """
     assert sent.message is not None
     assert sent.dot_t is not None

@@ -1,19 +1,16 @@
 """Judges when 2010 servers report a message as delivered, and what they do with the report (SR-E10-04, SR-E10-07, SR-E10-13).
 
-The primary has passed a message on when it was handed it by the holder and its next hop has acknowledged it for every
-recipient; what happens further down the chain does not matter. It then names the message in the answer to the holder's next
-query, once. That it does so no sooner is judged by `discards`. `n` is an event's number, times are documented seconds.
+In 2010 the sender of a message, the *holder*, keeps its shadow, and the next hop is its *primary*. The primary has passed a
+message on when it was handed it by the holder and its own next hop has acknowledged it for every recipient; what happens further
+down the chain does not matter. It then names the message in the answer to the holder's next query, once: this is a *discard
+notification* (a `Discard`). That it does so no sooner is judged by `discards`. `n` is an event's number, times are documented
+seconds. Rulings are those of docs/rulings.md.
 
-Rulings are those of docs/rulings.md.
-
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the history,
-`claims` the capabilities that the candidate claims.
-
-Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
-the end); a `Processing` is what one server was handed and has passed on of one message; a `Query` is a holder's question for discard
-status, with the reply in its `exchange`; a `Discard` is one discard notification in such a reply.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). `facts.slack` is by how much a time may miss a bound, `facts.end_n` the end of the history.
+A `HeldInterval` (`held`) is a stored shadow, its `copy`, and the event and time until which it is surely held (`until_n`,
+`until_t`; None: to the end). A `Processing` is what one server was handed of one message, and what it has passed on. A session is
+*altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets back.
 """
 
 from bisect import bisect_left
@@ -32,9 +29,10 @@ from conformance.trace.trace import Discard, Query
 def delivery_is_reported_in_2010(facts: Facts) -> Finding:
     """Check that a primary that has passed a message on says so at the holder's next query.
 
-    No occasion is a query within a second of the delivery, one whose answer leaves something out for want of room, or one so
-    late that the notification has expired; nor one of a primary that may have forgotten the delivery, or that was asked before in a
-    session which a fault altered: its answer may have been another than what passed the link.
+    Not judged is a query within a second of the delivery, or whose answer leaves something out for want of room: then the next
+    one counts. No occasion is a query so late that the notification has expired, one after the holder took the shadow over or the
+    primary's queue was wiped, and one of a holder that asked before in a session which a fault altered: the answer may have been
+    another than what passed.
     """
     finding = Finding("the discard notification in the answer to the first query after delivery")
     queries: dict[tuple[str, str], list[Query]] = defaultdict(list)
@@ -86,7 +84,8 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
 def _find_last_passing_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | None:
     """Return number, time and next hop of the last reply with which the primary passed a message on; None where it is not done.
 
-    It is done when every recipient was accepted as often as it was handed the message. Not earlier than the shadow was stored.
+    It is done when every recipient was accepted as often as the primary was handed the message. Where that was before the shadow
+    was stored, number and time are those of the stored reply.
     """
     copy = held.copy
     if copy.transaction.message is None:
@@ -100,10 +99,11 @@ def _find_last_passing_on(facts: Facts, held: HeldInterval) -> tuple[int, float,
 
 @rule("SR-E10-07", timed=False)
 def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
-    """Check that a 2010 primary reports each shadow id to its holder once, in one answer or in several.
+    """Check that a 2010 primary reports each shadow id to its holder once.
 
-    A report is given again where the session was lost before the holder said anything more, where it was altered, or where a
-    crash took the memory of it.
+    It may report again where the session was lost before the holder got a positive reply to a later command, where a fault
+    altered it, or where the primary stopped at once, so that it may have forgotten. Reports in held sessions are left out. Each
+    shadow id that was reported is an occasion.
     """
     finding = Finding("each discard notification once")
     for (primary, shadow_id, holder), discards in facts.discards_by_copy.items():
@@ -125,7 +125,10 @@ def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
 
 
 def _was_notification_read(facts: Facts, discard: Discard) -> bool:
-    """Return whether the primary could see that a notification was received: the session went on after it."""
+    """Return whether the primary could see that a notification was received: it answered a later command positively.
+
+    False in a session that a fault altered.
+    """
     session = facts.trace.sessions[discard.session]
     if discard.session in facts.trace.altered_sessions:
         return False

@@ -1,23 +1,14 @@
 """Judges what the queues of 2010 servers hold when they are inspected: shadows, and notifications for primaries.
 
-A holder keeps the shadow of each tracked message until the primary has reported its delivery, and no other. `n` is an event's
-number, times are documented seconds.
+In 2010 the sender of a message, the *holder*, keeps its shadow, and the next hop, its *primary*, *tracks* the message. The holder
+keeps the shadow of each tracked message until the primary has reported its delivery by a *discard notification*, and no other
+shadow. If the primary fails, the holder *takes over*: it transmits the message again, and queues a notification for the failed
+primary. `n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
 
-Rulings are those of docs/rulings.md.
-
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
-the end); an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed and
-has passed on of one message.
+Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
+`facts.slack` is by how much a time may miss a bound. A `HeldInterval` (`held`) is a stored shadow, its `copy`, and the event and
+time until which it is surely held (`until_n`, `until_t`; None: to the end). An `Inspection` is what a node's queues held when the
+scenario inspected it, by the `kind` of queue. A *contact* is an attempt at a session: `reached`, `failed` or `unclear`.
 """
 
 from collections import defaultdict
@@ -37,8 +28,9 @@ _CLEAN_UP_S = 1800.0
 def queues_of_2010(facts: Facts) -> Finding:
     """Check that an inspected 2010 server holds what it has to hold, and nothing that it had to drop.
 
-    A shadow stays until the notification, or until the longest time after which it may expire (ruling 31). What was taken over
-    leaves a notification for the primary that failed.
+    A shadow stays until the notification, or until the longest time after which it may expire (ruling 31). A message that the
+    server has passed on to all next hops leaves its queues for delivery. What was taken over leaves a notification for the
+    primary that failed.
     """
     finding = Finding("the shadows of what was tracked and not reported, and no others")
     shadows: dict[str, list[HeldInterval]] = defaultdict(list)
@@ -76,7 +68,11 @@ def queues_of_2010(facts: Facts) -> Finding:
 
 
 def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval) -> None:
-    """Check that one shadow is in its queue while it is to be kept, and in no queue when it is not."""
+    """Check that one shadow is in its queue while it is to be kept, and in no queue when it is not.
+
+    A shadow that was not stored at the inspection, or whose reply the holder may not have read, is not judged. For one that was
+    taken over, `_check_notification` is called.
+    """
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
     if held.since_n > inspection.n or not _has_read_reply(
         facts, held.copy.transaction.session, held.since_n, inspection
@@ -131,8 +127,8 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
 def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval, words: str) -> None:
     """Add a violation if no notification is queued for the primary from which a shadow was taken over.
 
-    Left out are holders that the primary asked for it, or that lost their queue, notifications that expired, and a primary that lost its
-    queue: its new database knows nothing of the shadow. `words` describe the shadow.
+    Left out are holders that the primary asked for it, or that lost their queue, notifications that expired, and a primary that
+    lost its queue: its new database knows nothing of the shadow. `words` describe the shadow.
     """
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
     asked = any(
@@ -160,7 +156,8 @@ def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, 
 def _has_read_reply(facts: Facts, session: str, after_n: int, inspection: Inspection) -> bool:
     """Return whether the client of a session surely read the reply of event `after_n` before an inspection.
 
-    It sent a further command in the session, or `COMMIT_TIME_S` had passed. It read nothing if it was killed before the reply.
+    It sent a further command in the session, or `COMMIT_TIME_S` had passed. It read nothing if it was stopped between the
+    session's begin and the reply.
     """
     asked = facts.trace.sessions[session]
     if facts.stopped_or_wiped_between(asked.client, asked.n, after_n):
@@ -170,7 +167,10 @@ def _has_read_reply(facts: Facts, session: str, after_n: int, inspection: Inspec
 
 
 def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:
-    """Return whether a shadow is shown in the queue of its primary, or by its message where no shadow id is shown."""
+    """Return whether a shadow is shown in the queue of its primary.
+
+    An item without a shadow id, or without a next hop, may be any shadow.
+    """
     return any(
         item.shadow_id in (None, held.copy.shadow_id) and item.next_hop in ("", held.copy.primary)
         for item in inspection.items_in(("shadow",))
@@ -178,7 +178,10 @@ def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:
 
 
 def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
-    """Return whether the holder of a shadow has surely declared its primary failed at an event: as many contacts in a row reached nothing."""
+    """Return whether the holder of a shadow has surely declared its primary failed before event `before_n`.
+
+    It has if as many of its last contacts in a row as ShadowHeartbeatRetryCount demands did not reach the primary.
+    """
     holder, primary = held.copy.holder, held.copy.primary
     needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n).greatest
     contacts = facts.contacts_by_client_and_server.get((holder, primary), ())
@@ -188,7 +191,11 @@ def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 
 
 def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
-    """Return whether a holder may have taken a shadow over before an event without a transmission that shows it."""
+    """Return whether a holder may have taken a shadow over before an event without a transmission that shows it.
+
+    It may have where it saw two databases of the primary, or where ShadowHeartbeatRetryCount contacts did not reach the primary
+    and there may be another next hop.
+    """
     holder, primary = held.copy.holder, held.copy.primary
     contacts = [
         c for c in facts.contacts_by_client_and_server.get((holder, primary), ()) if held.since_n < c.n < before_n
@@ -200,6 +207,9 @@ def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 
 
 def _has_alternative(facts: Facts, held: HeldInterval) -> bool:
-    """Return whether for any recipient there may be another next hop for a shadow's message than its primary (ruling 35)."""
+    """Return whether for any recipient there may be another next hop for a shadow's message than its primary (ruling 35).
+
+    True too where the next hops are not known.
+    """
     hops = [alternative_hops(facts, held.copy.holder, held.copy.primary, r) for r in held.copy.transaction.recipients]
     return any(alternative is None or alternative for alternative in hops)

@@ -6,19 +6,11 @@ early* where only transient failures were seen: 4yz replies and connections that
 permanent is then not in question. Of a message that a holder took over, and of one that the server was handed several times, it
 is not known from when time counts: these are left out.
 
-`n` is an event's number, times are documented seconds.
+`n` is an event's number, times are documented seconds, and `facts.slack` is by how much a time may miss a bound. A `Transaction`
+is one mail transaction: MAIL is event `n` at time `t`, the final dot `dot_n` at `dot_t`, `replies` are the final replies,
+`acceptance` is the first positive one or None. `name` is the scenario's name of a message.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `ConnectFailed` is a connection that a client could not open.
+The rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
 """
 
 import math
@@ -38,9 +30,10 @@ _PROMPT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that `server` was handed once, for a recipient whom it tried in vain: `tries` are its attempts in order.
+    """A message that `server` was handed once, for a `recipient` whom it tried in vain.
 
-    A next hop may have accepted the last one. The final dot came at `dot_t`; the acknowledgement is event `handed_n` at `handed_t`.
+    `tries` are its transmissions to the recipient in order; a next hop may have accepted the last one, no other. The final dot
+    came at `dot_t`; the acknowledgement is event `handed_n` at `handed_t`.
     """
 
     name: str
@@ -56,8 +49,8 @@ class QueuedMessage:
 def expires_in_time(facts: Facts) -> Finding:
     """Check of each message that only met with transient failures that its report comes neither too early nor too late.
 
-    Too late is also an attempt after that time. A message with a null reverse-path has no report. Only candidates that claim
-    `shadow-2013` are judged.
+    Too late is also an attempt to pass the message on after that time. A message with a null reverse-path has no report. A
+    message that a next hop accepted in time is no occasion. Only candidates that claim `shadow-2013` are judged.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
     if "shadow-2013" not in facts.context.claims:
@@ -111,7 +104,11 @@ def expires_in_time(facts: Facts) -> Finding:
 
 
 def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
-    """Yield the messages of servers under test that have met, for a recipient, with transient failures and nothing else."""
+    """Yield the messages of servers of 2013 and later that have met, for a recipient, with transient failures and nothing else.
+
+    A next hop may have accepted the message after these. Left out are messages that a server was handed more than once, or as a
+    shadow copy, and those that cannot be distinguished from others of the same sender.
+    """
     tries = facts.compute_once(_transmissions_by_server_and_recipient)
     for name, message in facts.trace.messages.items():
         given = [
@@ -155,7 +152,10 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
 
 
 def _transmissions_by_server_and_recipient(facts: Facts) -> dict[tuple[str, str], list[Transaction]]:
-    """Return the transactions in which servers passed mail on, shadow copies left out: (server, recipient) -> transactions in order."""
+    """Return the transactions in which servers passed mail on: (server, recipient) -> transactions in order.
+
+    Shadow copies are left out, and sessions that the harness opened. A recipient whose RCPT was refused counts too.
+    """
     found: dict[tuple[str, str], list[Transaction]] = {}
     for t in facts.trace.transactions:
         if t.kind != "shadow" and facts.is_opened_by_tested_server(t.client, t.session):
@@ -165,7 +165,10 @@ def _transmissions_by_server_and_recipient(facts: Facts) -> dict[tuple[str, str]
 
 
 def _have_failed_transiently(facts: Facts, server: str, since_n: int, tries: list[Transaction]) -> bool:
-    """Return whether every one of the attempts `tries` got 4yz, and the server got no 5yz in any session since event `since_n`."""
+    """Return whether each of the attempts `tries` was answered 4yz, and the server was answered 5yz in no session.
+
+    A 4yz counts after the attempt's MAIL in its session, a 5yz after event `since_n`.
+    """
     return all(
         t.acceptance is None
         and any(reply.code // 100 == 4 and reply.n > t.n for reply in _replies_in_session(facts, t))
@@ -185,7 +188,10 @@ def _replies_in_session(facts: Facts, sent: Transaction) -> tuple[Reply, ...]:
 
 
 def _is_only_message_of_sender(facts: Facts, name: str, address: str) -> bool:
-    """Return whether no other message of the same sender is for the recipient: attempts cannot be told apart before DATA."""
+    """Return whether no other message of the same sender is for the recipient.
+
+    Before DATA the attempts at two such messages look alike. `address` is the recipient, normalized.
+    """
     sender = facts.trace.messages[name].sender
     return not any(
         other.message != name and other.sender == sender
@@ -195,7 +201,7 @@ def _is_only_message_of_sender(facts: Facts, name: str, address: str) -> bool:
 
 
 def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
-    """Yield the server's transmissions of a report of the failure."""
+    """Yield the server's transmissions of a report that delivery to the recipient failed, in order."""
     message_id = facts.trace.messages[queued.name].message_id
     for t in facts.compute_once(report_transactions).get(message_id or "", ()):
         if t.client != queued.server or t.digest is None or t.digest.action != "failed":
@@ -205,11 +211,11 @@ def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
 
 
 def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
-    """Return the time by which a message must have expired, with its report sent.
+    """Return the time by which a message must have expired, with its report sent; None where that cannot be said.
 
-    None where the server did not work until then, or lost its queue before.
-
-    The message lives for `timeout` documented seconds since it was handed over; one retry interval and `_PROMPT_S` are added.
+    The message lives for `timeout` documented seconds since it was handed over, or until the server works again after that; one
+    retry interval and `_PROMPT_S` are added. None is returned where the server did not work at that time, or lost its queue
+    before.
     """
     retry = max(
         facts.parameter_numbers_between(queued.server, "MessageRetryInterval", queued.handed_n, facts.end_n),
@@ -225,7 +231,10 @@ def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float
 
 
 def _may_be_reporting(facts: Facts, queued: QueuedMessage, timeout: float) -> bool:
-    """Return whether the server tried to pass on something else once the message had expired, which may have been its report."""
+    """Return whether the server tried to pass on something else once the message had expired, which may have been its report.
+
+    Such a try is a failed connection, or a transaction with a null reverse-path that ended before its content.
+    """
     since = queued.handed_t + timeout
     failed = any(event.client == queued.server and event.t >= since for event in facts.trace.events_of(ConnectFailed))
     return failed or any(

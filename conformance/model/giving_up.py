@@ -3,13 +3,16 @@
 A message expires after MessageExpirationTimeout (RFC 5321 4.5.4.1), and its sender gets a report. A message with a null
 reverse-path causes none (RL-DSN-02), and so does the report itself: where the way to the sender is as broken as that to the
 recipient, the report expires as well. Then a message is gone without a fault of any server. A sender who asks for no report of
-failures (NOTIFY=NEVER, or NOTIFY without FAILURE, RFC 3461 4.1) gets none: what was refused for good, or expired, is gone at once.
+failures (NOTIFY=NEVER, or NOTIFY without FAILURE, RFC 3461 4.1) gets none: what was refused for good, or expired, is gone at
+once.
 
 A server gives up only what it tries in vain: its last attempt at the next hop before the end of the lifetime must have failed.
-The rules about losses (`loss`) and discard notifications (`discards`) ask this. `address` is a recipient, or the sender as the
-recipient of the report. `since_t`, `failed_t` and `by_t` are times in documented seconds.
+The rules about losses (`loss`) and discard notifications (`discards`) ask this.
 
-Records: a `FaultFired` event is a fault that acted; `ConnectFailed` is a connection that a client could not open.
+`context` is one cell: its topology, and its recorded history as `context.trace`. `address` is a recipient, or the sender as the
+recipient of the report. `since_t`, `failed_t` and `by_t` are times in documented seconds, `n` is an event's number. A
+`Transaction` is one mail transaction; its `message` is None where no content says which message it was. Records: a `FaultFired`
+event is a fault that acted; `ConnectFailed` is a connection that a client could not open.
 """
 
 from collections.abc import Iterator
@@ -26,7 +29,8 @@ _LEAST_REFUSAL = 550
 def is_given_up_without_report(context: CheckContext, message: MessageMade, recipient: str, by_t: float) -> bool:
     """Return whether by time `by_t` a server may have given a message up for a recipient, with no report left to pass on.
 
-    There is none for a null reverse-path, none where the sender asked for none, and none if it has been given up as well.
+    No report is left where the message has a null reverse-path, where its sender asked for none, and where the report was given
+    up by `by_t` too. Only servers count to which the whole message, or a shadow copy of it, was sent.
     """
     for given in _transactions_to_servers(context, message):
         if given.dot_t is None:
@@ -47,12 +51,16 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
 
 
 def _transactions_to_servers(context: CheckContext, message: MessageMade) -> Iterator[Transaction]:
-    """Yield each transaction in which a server under test was given a message or a shadow copy of it."""
+    """Yield each transaction in which a server under test was sent the content of a message, or a shadow copy of it."""
     return (t for t in context.trace.transactions_of(message.message) if context.is_tested_server(t.server))
 
 
 def _asks_for_no_report(context: CheckContext, given: Transaction, recipient: str) -> bool:
-    """Return whether a transaction asks for no report of failures about a recipient whom it gives: NOTIFY without FAILURE."""
+    """Return whether a transaction asks for no report of failures about a recipient: its RCPT has NOTIFY without FAILURE.
+
+    False where the recipient's RCPT has no NOTIFY, for a recipient whom the transaction does not name or whose RCPT was refused,
+    and for a transaction without a final dot.
+    """
     address = context.normalize_address(recipient)
     if address not in context.normalize_addresses(given.recipients):
         return False
@@ -73,7 +81,11 @@ def _is_command_within(transaction: Transaction, n: int) -> bool:
 
 
 def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str, failed_t: float, by_t: float) -> bool:
-    """Return whether the report made by server `maker` at `failed_t` may be given up by `by_t`, by it or a server that took it."""
+    """Return whether the report that server `maker` made at `failed_t` may be given up by `by_t`, by any server that has it.
+
+    A report here is any delivery status notification about the message's Message-ID. `maker` has it, and each server that it was
+    sent to.
+    """
     carriers = [(maker, failed_t)] + [
         (t.server, t.dot_t)
         for t in context.trace.transactions
@@ -93,10 +105,11 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
 def _times_of_giving_up(
     context: CheckContext, server: str, address: str, since_t: float, sender: str, message: MessageMade | None = None
 ) -> Iterator[float]:
-    """Yield the times at which a server may give up what it has for an address since `since_t`: a refusal, or the end of its lifetime.
+    """Yield the times at which a server may give up what it has had for `address` since `since_t`.
 
-    `sender` is the reverse-path of that, '' for a report. With `message` an attempt that was seen to be about another message does not
-    count.
+    First comes the begin of each attempt in which a next hop refused it; then the end of its lifetime, if the last attempt before
+    that failed. `sender` is the reverse-path of what the server has, '' for a report. With `message`, attempts that were seen to
+    be about another message do not count.
     """
     attempts = _attempts_with_outcome(context, server, address, sender, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
@@ -110,9 +123,11 @@ def _times_of_giving_up(
 def _attempts_with_outcome(
     context: CheckContext, server: str, address: str, sender: str, message: MessageMade | None
 ) -> list[tuple[float, str]]:
-    """Return the attempts of a server to reach a next hop for an address: time, and `failed`, `refused` or `worked`, in order of time.
+    """Return the attempts of a server to reach a next hop for an address, sorted by time: when each began, and how it ended.
 
-    With `message` those that were seen to be about another message are left out.
+    The end is `failed`, `refused` or `worked`, as `_outcome_for_address` has it; a connection that could not be opened has
+    `failed`, and the time at which that was seen. With `message`, attempts that were seen to be about another message are left
+    out.
     """
     hops = {hop.removesuffix(".delivery") for hop in context.cell.topology.next_hops(server, address)}
     found = [(e.t, "failed") for e in context.trace.events_of(ConnectFailed) if e.client == server and e.server in hops]
@@ -129,14 +144,16 @@ def _outcome_for_address(
 ) -> str:
     """Return how a session ended for an address: `worked`, `refused` or `failed`; '' if nothing shows that it was an attempt.
 
-    `worked`: the final reply accepted the address. `refused`: a command or the content got 5yz. `failed`: one got 4yz, or a fault fired in
-    the session (`broken`). With `message` only transactions that may be about it count; with None all of them. A transaction
-    without recipients counts if its reverse-path is `sender`, since it may have been for the address.
+    `worked`: a final reply accepted the message for the address. `refused`: a command or the content got 5yz; of MAIL, 550 or
+    more. `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the address,
+    and with `message`, that may be about that message. One without recipients may be for the address if its reverse-path is
+    `sender`. In a session without transactions every reply counts.
     """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
 
     def may_be_for_address(transaction: Transaction) -> bool:
+        """Return whether a transaction names the address, or names no recipient and has the reverse-path `sender`."""
         named = (*transaction.recipients, *transaction.refused)
         if named:
             return bool(wanted & normalize_all(named))
@@ -169,7 +186,10 @@ def _outcome_for_address(
 
 
 def _may_be_about(context: CheckContext, transaction: Transaction, message: MessageMade) -> bool:
-    """Return whether a transaction passes a message on, or was broken off before that showed and has its reverse-path."""
+    """Return whether a transaction is of the message, or may be.
+
+    It may be if it ended before its final dot and has the message's reverse-path.
+    """
     sender = context.normalize_address(message.sender)
     return transaction.message == message.message or (
         transaction.dot_n is None and context.normalize_address(transaction.sender) == sender
@@ -179,7 +199,10 @@ def _may_be_about(context: CheckContext, transaction: Transaction, message: Mess
 def _is_answer_for(
     context: CheckContext, session: Session, transaction: Transaction, address: str, reply: Reply
 ) -> bool:
-    """Return whether a reply answers a transaction's content or one of its commands, for an address and not for another one."""
+    """Return whether a reply answers a transaction's content or one of its commands, and is not about another recipient.
+
+    A reply to RCPT is about one recipient, and so is each final reply of LMTP. The other replies are about all of them.
+    """
     normalize = context.normalize_address
     if reply.to == "CONTENT":
         return reply in transaction.replies and (reply.recipient is None or normalize(reply.recipient) == address)

@@ -1,22 +1,21 @@
-"""Judges that a holder asks its primary for discard status: in every session, and often enough (SR-MNT-02, SR-MNT-03,
-SR-WIR-06).
+"""Judges that a holder asks its primary for discard status: in every session, and often enough (SR-MNT-02, SR-MNT-03, SR-WIR-06).
 
-A *holder* keeps shadow copies for a *primary*. `n` is an event's number; times are documented seconds. Rulings are those of
-docs/rulings.md.
+A *holder* keeps shadow copies for a *primary*, and queries the *discard status*: the primary's answer which of these copies the
+holder may discard. A copy is *surely held* until the first event after which its holder may be without it (`shadow_pairs`). `n`
+is an event's number; times are documented seconds. Rulings are those of docs/rulings.md.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `ShadowPair` is a holder and a primary with the copies that the one holds for the other; a `Discard` is one discard
-notification in a reply to a query; a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it
-(`healed`).
+Records: a `ShadowPair` is a holder and a primary with the copies that the one holds for the other; its `waits` are the times in
+which the holder was in contact with the primary, or tried to be. A `Discard` is one discard notification in a reply to a query; a
+`FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`). A `Transaction` is one
+mail transaction: `n` and `t` are those of its MAIL. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later),
+`tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault changed, added or
+removed octets in it, and *held* where a fault kept octets back until it was healed. Of a server's listeners `frontend` is for
+mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a
+time may miss a bound.
 """
 
 from bisect import bisect_left
@@ -36,9 +35,10 @@ _DECLINING_CODES = frozenset({421, 535})
 
 @rule("SR-MNT-02", timed=False)
 def query_in_every_session(facts: Facts) -> Finding:
-    """Check each session that a holder ended with QUIT: it asked for discard status in it, whatever the session was for.
+    """Check that a holder asks for discard status in each session with the primary that it ends with QUIT.
 
-    It may leave that out where the primary did not offer shadow redundancy: it would refuse the query (wire.md).
+    It does so whatever the session is for. The rule judges sessions during which the holder surely held a copy for the primary,
+    and in which it could have asked (`_quit_where_query_possible`).
     """
     finding = Finding("a holder asks for discard status in every session that it opens to the primary")
     for pair in facts.compute_once(shadow_pairs):
@@ -61,7 +61,11 @@ def query_in_every_session(facts: Facts) -> Finding:
 
 
 def _quit_where_query_possible(facts: Facts, session: Session) -> int | None:
-    """Return the number of QUIT in a session of the holder in which it could have sent a query; None for any other session."""
+    """Return the number of the QUIT that ended a session in which the holder could have sent a query; None for any other session.
+
+    It could not where the primary did not offer XSHADOWREQUEST, since it would refuse the query, or answered anything with 421 or
+    535. Sessions on another listener than `transport`, those of the harness, and altered or held ones are left out too.
+    """
     if not session.exchanges or session.listener != "transport" or session.exchanges[-1].command.verb != "QUIT":
         return None
     if session.keywords is None or "XSHADOWREQUEST" not in session.keywords:
@@ -75,12 +79,13 @@ def _quit_where_query_possible(facts: Facts, session: Session) -> int | None:
 
 @rule("SR-MNT-03", "SR-WIR-06", "SR-CRE-04", "SR-BND-09", "SR-SFN-03")
 def heartbeat_often_enough(facts: Facts) -> Finding:
-    """Check that a holder turns to the primary at least once in every ShadowHeartbeatFrequency while it holds a copy.
+    """Check that a holder turns to the primary at least once in every ShadowHeartbeatFrequency while it surely holds a copy.
 
-    The interval counts from the end of its last session or attempt, from when it stored the copy, or from when it was
-    ready after a restart, whichever is last. A session for another purpose counts, since the query is part of it (ruling 21),
-    and so does an attempt that failed. An attempt at a silent primary is recorded when the client gives up. A holder that
-    stops asking may also have lost its copies: at a restart (SR-CRE-04, SR-BND-09), or to a notification of another's.
+    It turns to the primary with a session, also one for another purpose, since the query is part of it (ruling 21), or with an
+    attempt at one that fails; an attempt at a silent primary is recorded when the client gives up. The interval counts from the
+    end of the last of these, from when the holder stored the copy, or from when it was ready after a restart, whichever is last.
+    A holder that stops asking may also have lost its copies: at a restart (SR-CRE-04, SR-BND-09), or when it was notified of a
+    shadow id that it does not know (SR-WIR-06, which is blamed then).
     """
     finding = Finding("a holder turns to the primary in every ShadowHeartbeatFrequency")
     for pair in facts.compute_once(shadow_pairs):
@@ -103,9 +108,9 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
 
 
 def _times_of_duty(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float, int, float]]:
-    """Yield the times during which the holder works and surely holds a copy for the primary.
+    """Yield the times during which the holder works and surely holds a copy for the primary, in order.
 
-    Each is number and time of its begin, and number and time of its end, in one tuple.
+    Each tuple has number and time of the begin, then number and time of the end.
     """
     merged: list[tuple[int, float, int, float]] = []
     for held, (end_n, end_t) in zip(pair.copies, pair.sure_ends, strict=True):
@@ -123,9 +128,11 @@ def _times_of_duty(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float,
 
 
 def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, following: Wait) -> None:
-    """Count an occasion where the holder was without contact to the primary from `last` to `following`; add a violation if for too long.
+    """Add a violation if the holder left the primary alone for too long, from the end of wait `last` to the begin of `following`.
 
-    Too long is more than ShadowHeartbeatFrequency, and more than the time for which a silent primary or an idle session may hide it.
+    Too long is more than ShadowHeartbeatFrequency, plus the time for which a silent primary (SendConnectionInactivityTimeout) or
+    a session that the primary cut off (its limit for idle sessions) may hide what the holder did. A gap of half
+    ShadowHeartbeatFrequency or more is an occasion.
     """
     since_n, since_t = last.until_n, last.until_t
     gap = following.since_t - since_t
@@ -160,8 +167,8 @@ def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, fol
 def _may_be_silent(facts: Facts, pair: ShadowPair, after_n: int, before_n: int) -> bool:
     """Return whether the primary or the link to it may swallow what the holder sends at some time between two events.
 
-    The primary is paused for some of that time, or a fault is in force on the link: armed before `before_n`, and not healed before
-    `after_n`.
+    The primary is paused for some of that time, or a fault is in force on the link: armed before `before_n`, and not healed
+    before `after_n`.
     """
     paused = any(
         event.action == "paused" and event.n < before_n and not _is_resumed(facts, pair.primary, event.n, after_n)
@@ -178,12 +185,12 @@ def _may_be_silent(facts: Facts, pair: ShadowPair, after_n: int, before_n: int) 
 
 
 def _is_resumed(facts: Facts, server: str, paused_n: int, before_n: int) -> bool:
-    """Return whether any event of the node that was paused at event `paused_n` follows before event `before_n`: it went on or ended."""
+    """Return whether the server's pause at event `paused_n` was over before event `before_n`: any event of its node followed."""
     return any(paused_n < event.n < before_n for event in facts.node_events[server])
 
 
 def _was_notified_of_unknown_copy(facts: Facts, pair: ShadowPair, before_n: int) -> bool:
-    """Return whether the holder was notified of a shadow id that it does not know, before event `before_n` (SR-WIR-06)."""
+    """Return whether before event `before_n` the primary notified the holder of a shadow id that it does not know (SR-WIR-06)."""
     return any(
         (discard.primary, discard.holder) == (pair.primary, pair.holder) and discard.n < before_n
         for discard in facts.compute_once(_discards_of_unknown_copies)
@@ -191,7 +198,11 @@ def _was_notified_of_unknown_copy(facts: Facts, pair: ShadowPair, before_n: int)
 
 
 def _discards_of_unknown_copies(facts: Facts) -> list[Discard]:
-    """Return the notifications of shadow ids that were not sent to the holder, or only before its queue was wiped last."""
+    """Return the notifications of shadow ids that their holder does not know, in order.
+
+    The whole history has no MAIL of a copy with that id between the two servers, or the last such MAIL came before the last wipe
+    of the holder's queue that precedes the notification.
+    """
     offered: dict[tuple[str, str, str | None], int] = {}  # holder, primary, shadow id: the last MAIL
     for sent in facts.trace.transactions:
         if sent.kind != "plain":
@@ -209,7 +220,11 @@ def _discards_of_unknown_copies(facts: Facts) -> list[Discard]:
 
 @rule("SR-WIR-06", timed=False)
 def unknown_notification_ignored(facts: Facts) -> Finding:
-    """Check that a holder which is notified of a shadow id that it does not know goes on with the session."""
+    """Check that a holder which is notified of a shadow id that it does not know goes on with the session.
+
+    It goes on if it sends another command, QUIT included. A session that the primary or a link ended before that is no occasion,
+    nor is one that is open at the end, that the harness opened, or in which the holder stopped.
+    """
     finding = Finding("a notification for an unknown shadow id is ignored")
     for discard in facts.compute_once(_discards_of_unknown_copies):
         session = facts.trace.sessions[discard.session]

@@ -1,17 +1,18 @@
 """Judges servers of 2013 or later beside hubs of 2010 (SR-IOP-01, SR-IOP-03).
 
-A server of 2013 or later offers no XSHADOW to a server of 2010, so that this keeps no shadow copy of what it sends there. What
-Safety Net holds is never sent again to a server of 2010. `n` is an event's number. The shadow copy of what goes to a 2010 hub
-(SR-IOP-02) is judged with every other acknowledgement (`redundancy`).
+With the verb XSHADOW a server of 2010 announces that it *tracks* mail: it keeps a shadow copy of what it sends. A server of 2013
+or later offers no XSHADOW to a server of 2010, so that the latter keeps no such copy. What Safety Net holds is never sent again
+to a server of 2010. The shadow copy of what goes to a 2010 hub (SR-IOP-02) is judged with every other acknowledgement
+(`redundancy`). `n` is an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times).
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
+A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `replies` the final replies, `acceptance` the first
+positive final reply or None, `message` the scenario's name of the message or None, and `recipients` those that were not refused.
+Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the
+shadow) or `plain`. A session is *altered* where a fault changed, added or removed octets in it, and *disturbed* where any fault
+acted in it or delayed it.
 
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server.
 """
@@ -25,7 +26,10 @@ from conformance.trace.sessions import Transaction
 
 @rule("SR-IOP-01", timed=False)
 def no_xshadow_for_2010(facts: Facts) -> Finding:
-    """Check each session of a server of 2010 with a later one: no XSHADOW is offered, and no mail is tracked."""
+    """Check each session that a 2010 server has with a later one: the later one offers no XSHADOW, and the client tracks no mail.
+
+    That mail is tracked is judged only in sessions that the 2010 server opened itself. Altered sessions are left out.
+    """
     finding = Finding("no XSHADOW between a server of 2010 and a later one")
     for (client, server), sessions in facts.sessions_by_client_and_server.items():
         if not (facts.is_tested_server(client) and facts.is_tested_server(server)):
@@ -48,10 +52,10 @@ def no_xshadow_for_2010(facts: Facts) -> Finding:
 
 @rule("SR-IOP-03", timed=False)
 def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
-    """Check that no server sends a server of 2010 what it was done with when a resubmission was asked for.
+    """Check that no server of 2013 or later sends a 2010 server again what it was done with when a resubmission was asked for.
 
-    It was done with a recipient once a next hop had accepted the message, or once it was notified that it may discard its shadow copy. A
-    transmission before any request is an occasion only if it was accepted: the message may be sent again.
+    It was done with a recipient once a next hop had accepted the message, or once it was notified that it may discard its shadow
+    copy. The occasions are the accepted transmissions to 2010 servers before the first request: such a message may be sent again.
     """
     finding = Finding("nothing from Safety Net for a server of 2010")
     requests = [e.n for e in facts.trace.events_of(CommandRun) if e.command == "resubmit" and e.failed is None]
@@ -83,9 +87,10 @@ def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
 
 
 def _was_done(facts: Facts, name: str, sent: Transaction, request: int) -> bool:
-    """Return whether the sender of a transmission was done with all its recipients before event `request`.
+    """Return whether the client of transmission `sent` was done with all its recipients before event `request`.
 
-    It must also not have been given the message, or a shadow copy of it, again since then.
+    False if it was given message `name`, or a shadow copy of it, again after that and before `sent`; and for a transmission
+    without recipients.
     """
     client, normalize = sent.client, facts.context.normalize_addresses
     since: dict[str, int] = {}

@@ -12,28 +12,24 @@ must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), wit
 
 Where an earlier transmission of it lost its session between the final dot and the reply, the loss is blamed on RL-ACK-03.
 
-At its end a scenario waits until the transport is quiet (`Drained`), up to a bound. Where that wait did not happen, or ended
-at its bound while the transport may still have been working for the recipient, a missing message is undecided; and so it is
-where a server that has it, or must take it, was ended during the wait.
+At its end a scenario waits until the transport is quiet (`Drained`, the *drain*), up to a bound. Where that wait did not happen,
+or ended at its bound while the transport may still have been working for the recipient, a missing message is undecided; and so it
+is where a server that has it, or must take it, was ended during the wait.
 
-A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an
-event's number; times are documented seconds.
+A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an event's
+number; times are documented seconds. Rulings are those of docs/rulings.md.
 
-Rulings are those of docs/rulings.md.
+The check gets the cell's `context`, with its topology and its recorded history (`context.trace`), and returns a `Finding`:
+occasions to fail, and violations with the events that show them. A `Transaction` is one mail transaction: `n` and `t` are those
+of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `acceptance` the first positive final reply or None,
+`message` the scenario's name of the message or None, and `recipients` those that were not refused. Its `kind` is `shadow` (a copy
+that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is
+*delayed* where a fault kept octets, or the connection, back for any time.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: an `Attempt` is one transmission of a message by the harness itself; a `Delivered` event is a message that a sink or mailbox
-store took for one recipient from its `giver`; a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost
-its queue); a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`); `ConnectFailed` is
-a connection that a client could not open.
+Records: an `Attempt` is one transmission of a message by the harness itself; a `Delivered` event is a message that a sink or
+mailbox store took for one recipient from its `giver`; a `NodeEvent` says what happened to a server, such as `ready`, `killed`,
+`wiped` (it lost its queue); a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it
+(`healed`); `ConnectFailed` is a connection that a client could not open.
 """
 
 from conformance.history.events import (
@@ -59,7 +55,11 @@ from conformance.trace.sessions import Session, parse_path
 
 @invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03", "RL-ACK-03", "SR-E10-17")
 def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
-    """Check that each acknowledged message arrived at each accepted recipient, the exceptions above aside."""
+    """Check that each acknowledged message arrived at each accepted recipient, with the exceptions of the module's docstring.
+
+    It checks too that every server starts again on its own queue (`_check_restarts`). A message that did not arrive is undecided,
+    and no violation, where the history shows that it may still arrive.
+    """
     finding = Finding("every acknowledged message arrives, or is reported")
     _check_restarts(context, finding)
     drained = context.trace.events_of(Drained)
@@ -104,10 +104,10 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
 
 
 def _check_restarts(context: CheckContext, finding: Finding) -> None:
-    """Add a violation for each failed start of a node that had acknowledged mail since its queue was last wiped.
+    """Add a violation, and an occasion, for each failed start of a node that had acknowledged mail since its last wipe.
 
-    `FaultArmed.links` has `NODE disk` for a fault of a disk. Starts with a broken disk, from when a disk fault was
-    armed until it was healed, are left out.
+    The mail is that of the harness's own transmissions. Starts with a broken disk, from when a disk fault was armed until it was
+    healed, are left out; `FaultArmed.links` has `NODE disk` for such a fault.
     """
     first_mail: dict[str, tuple[int, str]] = {}  # server: event and message of its first acknowledgement
     broken_disks: set[str] = set()
@@ -136,8 +136,8 @@ def _check_restarts(context: CheckContext, finding: Finding) -> None:
 def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str) -> bool:
     """Return whether a message need not be delivered to a recipient.
 
-    That is so if its sender got a failure report for the recipient, if a message that a server may take for the same one
-    was delivered there, or if it has a null reverse-path, so that nobody may be told, and was refused with 5yz.
+    That is so if its sender got a failure report for the recipient, if a message that a server may take for the same one was
+    delivered to that mailbox, or if it has a null reverse-path, so that no report is due, and was refused with 5yz.
     """
     address = context.normalize_address(recipient)
     for event in context.trace.events_of(Delivered):
@@ -156,7 +156,10 @@ def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str
 
 
 def _is_permanently_refused(context: CheckContext, address: str) -> bool:
-    """Return whether a server got 5yz in a session in which it sent mail with a null reverse-path to the address."""
+    """Return whether a server under test got 5yz in a session after a MAIL with a null reverse-path for the address.
+
+    Any later reply of that session counts.
+    """
     return any(
         context.is_tested_server(t.client)
         and address in context.normalize_addresses((*t.recipients, *t.refused))
@@ -167,7 +170,7 @@ def _is_permanently_refused(context: CheckContext, address: str) -> bool:
 
 
 def _is_answered_by_link(context: CheckContext, attempt: Attempt) -> bool:
-    """Return whether a fault made the link answer in the attempt's session, in place of the server: the final reply is the link's then."""
+    """Return whether a fault made the link answer in the attempt's session, in place of the server, before the attempt ended."""
     return any(
         fault.action == "answer"
         and fault.session is not None
@@ -181,7 +184,7 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
     """Return whether every server that had to have the message for a recipient was wiped after it accepted it (SR-BND-09).
 
     A server has to have it from when it accepted it or a shadow copy of it. It need not any more once it has given it to another
-    server under test, which accepted it, and keeps no shadow copy of it.
+    server under test, which accepted it, and keeps no shadow copy of it. Copies do not count whose holder was switched off later.
     """
     trace, address = context.trace, context.normalize_address(recipient)
     own = [trace.accepted_since(t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
@@ -208,7 +211,7 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
 
 
 def _is_switched_off_later(context: CheckContext, server: str, since_n: int) -> bool:
-    """Return whether shadow redundancy was switched off on a server after an event."""
+    """Return whether a server accepted, after event `since_n`, a configuration that switches shadow redundancy off."""
     return any(
         event.node == server and event.n > since_n and event.refused is None
         and event.changes.get("ShadowRedundancyEnabled") is False
@@ -217,9 +220,9 @@ def _is_switched_off_later(context: CheckContext, server: str, since_n: int) -> 
 
 
 def _down_at_end(context: CheckContext, attempt: Attempt) -> str:
-    """Return a server that was given the message, or may be its next hop, and that the scenario ended last, '' without one.
+    """Return the name of a server that had the message, or is a next hop for it, and whose last event is `killed` or `stopped`.
 
-    The drain starts all servers; an action at a moment of the protocol may end one after that.
+    '' without one. The drain starts all servers; an action at a moment of the protocol may end one after that.
     """
     last = {event.node: event.action for event in context.trace.events_of(NodeEvent)}
     had = {attempt.server, *(t.server for t in context.trace.transactions_of(attempt.message) if t.dot_n is not None)}
@@ -235,7 +238,9 @@ def _down_at_end(context: CheckContext, attempt: Attempt) -> str:
 def _unfinished_activity(context: CheckContext, recipient: str, drained: Drained) -> str:
     """Return in words why the message may yet arrive after the drain reached its bound, '' where nothing says so.
 
-    Looked at is the second half of the drain. A drain that is shorter than two retry intervals proves nothing.
+    A drain that is shorter than two retry intervals proves nothing. Else its second half is searched from the end for a RCPT for
+    the recipient, a failed connection of a server to a sink, and a session in which mail may have been deferred
+    (`_deferral_reason`).
     """
     trace, servers = context.trace, context.cell.topology.by_name
     retry = max(numeric_parameter_at(context, name, "MessageRetryInterval", drained.n) for name in servers)

@@ -1,25 +1,23 @@
-"""Judges discard notifications: who is notified of what, when, and how often (SR-MNT-01, SR-MNT-04, SR-MNT-05, SR-MNT-12,
-SR-WIR-04, SR-WIR-05).
+"""Judges discard notifications: who is notified of what, when, and how often.
 
-A notification is *due* in a reply where the primary surely had it queued for the asking holder, and *delivered* once the asking
-server sent a further command in that session (`due_notifications`). One in a reply without a further command may have
-been read or not: it may be repeated (SR-WIR-05). Whether a primary that stopped had recorded that a notification was delivered is
-not seen either, so a restart permits a repetition. That a notification does not come too early is judged in `discards`.
+It judges SR-MNT-01, SR-MNT-04, SR-MNT-05, SR-MNT-12, SR-WIR-04 and SR-WIR-05. A *primary* notifies the *holder* of a shadow copy
+that it may discard the copy, in a *discard list*: its reply to the holder's query. The list may say how many notifications are
+left for a further query. A notification is *due* in a reply where the primary surely had it queued for the asking holder, and
+*delivered* once the asking server sent a further command in that session (`due_notifications`). One in a reply without a further
+command may have been read or not: it may be repeated (SR-WIR-05). Whether a primary that stopped had recorded that a notification
+was delivered is not seen either, so a restart permits a repetition. That a notification does not come too early is judged in
+`discards`. `n` is an event's number, times are documented seconds.
 
-A *primary* notifies the *holder* of a shadow copy. `n` is an event's number, times are documented seconds.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `Query` is a holder's question for discard status, with the reply in its `exchange`; a `Discard` is one discard notification in
-such a reply; a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored.
+Records: a `Query` is a holder's question for discard status, with command and reply in its `exchange`; a `Discard` is one discard
+notification in such a reply; a `ShadowCopy` is a stored copy: its transaction, and the reply that shows that it is stored. A
+`Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `replies` the final replies, and `message` the
+scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked`
+(2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault changed, added or removed
+octets in it. `facts.slack` is by how many seconds a time may miss a bound.
 """
 
 from collections.abc import Iterator
@@ -46,7 +44,7 @@ _CLEAN_UP_S = 600.0
 
 @rule("SR-MNT-04", timed=False)
 def only_the_askers_notifications(facts: Facts) -> Finding:
-    """Check that each notification belongs to the asking server: the primary known_ids it this copy before."""
+    """Check that each notification belongs to the asking server: its shadow id passed between the two in a MAIL before."""
     finding = Finding("an asking server gets its own notifications and no others")
     known_ids = facts.compute_once(shadow_ids_by_primary_and_holder)
     for (primary, holder), queries in facts.compute_once(answered_queries).items():
@@ -65,17 +63,21 @@ def only_the_askers_notifications(facts: Facts) -> Finding:
 
 
 def _query_n(facts: Facts, discard: Discard) -> int:
-    """Return the number of the query that a notification answers: a server that ends after it may not know that it was read."""
+    """Return the number of the query that a notification answers, or that of the notification's reply where none is found.
+
+    A primary that ends after the query may not know that the notification was read.
+    """
     exchanges = facts.trace.sessions[discard.session].exchanges
     return next((x.command.n for x in exchanges if x.reply is not None and x.reply.n == discard.n), discard.n)
 
 
 @rule("SR-WIR-04", timed=False)
 def list_is_right(facts: Facts) -> Finding:
-    """Check of each discard list that it has at most the asked number, names each copy once, and says how many are left.
+    """Check that each discard list has no more ids than asked for, names each copy once, and says the right number of those left.
 
-    A delivered notification must not be repeated. The number left must be possible: no more than there are copies, and, where the list is
-    as long as was asked, no fewer than surely are left. A holder that reads that some are left asks again in that session.
+    A delivered notification must not be repeated, unless the primary stopped in between. The number left must be possible: no
+    more than there are copies, and, where the list is as long as was asked, no fewer than surely are left. A holder that reads
+    that some are left asks again in that session.
     """
     finding = Finding("a discard list has at most the asked number, each copy once, and the right number of those left")
     known_ids = facts.compute_once(shadow_ids_by_primary_and_holder)
@@ -129,7 +131,10 @@ def list_is_right(facts: Facts) -> Finding:
 
 
 def _check_asked_again(facts: Facts, finding: Finding, query: Query) -> None:
-    """Add a violation where the asking server ended the session with QUIT after a query whose reply left notifications over."""
+    """Add a violation where the asking server ended the session with QUIT, without another query, though notifications were left.
+
+    `query` is the one whose reply said so.
+    """
     later = [x.command for x in facts.trace.sessions[query.session].exchanges if x.command.n > query.n]
     if (
         later
@@ -145,7 +150,11 @@ def _check_asked_again(facts: Facts, finding: Finding, query: Query) -> None:
 
 @rule("SR-MNT-01", "SR-MNT-05", "SR-CRE-08", "SR-MNT-07", "SR-MNT-08", "SR-WIR-05")
 def notified_when_done(facts: Facts) -> Finding:
-    """Check that each reply to a query has, or leaves for the next, every notification that is due."""
+    """Check that each reply to a query has every notification that is due, or says that some are left for the next query.
+
+    A copy whose notification was given in an earlier reply, or may be in another one, is left out. A missing notification is a
+    violation once.
+    """
     finding = Finding("a primary offers its discard notification when every next hop has the message")
     missed: set[tuple[str, str]] = set()
     for query, notifications in facts.compute_once(due_notifications):
@@ -170,9 +179,10 @@ def notified_when_done(facts: Facts) -> Finding:
 
 
 def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
-    """Return whether a notification need not be in the reply to `query`, since another reply has it or may have it.
+    """Return whether a notification of `copy` need not be in the reply to `query`, since another reply has it or may have it.
 
-    It was given before that reply, or another query of the same server is unanswered at that time.
+    An earlier reply has it; or another query of the same server, in a session that was open at `query`, is unanswered when
+    `query` is answered.
     """
     reply, _ = reply_and_discard_list(query)
     notified = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
@@ -191,7 +201,8 @@ def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
 def _blamed_row(facts: Facts, query: Query, due: DueNotification) -> str | None:
     """Return the requirement to blame for a missing notification, None for the first of the rule.
 
-    SR-WIR-05 where a reply to an earlier query may have had it, and was lost; SR-MNT-05 where it did not survive a restart.
+    SR-WIR-05 where a query since it was due got no reply, and the notification may have been lost with it; SR-MNT-05 where the
+    primary was started anew since it was due.
     """
     earlier = (
         one
@@ -205,7 +216,10 @@ def _blamed_row(facts: Facts, query: Query, due: DueNotification) -> str | None:
 
 @rule("SR-WIR-05")
 def lost_notification_repeated(facts: Facts) -> Finding:
-    """Check that a notification in a reply after which the session was lost is repeated in the reply to the next query."""
+    """Check that a notification in a reply after which the session was lost is repeated in the reply to the next query.
+
+    Only a notification is judged that was given once before. A reply that says that some are left for later is right too.
+    """
     finding = Finding("a notification that was never acted on is repeated")
     for query, notifications in facts.compute_once(due_notifications):
         reply, answer = reply_and_discard_list(query)
@@ -239,10 +253,11 @@ def _is_notification_lost(facts: Facts, discard: Discard, query: Query) -> bool:
 
 @rule("SR-MNT-12")
 def unasked_notifications_deleted(facts: Facts) -> Finding:
-    """Check that a primary deleted a notification that was queued, and not asked for, for the documented interval.
+    """Check that a primary deleted a notification that was queued, and not asked for, for ShadowMessageAutoDiscardInterval.
 
-    Both count: the age of the notification, and the time since the holder asked last. The other side, a notification that is
-    deleted too early, is judged by `notified_when_done`.
+    Both count: the age of the notification, and the time since the holder asked last; `_CLEAN_UP_S` is added to each, and a
+    primary that was started later has that long too. The other side, a notification that is deleted too early, is judged by
+    `notified_when_done`.
     """
     finding = Finding("a notification that no server asks for is deleted after ShadowMessageAutoDiscardInterval")
     last_asked: dict[tuple[str, str], float] = {}
@@ -276,7 +291,11 @@ def unasked_notifications_deleted(facts: Facts) -> Finding:
 
 
 def _copies_passed_on(facts: Facts, query: Query) -> Iterator[tuple[ShadowCopy, int, float]]:
-    """Yield the copies of the asking holder whose message its primary passed on, with number and time of the last reply to that."""
+    """Yield the asking holder's copies whose message its primary had passed on before a query.
+
+    Each comes with number and time of the last reply to that. A report about the message counts as well; only replies after the
+    copy was stored count.
+    """
     for copy in facts.trace.copies:
         if (copy.primary, copy.holder) == (query.server, query.client) and copy.transaction.message is not None:
             message_id = facts.trace.messages[copy.transaction.message].message_id or ""

@@ -1,4 +1,4 @@
-"""Judges the offers of shadow verbs and the replies to them (SR-WIR-01, SR-WIR-02, SR-WIR-03).
+"""Judges the offers of shadow verbs and the replies to them (SR-WIR-01, SR-WIR-03).
 
 A server of 2013 or later offers XSHADOWREQUEST on `transport` to the peers that may ask it for copies, and to no other: mailbox
 servers of its boundary of 2013 or later, whose `accept_xshadow` it grants, while ShadowRedundancyEnabled is true. Only sessions
@@ -7,17 +7,14 @@ of servers under test on an externally secured listener are judged, where EHLO s
 A shadow verb with malformed arguments gets 501 5.5.4, one out of order 503 5.5.1; where several refusals of the wire profile fit,
 any of them is right (ruling 33). After a refusal the session stays usable: the server does not end it (RFC 5321 3.8).
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
+`n` is an event's number. Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail)
+and violations, as `conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: an `Exchange` is a command with its reply, None before it.
+An `Exchange` is a command with its reply, None before it. `keywords` of a session are those of the last reply to EHLO, None
+before it. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL. A session is *altered* where a fault
+changed, added or removed octets in it, and *disturbed* where any fault acted in it or delayed it. Of a server's listeners
+`frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `claims` are the
+capabilities that the candidate claims.
 """
 
 import re
@@ -41,7 +38,11 @@ _REFUSALS = frozenset({500, 501, 502, 503, 504, 550, 555})
 
 @rule("SR-WIR-01", timed=False)
 def copies_are_offered_to_those_who_may_ask(facts: Facts) -> Finding:
-    """Check that XSHADOWREQUEST is in the reply to EHLO of each peer that may ask for copies, and of no other."""
+    """Check that XSHADOWREQUEST is in the reply to EHLO of each peer that may ask for copies, and of no other.
+
+    Nothing is judged for candidates that do not claim `shadow-2013`, and where ShadowRedundancyEnabled was changed during the
+    session.
+    """
     finding = Finding("XSHADOWREQUEST is offered to the peers that may ask for copies, and to no others")
     if "shadow-2013" not in facts.context.claims or not facts.topology.externally_secured:
         return finding
@@ -79,7 +80,10 @@ def copies_are_offered_to_those_who_may_ask(facts: Facts) -> Finding:
 
 @rule("SR-WIR-03", timed=False)
 def wrong_shadow_verbs_are_refused(facts: Facts) -> Finding:
-    """Check the replies to shadow verbs that are malformed or out of order, and that the session goes on after a refusal."""
+    """Check the replies to shadow verbs that are malformed or out of order, and that the session goes on after a refusal.
+
+    Nothing is judged for candidates that claim only a relay's capabilities. A 421 is right at any time.
+    """
     finding = Finding("malformed shadow verbs get 501 5.5.4, those out of order 503 5.5.1, and the session goes on")
     if is_relay_only(facts.context.claims):
         return finding
@@ -96,7 +100,10 @@ def wrong_shadow_verbs_are_refused(facts: Facts) -> Finding:
 
 
 def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: Reply) -> None:
-    """Add a violation where an offered verb is malformed or out of order, and the reply is none of those that may refuse it."""
+    """Add a violation where an offered verb is malformed or out of order, and the reply is none of those that may refuse it.
+
+    A right verb, and one that the session did not offer, is no occasion.
+    """
     command = exchange.command
     if not _is_offered(session, command):
         return  # 502 fits; invariant.shadow-verbs-only-where-offered checks the refusal
@@ -124,7 +131,10 @@ def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: 
 
 
 def _check_goes_on(facts: Facts, finding: Finding, session: Session) -> None:
-    """Add a violation where the server ended the session on its own right after it had refused a shadow verb."""
+    """Add a violation where the server ended the session on its own right after it had refused a shadow verb.
+
+    The occasions are sessions whose last reply to a command refused a shadow verb.
+    """
     last = next((x for x in reversed(session.exchanges) if x.reply is not None), None)
     if last is None or last.command.verb not in _VERBS or last.reply is None or last.reply.code not in _REFUSALS:
         return
@@ -156,7 +166,10 @@ def _is_well_formed(line: str) -> bool:
 
 
 def _is_out_of_order(session: Session, command: Command) -> bool:
-    """Return whether a verb comes before EHLO, inside a mail transaction, or a second time after it was granted."""
+    """Return whether a verb comes before an accepted EHLO, inside a mail transaction, or a second time after it was granted.
+
+    The last is about XSHADOWREQUEST and XSHADOW only: queries may be repeated.
+    """
     before = [x for x in session.exchanges if x.command.n < command.n]
     greeted = any(x.command.verb == "EHLO" and x.reply is not None and x.reply.code == 250 for x in before)
     again = command.verb in ("XSHADOWREQUEST", "XSHADOW") and any(

@@ -1,14 +1,13 @@
 """Judges that mail for a server's own mailboxes goes into its mailbox store, and not to another server (SR-BIF-02).
 
-No server is closer to a mailbox than the one that has it. `routes` judges the way there. A server whose queues are redirected hands
-everything on, and one whose mailbox databases have moved may not know it yet, so what follows either is not judged. A route for the
-recipient's domain goes before all this.
+No server is closer to a mailbox than the one that has it. `routes` judges the way there. A server whose queues are redirected
+hands everything on, and one whose mailbox databases have moved may not know it yet, so what follows either is not judged. A route
+for the recipient's domain goes before all this.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n`; its `kind` is `shadow` for a copy that the server is to hold (2013 and later).
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, and `recipients` those that were not refused. Its `kind` is `shadow` (a copy that the server is to hold, 2013
+and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`.
 """
 
 from conformance.model.facts import Facts

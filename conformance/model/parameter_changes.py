@@ -50,7 +50,10 @@ class ParameterChanges:
                     self._changes[event.node, name].append((offered_n, event.n, value))
 
     def possible_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
-        """Return each value that a parameter may have had between two events; several while it was changed."""
+        """Return each value that a parameter may have had between two events, oldest first; more than one if it was changed then.
+
+        A change counts as possible from its offer to the server's answer. Both events are included.
+        """
         if (server, name) not in self._first:
             self._first[server, name] = parameter_at(self._context, server, name, -1)
         values, value = [], self._first[server, name]
@@ -65,7 +68,7 @@ class ParameterChanges:
     def possible_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
         """Return the least and the greatest number that a parameter may have been between two events.
 
-        The documented default takes the place of a value that is no number, which the server should have refused.
+        The documented default takes the place of a value that is no number: the server should have refused that value.
         """
         values = self.possible_values(server, name, after_n, before_n)
         numbers = [value if isinstance(value, int | float) else DEFAULTS[name] for value in values]

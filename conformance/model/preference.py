@@ -2,27 +2,29 @@
 
 Theory of operation
 -------------------
-In a DAG that spans sites ShadowMessagePreferenceSetting says whether members in the primary's own site (local) or in other
-sites (remote) are asked, and in which order; the limits MaxRetriesForRemoteSiteShadow and MaxRetriesForLocalSiteShadow say
-how often. In one site, DAG or not, only the local limit counts (SR-PRF-06).
+In a DAG that spans sites ShadowMessagePreferenceSetting says whether members in the primary's own site (local) or in other sites
+(remote) are asked, and in which order; the limits MaxRetriesForRemoteSiteShadow and MaxRetriesForLocalSiteShadow say how often.
+In one site, DAG or not, only the local limit counts (SR-PRF-06).
 
 An attempt that ended before MAIL does not show for which message it was made, nor whether it was one: it may have been a
 heartbeat. So attempts are counted twice. An attempt in the wrong order is judged by all that may have been made for the message
-(`_count_possible_remote_attempts`), the limit by those that were surely made for it (`_is_surely_for_message`). Too few
-attempts are seen where the server gives up: `redundancy` judges acknowledgements, `refusals` refusals.
+(`_count_possible_remote_attempts`), the limit by those that were surely made for it (`_is_surely_for_message`). Too few attempts
+are seen where the server gives up: `redundancy` judges acknowledgements, `refusals` refusals; both use this module's functions.
 
-The *effort* for a message begins with the MAIL by which the *primary* is given it. `n` is an event's number.
+The *effort* for a message begins with the MAIL by which the *primary* is given it, and ends with its final reply; meanwhile the
+primary tries to have a copy stored by a possible *holder*. `n` is an event's number. Rulings are those of docs/rulings.md.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: a `ShadowAttempt` is a primary's try to have a copy stored; its `message` is None where it ended before MAIL.
+A `ShadowAttempt` is a primary's (`client`) try to have a copy stored by another server; its `message` is None where it ended
+before MAIL. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
+dot (None before it), `replies` the final replies, `acceptance` the first positive final reply or None, and `message` the
+scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked`
+(2010: mail of which the client keeps the shadow) or `plain`. A session is *disturbed* where any fault acted in it or delayed it.
+Of a server's listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store.
+`facts.slack` is by how many seconds a time may miss a bound.
 """
 
 import math
@@ -71,7 +73,10 @@ def is_remote(facts: Facts, primary: str, holder: str) -> bool:
 
 
 def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
-    """Return how many attempts the parameters permit that are in force at event `n`."""
+    """Return how many attempts the parameters permit that are in force at event `n`.
+
+    `remote` is 0 under LocalOnly, `local` is 0 under RemoteOnly; each is 0 too where no possible holder is in such a site.
+    """
     holders = possible_holders(facts, primary)
     limits = [int(numeric_parameter_at(facts.context, primary, name, n)) for name in _LIMITS]
     if not any(is_remote(facts, primary, holder) for holder in holders):
@@ -88,7 +93,8 @@ def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
 def blamed_row(facts: Facts, primary: str, permitted: PermittedAttempts, n: int, *, remote: bool) -> str:
     """Return the row broken by too many or too few attempts with servers of other sites (`remote`), or of the own site.
 
-    A limit that was not set is blamed on the row about its default. `permitted` are the parameters in force at event `n`.
+    A limit that has its default value is blamed on the row about the default. `permitted` is what `permitted_attempts` gives for
+    event `n`.
     """
     name, default_row = (_LIMITS[0], "SR-PRF-04") if remote else (_LIMITS[1], "SR-PRF-05")
     by_preference: dict[str, str] = {"LocalOnly": "SR-PRF-02", "RemoteOnly": "SR-PRF-03", "": "SR-PRF-06"}
@@ -102,7 +108,8 @@ def blamed_row(facts: Facts, primary: str, permitted: PermittedAttempts, n: int,
 def attempts_by_preference(facts: Facts) -> Finding:
     """Check each attempt against the preference, and the number of attempts for each message against the limits.
 
-    An effort during which one of the parameters was changed is left out: it may go by the old or the new values.
+    An effort during which one of the parameters was changed is left out: it may go by the old or the new values. 2010 servers are
+    left out.
     """
     finding = Finding("attempts at a shadow copy in the order and number of the preference and its limits")
     for primary, attempts in facts.shadow_attempts_by_primary.items():
@@ -118,9 +125,10 @@ def attempts_by_preference(facts: Facts) -> Finding:
 
 
 def _check_site(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempts: list[ShadowAttempt]) -> None:
-    """Count an occasion for an attempt where sites differ; add a violation where the preference forbids its site, or forbids it so early.
+    """Add a violation where the preference forbids an attempt at the asked server's site, or forbids it so early.
 
-    With PreferRemote a server of the own site may be tried only after the permitted number of attempts at other sites.
+    With PreferRemote a server of the own site may be tried only after the permitted number of attempts at other sites. An attempt
+    of a primary all of whose possible holders are in its own site is no occasion.
     """
     primary, message = attempt.client, facts.trace.messages[attempt.message or ""]
     since = _effort_begin(facts, attempt)
@@ -151,10 +159,10 @@ def _check_site(facts: Facts, finding: Finding, attempt: ShadowAttempt, attempts
 
 
 def _effort_begin(facts: Facts, attempt: ShadowAttempt) -> int:
-    """Return the number of the first event at which the effort that the attempt belongs to may have begun.
+    """Return the number of the first event at which the effort that the attempt belongs to may have begun, -1 without one.
 
-    That is the oldest MAIL that was unanswered at the attempt (else the last MAIL), or a stored copy that the server may have promoted;
-    -1 for none of these.
+    That is the oldest of these: the MAILs with the message that were unanswered at the attempt (without any, the last MAIL), and
+    the stored copies of the message that the primary may have promoted.
     """
     given = [
         g for g in facts.given_by_server_and_message.get((attempt.client, attempt.message or ""), ()) if g.n < attempt.n
@@ -187,7 +195,7 @@ def _count_possible_remote_attempts(
 
 
 def _shadow_sessions(facts: Facts, primary: str, holders: list[str]) -> Iterator[Session]:
-    """Yield the sessions that a primary opened to the listener of other servers at which shadow copies are handed over."""
+    """Yield the sessions that a primary opened to the listener `transport` of these servers; copies are handed over there."""
     for holder in holders:
         yield from (
             s for s in facts.sessions_by_client_and_server.get((primary, holder), ()) if s.listener == "transport"
@@ -195,7 +203,10 @@ def _shadow_sessions(facts: Facts, primary: str, holders: list[str]) -> Iterator
 
 
 def is_turned_away(session: Session) -> bool:
-    """Return whether the reply to EHLO did not offer XSHADOWREQUEST, and the primary sent nothing but set-up and QUIT."""
+    """Return whether a session's reply to EHLO did not offer XSHADOWREQUEST, and the primary sent nothing but set-up and QUIT.
+
+    False without a reply to EHLO, and for a session on another listener than `transport`.
+    """
     verbs = {exchange.command.verb for exchange in session.exchanges}
     offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
     return session.listener == "transport" and not offered and verbs <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
@@ -204,7 +215,7 @@ def is_turned_away(session: Session) -> bool:
 def _efforts_of(facts: Facts, primary: str) -> Iterator[Transaction]:
     """Yield the transactions by which a primary was given a message, each only if no other with the message overlaps it.
 
-    Those during which the primary stopped are left out: it may begin its effort anew.
+    Those during which the primary stopped are left out, since it may begin its effort anew, and those on the listener `delivery`.
     """
     for (server, _), receipts in facts.given_by_server_and_message.items():
         for given in receipts if server == primary else ():
@@ -215,14 +226,18 @@ def _efforts_of(facts: Facts, primary: str) -> Iterator[Transaction]:
 
 
 def end_of_effort(facts: Facts, given: Transaction) -> int:
-    """Return the number of the event at which the effort for a message is over: its final reply, or the end of the session."""
+    """Return the number of the event at which the effort for a message is over: its first final reply, else the session's end."""
     return given.replies[0].n if given.replies else facts.end_of_session(given.session)
 
 
 def _check_number(
     facts: Facts, finding: Finding, given: Transaction, attempts: list[ShadowAttempt], holders: frozenset[str]
 ) -> None:
-    """Add a violation where more attempts were surely made for one message than its limit permits."""
+    """Add a violation where more attempts were surely made for one message than its limit permits.
+
+    Nothing is judged without a possible holder, or if a parameter was changed meanwhile. `attempts` are all attempts of the
+    primary.
+    """
     primary, end = given.server, end_of_effort(facts, given)
     if not holders or any(facts.is_change_offered_between(primary, name, given.n, end) for name in _PARAMETERS):
         return
@@ -269,7 +284,7 @@ def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transact
 
 
 def _is_granted_request(facts: Facts, attempt: ShadowAttempt) -> bool:
-    """Return whether the attempt is a request for a shadow that was granted: the session may be for later use (ruling 14)."""
+    """Return whether an attempt is a granted request for shadow redundancy: its session may be for later use (ruling 14)."""
     return any(
         exchange.command.n == attempt.n and exchange.reply is not None and exchange.reply.code // 100 == 2
         for session in facts.sessions_by_client_and_server.get((attempt.client, attempt.server), ())
@@ -279,7 +294,7 @@ def _is_granted_request(facts: Facts, attempt: ShadowAttempt) -> bool:
 
 
 def _has_mail_to_pass_on(facts: Facts, server: str, n: int) -> bool:
-    """Return whether a server had acknowledged mail by an event that it had not passed on yet: it may go over any server."""
+    """Return whether at event `n` a server had acknowledged mail that it had not passed on yet: that may go over any server."""
     normalize_all = facts.context.normalize_addresses
     for given in facts.transactions_by_server.get(server, ()):
         if given.kind == "shadow" or given.acceptance is None or given.acceptance.n > n or given.message is None:
@@ -296,10 +311,11 @@ def _has_mail_to_pass_on(facts: Facts, server: str, n: int) -> bool:
 
 
 def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
-    """Return whether an attempt may have been a heartbeat, or for a message that the server promoted, kept or had to pass on.
+    """Return whether an attempt may have been made for something else than the message that the primary was given.
 
-    It asks the other server for its discard status if it holds a copy for it. It may promote a copy whose primary stopped or could not be
-    reached. After a stop of its own it may make copies again.
+    It may be a heartbeat, if the client holds a copy for the asked server. It may be for a message that the client has to pass
+    on, for a copy that it promoted (its primary stopped or could not be reached), or for what it makes redundant again after a
+    stop of its own or a request to send messages again.
     """
     client, n = attempt.client, attempt.n
     if _has_mail_to_pass_on(facts, client, n):

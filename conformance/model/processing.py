@@ -48,10 +48,11 @@ class Processing:
     def last_reply_if_processed(
         self, facts: Facts, before_n: int, *, unread_counts: bool = False
     ) -> tuple[int, float, str] | None:
-        """Return the last reply by which the message was processed before event `before_n`; None unless it was seen to be processed.
+        """Return number, time and next hop of the last reply by which the message was processed before event `before_n`.
 
-        The tuple is (number, time, next hop). Only replies in sessions that no fault altered count, and that the server has read;
-        with `unread_counts` those too that it may not have read.
+        None where it was not handed to the server, where a handing has no final reply, or where some recipient was not passed on
+        as often as it was accepted. Only replies count that the server surely read; with `unread_counts` those too that it may
+        not have read.
         """
         handed = [t for t in self.handed if t.dot_n is not None and t.dot_n < before_n]
         if not handed or not all(t.replies for t in handed):
@@ -73,7 +74,7 @@ class Processing:
 def processing_of(facts: Facts, server: str, name: str) -> Processing:
     """Return what a server did with a message, transmissions of shadow copies left out; computed once for each pair.
 
-    A reply that the server may have forgotten, since it stopped at once, is none; nor is one in an altered session.
+    Altered sessions do not count, nor do replies that the server may have forgotten, since it stopped right after them.
     """
     known = facts.compute_once(_known_processings)
     if (server, name) not in known:
@@ -82,7 +83,7 @@ def processing_of(facts: Facts, server: str, name: str) -> Processing:
 
 
 def _known_processings(facts: Facts) -> dict[tuple[str, str], Processing]:
-    """Return the empty cache of `processing_of`, which fills it; a function so that `Facts.compute_once` keeps one for each history."""
+    """Return an empty cache for `processing_of`, which fills it; `Facts.compute_once` keeps one for each history."""
     del facts
     return {}
 
@@ -90,7 +91,8 @@ def _known_processings(facts: Facts) -> dict[tuple[str, str], Processing]:
 def _process(facts: Facts, server: str, name: str) -> Processing:
     """Return what a server did with a message; called once for each pair, by `processing_of`.
 
-    A reply within `COMMIT_TIME_S` of the server's stop is left out, since it may have forgotten it, and so are altered sessions.
+    A reply within `COMMIT_TIME_S` of the server's stop is left out, since the server may have forgotten it. So are sessions that
+    a fault altered, and sessions that the harness opened under the server's name.
     """
     handed, passed_on, unread = [], dict[str, list[tuple[int, float, str]]](), set[int]()
     for t in facts.trace.transactions_of(name):
@@ -111,7 +113,10 @@ def _process(facts: Facts, server: str, name: str) -> Processing:
 
 @dataclass(frozen=True, slots=True)
 class QueuedItem:
-    """A message in a queue, as `inspect` shows it; what a node left out is None, '' or ()."""
+    """A message in a queue, as `inspect` shows it; what a node left out is None, '' or (), a missing kind 'None'.
+
+    `kind` is that of the queue, such as `delivery`, `shadow`, `safety-net` or `discard` (docs/node-contract.md).
+    """
 
     kind: str
     next_hop: str
@@ -122,7 +127,7 @@ class QueuedItem:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was in a node's queues at an event; `delivered_to` is the number of entries of duplicate detection."""
+    """What was in a node's queues at event `n`; `delivered_to` is the number of entries of duplicate detection."""
 
     node: str
     n: int
@@ -177,5 +182,5 @@ def _items(facts: Facts, state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:
 
 
 def _count(entries: Any) -> int:
-    """Return the number of entries; a node may print the entries, or their number."""
+    """Return the number of entries, given as that number or as a list; 0 for None."""
     return entries if isinstance(entries, int) else len(entries or ())

@@ -1,16 +1,17 @@
-"""Judges that a holder promotes itself when it must: after ShadowResubmitTimeSpan without contact, and for a new database
-(SR-MNT-09, SR-MNT-11, SR-OUT-01, SR-OUT-02, SR-OUT-05, SR-OUT-07), once for each message (SR-OUT-08).
+"""Judges that a holder promotes itself when it must: after ShadowResubmitTimeSpan without contact, and for a new database.
+
+It judges SR-MNT-09, SR-MNT-11, SR-OUT-01, SR-OUT-02, SR-OUT-05 and SR-OUT-07, and that each message is promoted once (SR-OUT-08).
 
 Theory of operation
 -------------------
-A *holder* that could open no session to the *primary* for ShadowResubmitTimeSpan promotes itself: it passes the messages of
-which it holds shadow copies on to their next hops. It does so at once when it sees that the primary's queue database is another
-one. The deadlines are those of the outage table (EX2016):
+A *holder* that could open no session to the *primary* for ShadowResubmitTimeSpan promotes itself: it passes the messages of which
+it holds shadow copies on to their next hops. It does so at once when it sees that the primary's queue database is another one.
+The deadlines are those of the outage table (EX2016):
 
-- `late_promotion`: the resubmit time span and one heartbeat after the last contact. Contact is a positive reply in a session
-  of either server (ruling 17). Where the holder was started or resumed later than that, time counts from then.
-- `new_database_noticed`: one heartbeat after the holder has read the new name, and one heartbeat after the primary was ready
-  on its new database, or after the end of a session or attempt of the holder that was under way then.
+- `late_promotion`: the resubmit time span and one heartbeat after the last contact. Contact is a positive reply in a session of
+  either server (ruling 17). Where the holder was started or resumed later than that, time counts from then.
+- `new_database_noticed`: one heartbeat after the holder has read the new name, and one heartbeat after the primary was ready on
+  its new database, or after the end of a session or attempt of the holder that was under way then.
 
 That a copy was promoted is shown by a transmission of its message to a next hop, a shadow copy not counted: delivery does not
 wait for the new shadow (ruling 24). A next hop that cannot be reached, or refuses the sender or a recipient, is tried: an attempt
@@ -18,21 +19,19 @@ of the holder at any place but a shadow server's counts as one for the message i
 
 That a promotion is not too early is judged in `early_promotion`. `n` is an event's number, times are documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n`
+and `dot_t` those of its final dot (None before it), `acceptance` the first positive final reply or None, and `message` the
+scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked`
+(2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault changed, added or removed
+octets in it. Of a server's listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its
+mailbox store. `facts.slack` is by how many seconds a time may miss a bound.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
-the end); a `ShadowPair` is a holder and a primary with the copies that the one holds for the other; a `NodeEvent` says what happened to a
-server, such as `ready`, `killed`, `wiped` (it lost its queue); a `StepEvent` is the begin or end of a step of the scenario; a
-`CommandRun` is an administrator's command to a server; a `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A
-disk`), or ends it (`healed`); `ConnectFailed` is a connection that a client could not open.
+Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`;
+None: to the end); a `ShadowPair` is a holder and a primary with the copies that the one holds for the other; a `FaultArmed` event
+puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`); `ConnectFailed` is a connection that a
+client could not open.
 """
 
 from bisect import bisect_left
@@ -52,7 +51,10 @@ from conformance.trace.sessions import Session
 
 @rule("SR-MNT-09", "SR-OUT-05", "SR-OUT-08")
 def late_promotion(facts: Facts) -> Finding:
-    """Check that each copy is promoted within the resubmit time span and a heartbeat after the last contact with its primary."""
+    """Check that each copy is promoted within the resubmit time span and a heartbeat after the last contact with its primary.
+
+    Copies that the holder may have promoted in an earlier absence of the primary are left out.
+    """
     finding = Finding("a holder promotes itself when the primary was away for ShadowResubmitTimeSpan")
     for pair in facts.compute_once(shadow_pairs):
         spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", -1, facts.end_n)
@@ -73,9 +75,10 @@ def late_promotion(facts: Facts) -> Finding:
 def _check_absence(
     facts: Facts, finding: Finding, pair: ShadowPair, held: HeldInterval, last: float, back: float
 ) -> None:
-    """Count an occasion where a copy had to be promoted in an absence of its primary, and add a violation if it was not.
+    """Add a violation if a copy had to be promoted in an absence of its primary, and was not.
 
-    The absence is from time `last` to time `back`. Time counts only while the holder works.
+    The absence is from time `last` to time `back`. It is an occasion where the holder works without a break for the resubmit time
+    span and a heartbeat of it, and the history goes on after that.
     """
     for working in facts.working_spans[pair.holder]:
         since = max(last, working.since_t)
@@ -111,9 +114,10 @@ def _add_copy_violation(
 
 
 def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
-    """Return whether at a deadline the holder still had the duty to promote a copy of a known message.
+    """Return whether at time `deadline` the holder still had the duty to promote a copy of a known message.
 
-    It had not if the copy was discarded or lost, may have expired, or if redundancy may be off on the holder.
+    It had not if the copy was discarded or its queue wiped, if the copy may have expired, or if redundancy may be off on the
+    holder.
     """
     holder = held.copy.holder
     if held.copy.transaction.message is None or deadline - held.since_t >= expiry_of_copy(facts, held):
@@ -128,9 +132,10 @@ def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
 
 
 def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, since: float, deadline: float) -> bool:
-    """Return whether the holder passed the message of a copy on by `deadline`, or tried to between `since` and `deadline`.
+    """Return whether the holder began to pass a copy's message on by `deadline`, or tried to between `since` and `deadline`.
 
-    It may also have found that it had put the message into each recipient's mailbox itself: such a promotion shows nothing.
+    A try is an attempt at any next hop in which no other message was sent. The holder may also have found that it had put the
+    message into each recipient's mailbox itself: such a promotion shows nothing, and the answer is True.
     """
     name = held.copy.transaction.message or ""
     recipients = facts.context.normalize_addresses(held.copy.transaction.recipients)
@@ -155,7 +160,7 @@ def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, s
 
 
 def _silent_hop_room(facts: Facts, held: HeldInterval, deadline: float) -> float:
-    """Return how many seconds later than it began an attempt at a next hop of the message may be recorded.
+    """Return by how many seconds later than it began an attempt at a next hop of the message may be recorded.
 
     0 unless a next hop, or the link to it, may be silent at the deadline: then an attempt is recorded when the holder gives up.
     """
@@ -173,10 +178,11 @@ def _silent_hop_room(facts: Facts, held: HeldInterval, deadline: float) -> float
 
 
 def _mail_attempts_by_server(facts: Facts) -> dict[str, list[tuple[float, frozenset[str]]]]:
-    """Return the attempts of each server to pass mail on, in order: the time, and the names of the messages that were sent in full.
+    """Return the attempts of each server to pass mail on, in order: the time, and the names of the messages sent in full.
 
-    The names are empty where nothing says which message it was: a failed connection, or a transaction without content. Left out are
-    sessions and failed connections to the transport listener of a server of the own boundary: they are for queries and shadow copies.
+    The names are empty where nothing says which message it was: a failed connection, a session without transactions, or one with
+    a transaction that has no content; '' stands for content of no known message. Sessions and failed connections to the transport
+    listener of a server of the own boundary are left out: they are for queries and shadow copies.
     """
     found: dict[str, list[tuple[float, frozenset[str]]]] = defaultdict(list)
     for session in facts.trace.sessions.values():
@@ -198,7 +204,7 @@ def _is_for_mail(facts: Facts, attempt: Session | ConnectFailed) -> bool:
 
 @rule("SR-MNT-11", "SR-OUT-02", "SR-OUT-01", "SR-OUT-07", "SR-OUT-08")
 def new_database_noticed(facts: Facts) -> Finding:
-    """Check that each copy that came from a queue database that is no more is promoted within a heartbeat."""
+    """Check that each copy that came from a queue database which no longer exists is promoted within a heartbeat."""
     finding = Finding("a holder promotes itself within a heartbeat when the primary has another queue database")
     for pair in facts.compute_once(shadow_pairs):
         for held in pair.copies:
@@ -227,8 +233,8 @@ def _deadline_of_new_database(
 ) -> tuple[float, float, int, str] | None:
     """Return the first deadline that a new database of the primary sets for promoting a copy.
 
-    The tuple has since when and until when, the number of the event that shows it, and what happened, in words. None where the history
-    shows none, or ends before, or where a server did not work until then.
+    The tuple has since when and until when, the number of the event that shows it, and what happened, in words. None where the
+    history shows no new database, or ends before the deadline, or where a server did not work until then.
     """
     found: list[tuple[float, int, str, tuple[str, ...]]] = [
         (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
@@ -265,7 +271,7 @@ def _other_databases(pair: ShadowPair, held: HeldInterval) -> Iterator[DatabaseS
 
 
 def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
-    """Return whether a fault was in force on the link from the holder to the primary after an event."""
+    """Return whether a fault was in force on the link from the holder to the primary at any time after an event."""
     link = f"{pair.holder} -> {pair.primary} transport"
     armed = [event for event in facts.trace.events_of(FaultArmed) if link in event.links]
     healed = {event.fault: event.n for event in armed if event.healed}
@@ -274,7 +280,10 @@ def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
 
 @rule("SR-OUT-07", "SR-OUT-06", "SR-BND-09", timed=False)
 def database_names(facts: Facts) -> Finding:
-    """Check that a queue database keeps its name for its life, and that a new one, after a wipe, has a new name (wire.md)."""
+    """Check that a queue database keeps its name for its life, and that a new one, after a wipe, has a new name.
+
+    The wire profile says so. Altered sessions are left out, and names in a session that was open when the queue was wiped.
+    """
     finding = Finding("a queue database has one name for its life, and no other has it")
     wipes = {server: [e.n for e in events if e.action == "wiped"] for server, events in facts.node_events.items()}
     names: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -328,10 +337,10 @@ def database_names(facts: Facts) -> Finding:
 
 @rule("SR-OUT-08", timed=False)
 def promoted_once(facts: Facts) -> Finding:
-    """Check that a holder passes a message that it took over on once to each recipient.
+    """Check that a holder of 2013 or later passes a message that it took over on once to each recipient.
 
-    It may do so again for each copy that it held and each time that it was handed the message, after a reply that it may not
-    have read, after it was started again, and when messages are resubmitted.
+    It may do so again each time that it was handed the message or a copy of it, after a reply that it may not have read, after it
+    was started again, and when messages are resubmitted.
     """
     finding = Finding("a message that was taken over is passed on once")
     for name, promotions in facts.promotions_by_message.items():
@@ -361,6 +370,9 @@ def promoted_once(facts: Facts) -> Finding:
 
 
 def _events_permitting_repetition(facts: Facts, holder: str) -> Iterator[NodeEvent | CommandRun | StepEvent]:
-    """Yield the events after which a holder may pass on again what it had passed on: starts, commands, resubmitting steps."""
+    """Yield the events after which a holder may pass on again what it had passed on.
+
+    These are its own starts, and every administrator's command and resubmitting step of the history.
+    """
     yield from (e for e in facts.node_events.get(holder, ()) if e.action in ("started", "ready"))
     yield from resending_requests(facts)

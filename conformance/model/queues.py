@@ -1,21 +1,20 @@
-"""Judges queues of servers of 2013 and later: a shadow queue for each next hop, the move of a copy to Safety Net, and the drain by
-Redirect-Message (SR-BND-07, SR-MNT-06, SR-CRE-10).
+"""Judges queues of servers of 2013 and later: shadow queues, the move of copies to Safety Net, the drain by Redirect-Message.
 
-The queues of 2010 servers are judged in `exchange_2010_queues`.
+It judges SR-BND-07, SR-MNT-06 and SR-CRE-10. The queues of 2010 servers are judged in `exchange_2010_queues`. The *primary* is
+the server that delivers a message, the *holder* the one that keeps the shadow copy of it. `n` is an event's number, `t` its time
+in documented seconds.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies` the final replies, and `acceptance` the
+first positive final reply or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010:
+mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault changed, added or removed octets in
+it, *held* where a fault kept octets back until it was healed, and *disturbed* where any fault acted in it or delayed it.
+`facts.slack` is by how many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed and has
-passed on of one message; a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a
-server.
+Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed
+and has passed on of one message; a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an
+administrator's command to a server.
 """
 
 from collections.abc import Iterator
@@ -69,7 +68,11 @@ def shadow_queue_for_each_next_hop(facts: Facts) -> Finding:
 
 
 def _needs_own_hop(facts: Facts, server: str, first: str, other: str) -> bool:
-    """Return whether a server surely needs different next hops for two recipients."""
+    """Return whether a server surely needs different next hops for two recipients; False where that is doubtful.
+
+    It is doubtful for two mailboxes, for a mailbox and an address whose route leads to a server under test, and for two addresses
+    outside if one has no next hop.
+    """
     mailboxes = facts.context.mailboxes
     hosted = [recipient for recipient in (first, other) if facts.context.normalize_address(recipient) in mailboxes]
     if len(hosted) == 2:
@@ -85,8 +88,9 @@ def _needs_own_hop(facts: Facts, server: str, first: str, other: str) -> bool:
 def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
     """Check that an inspected server has moved each copy of which it was notified from its shadow queue to its Safety Net.
 
-    Only copies that were notified in a session that no fault altered, and that reached the server while it worked. How long they
-    stay in Safety Net: SR-SFN-02.
+    The rule judges candidates that claim `safety-net`, and copies of which the server was notified while it worked, in a session
+    that no fault altered or held. A copy may be missing after SafetyNetHoldTime, or a resubmission. How long it stays in Safety
+    Net: SR-SFN-02.
     """
     finding = Finding("a copy whose primary has processed it in Safety Net, and not in a shadow queue")
     if "safety-net" not in facts.context.claims:
@@ -138,7 +142,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
 
 
 def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
-    """Return whether an administrator, or a step, may have made a server send what is in its Safety Net between two events."""
+    """Return whether between two events a command to the server, or a step, may have made it send what is in its Safety Net."""
     return any(
         after_n < request.n < before_n and (isinstance(request, StepEvent) or request.node == server)
         for request in resending_requests(facts)
@@ -149,9 +153,9 @@ def _is_resubmitted(facts: Facts, server: str, after_n: int, before_n: int) -> b
 def drained_wholly(facts: Facts) -> Finding:
     """Check that a server sends everything that waits for delivery to the server that Redirect-Message names.
 
-    A server that could not reach the other one, or that stopped meanwhile, is excused; one that refuses the command is not, unless
-    the other one is outside of the boundary. What stays redundant and is delivered once is judged by the rules of creation and of
-    duplicates, for the messages as for any others.
+    A server that could not reach the other one, or that stopped meanwhile, is excused; one that refuses the command is not,
+    unless the other one is outside of the boundary. That the messages stay redundant and are delivered once is judged by the
+    rules of creation and of duplicates, as for any others.
     """
     finding = Finding("everything that waited for delivery sent to the server that Redirect-Message names")
     for command in facts.trace.events_of(CommandRun):
@@ -202,10 +206,10 @@ def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: flo
 def _messages_surely_waiting(
     facts: Facts, server: str, before_n: int, answered_n: int
 ) -> Iterator[tuple[MessageMade, int]]:
-    """Yield the messages that surely wait for delivery on a server, each with the number of the reply that accepted it.
+    """Yield the messages that surely wait for delivery on a server, each with the number of the first reply that accepted it.
 
-    They were accepted before event `before_n`, the begin of the redirection. At its answer, `answered_n`, a recipient was left whom surely
-    no next hop had refused, and none had taken; another server under test counts as a next hop until `before_n` only.
+    They were accepted before event `before_n`, the begin of the redirection. At its answer, `answered_n`, a recipient was left
+    whom surely no next hop had refused, and none had taken; another server under test counts as a next hop until `before_n` only.
     """
     for name, message in facts.trace.messages.items():
         processing = processing_of(facts, server, name)
@@ -236,7 +240,10 @@ def _messages_surely_waiting(
 
 
 def _may_be_refused(facts: Facts, server: str, name: str, recipient: str, before_n: int) -> bool:
-    """Return whether a next hop may have refused a recipient for good before event `before_n`, in a transaction without content too."""
+    """Return whether a next hop may have refused a recipient for good before event `before_n`.
+
+    A 5yz in a connection that shows no mail of a known message counts too.
+    """
     relaying = facts.compute_once(Relaying)
     return any(
         one.outcome == 5 and one.end_n < before_n for one in relaying.tries.get((server, name, recipient), ())
@@ -247,7 +254,11 @@ def _may_be_refused(facts: Facts, server: str, name: str, recipient: str, before
 
 
 def _may_have_ended_responsibility(facts: Facts, sent: Transaction, n: int) -> bool:
-    """Return whether a transmission was under way at event `n`, or may have ended the server's responsibility for a recipient."""
+    """Return whether a transmission was under way at event `n`, or may have ended the server's responsibility for a recipient.
+
+    The latter where its session has any 5yz after its MAIL, where its final dot has no reply, and where a fault altered or held
+    the session.
+    """
     later = (reply for reply in facts.trace.sessions[sent.session].replies if sent.n < reply.n)
     return (
         any(reply.code // 100 == 5 for reply in later)

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A server of 2013 or later, the *primary*, that acknowledges a message from outside its boundary (its DAG or site) must have
-had a shadow copy stored by another server of the boundary, a possible *holder*, between the sender's MAIL and its own positive
-final reply, the *acknowledgement*. A session to the holder may have been opened before (ruling 14).
+A server of 2013 or later, the *primary*, that acknowledges a message from outside its boundary (its DAG or site) must have had a
+shadow copy stored by another server of the boundary, a possible *holder*, between the sender's MAIL and its own positive final
+reply, the *acknowledgement*. A session to the holder may have been opened before (ruling 14).
 
 It may acknowledge without a copy only where RejectMessageOnShadowFailure is false, and
 
@@ -16,17 +16,18 @@ Silence is the difficult case, since a fault may hold back what the primary send
 therefore asks whether a session that was in use owed the primary an answer; `_is_stored_later` and `_was_not_waiting` take back
 that judgement where the answer came after all, or the primary's next command shows that it had an answer.
 
-`n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md.
+`n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md. `transaction` is the one by
+which the primary was given the message, `answer` or `acknowledgement` its final reply. The rules about refusals (`refusals`) use
+the public functions too.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. Functions that take a `finding` add to it. A violation blames its `row`, else the rule's first
+requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `acceptance` the first positive final
+reply or None, and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is to
+hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it, and *held* where a fault kept octets back until it was healed. Of a server's
+listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `claims` are
+the capabilities that the candidate claims.
 
 Records: a `FaultFired` event is a fault that acted.
 """
@@ -55,9 +56,9 @@ _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
     "SR-BND-06", "SR-IOP-02", "SR-PRF-07", "SR-TMO-02", "SR-TMO-05", published="two-copies-at-acknowledgement",
 )  # fmt: skip
 def two_copies_at_acknowledgement(facts: Facts) -> Finding:
-    """Check each acknowledgement of a message from outside the boundary; only for candidates that claim `shadow-2013`.
+    """Check that a shadow copy was stored before each acknowledgement of a message from outside the boundary.
 
-    Sessions that a fault altered are left out.
+    Only for candidates that claim `shadow-2013`. Sessions that a fault altered are left out.
     """
     finding = Finding("a stored shadow copy at the moment of each acknowledgement")
     if "shadow-2013" not in facts.context.claims:
@@ -74,7 +75,10 @@ def two_copies_at_acknowledgement(facts: Facts) -> Finding:
 
 
 def is_from_outside(facts: Facts, transaction: Transaction) -> bool:
-    """Return whether a transaction hands a message from outside the boundary to a server of 2013 or later."""
+    """Return whether a transaction hands a message from outside the boundary to a server of 2013 or later.
+
+    It does so on the listeners `frontend` and `transport`; a shadow copy is not such a message.
+    """
     return (
         facts.is_tested_server(transaction.server)
         and transaction.kind != "shadow"
@@ -85,7 +89,11 @@ def is_from_outside(facts: Facts, transaction: Transaction) -> bool:
 
 
 def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transaction, acknowledgement: Reply) -> None:
-    """Count an occasion where a copy had to be stored, and add a violation where none was."""
+    """Add a violation where a copy had to be stored before an acknowledgement, and was not.
+
+    Where no other server can hold a copy, redundancy is off, or the primary had a reason to go without one, there is no occasion.
+    A late copy is named in the sentence.
+    """
     primary, n = transaction.server, acknowledgement.n
     holders = possible_holders(facts, primary)
     if not holders or not facts.parameter(primary, "ShadowRedundancyEnabled", n):
@@ -120,7 +128,10 @@ def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transact
 def _has_reason_to_go_without_copy(
     facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]
 ) -> bool:
-    """Return whether every permitted attempt failed between MAIL and the final reply `answer`, or a holder was silent."""
+    """Return whether every permitted attempt failed between MAIL and the final reply `answer`, or a holder was silent.
+
+    Callers have seen that no copy was stored.
+    """
     made = count_attempts(facts, transaction, answer, holders)
     permitted = permitted_attempts(facts, transaction.server, answer.n)
     enough = sum(made.values()) >= permitted.remote + permitted.local
@@ -149,14 +160,17 @@ def count_attempts(facts: Facts, transaction: Transaction, answer: Reply, holder
 
 
 def _is_lost_before_request(session: Session) -> bool:
-    """Return whether a session was lost once EHLO was answered, and the primary had sent nothing but set-up."""
+    """Return whether a session was lost once EHLO was answered, and the primary had sent nothing but set-up.
+
+    Lost: the holder or the link ended it, not the primary.
+    """
     verbs = {exchange.command.verb for exchange in session.exchanges}
     is_lost = session.closed is not None and session.closed.by != "client"
     return is_lost and session.keywords is not None and verbs <= {"EHLO", "STARTTLS", "AUTH"}
 
 
 def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> list[Session]:
-    """Return the sessions of the primary with holders that were open between MAIL and the final reply."""
+    """Return the primary's sessions on `transport` with holders that were open at any time between MAIL and the final reply."""
     return [
         session
         for holder in holders
@@ -210,9 +224,9 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
 def _is_silent(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
     """Return whether the holder owed the primary an answer when the primary gave up: when it acknowledged or left before.
 
-    The session was used for the message: it was opened, something was said, or a fault fired in it since MAIL. It served no
-    other purpose, nothing was refused in it, and no copy was stored. A copy of unknown content counts as stored: a fault
-    may have altered it beyond recognition.
+    The session was used for the message: it was opened, something was said, or a fault fired in it since MAIL. It served no other
+    purpose, nothing was refused in it, and no copy was stored. A copy of unknown content counts as stored: a fault may have
+    altered it beyond recognition. False where the holder or the link ended the session before the acknowledgement.
     """
     closed = session.closed
     if closed is not None and closed.n < acknowledgement.n and closed.by != "client":
@@ -257,7 +271,10 @@ def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: R
 
 
 def _is_stored_later(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
-    """Return whether a copy was stored in this session after the acknowledgement, with the session open and not held by a fault."""
+    """Return whether a copy of the message was stored in this session after the acknowledgement, before the session closed.
+
+    False for a session that a fault held.
+    """
     return session.name not in context.trace.held_sessions and any(
         copy.transaction.session == session.name and copy.stored_reply.n > acknowledgement.n
         and (session.closed is None or session.closed.n > copy.stored_reply.n)

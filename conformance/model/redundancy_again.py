@@ -1,18 +1,15 @@
 """Judges that a promoted message is made redundant again (SR-BND-03).
 
-A server that takes a shadow copy over tries to have a copy of its own stored when it begins to deliver the message (ruling 24).
-It may spare that for a message that the next hop accepts at once. So an attempt is due MessageRetryInterval after the first
-transmission, where no next hop accepted the message until then. `n` is an event's number, `t` a time in documented seconds.
+A server that takes a shadow copy over, *promotes* it, tries to have a copy of its own stored when it begins to deliver the
+message (ruling 24 of docs/rulings.md). It may spare that for a message that the next hop accepts at once. So an attempt is due
+MessageRetryInterval after the first transmission, where no next hop accepted the message until then. `n` is an event's number,
+`t` a time in documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `acceptance` the first
+positive final reply or None, and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that the
+server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. `facts.slack` is by
+how many seconds a time may miss a bound.
 
 Records: a `PromotedTransmission` is a transmission by a holder of what it held as a copy.
 """
@@ -28,7 +25,9 @@ from conformance.trace.promotions import PromotedTransmission
 def redundant_again_after_promotion(facts: Facts) -> Finding:
     """Check that an attempt at a new shadow copy follows each promotion of a message that is not delivered at once.
 
-    Any attempt that ended before MAIL may have been one. A history that ends before the attempt is due shows nothing.
+    Any attempt since the promoted copy was stored counts, and one that ended before MAIL may have been for this message. The rule
+    does not judge 2010 servers, servers without a possible holder or with redundancy off, servers that stopped before the attempt
+    was due, and histories that end before that.
     """
     finding = Finding("a new shadow copy of each message that is taken over and waits for its next hop")
     for name, promotions in facts.promotions_by_message.items():

@@ -1,10 +1,11 @@
 """Judges AUTH (RFC 4954) at a server that offers it: its order, its challenges, and what follows a failure (group AUT).
 
-The rules go by the conversations of the scenario (`Talked`): within TLS, where most servers offer AUTH, the link sees encrypted octets
-only. A server *offers* AUTH while the last reply to EHLO has the keyword. 421 is permitted at any time.
+The rules go by the conversations of the scenario (`Talked`): within TLS, where most servers offer AUTH, the link sees encrypted
+octets only. A server *offers* AUTH while the last reply to EHLO has the keyword. 421 is permitted at any time. A `TalkExchange`
+is a line that the harness `said` and the reply's `code`, None without one; `closed`: the server closed the connection instead.
 
-`n` is an event's number. The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a
-`Finding`, whose `occasions` count the chances to fail; a violation has the number of the event that shows it.
+`n` is an event's number. Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail)
+and violations, as `conformance.model` describes (`timed=False`: it compares no times).
 """
 
 from collections.abc import Iterator
@@ -44,12 +45,16 @@ class _Said:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the server has answered, with another code than 421."""
+        """Whether the server has answered, with another code than 421; False too where it gave no reply."""
         return self.exchange.code not in (None, 421)
 
 
 def _exchanges(facts: Facts) -> Iterator[_Said]:
-    """Yield the exchanges of all conversations with servers under test, from where AUTH is offered on."""
+    """Yield each exchange at which AUTH is offered, from all conversations with servers under test.
+
+    AUTH is offered from the exchange after an EHLO whose reply has the keyword; until STARTTLS, or an EHLO whose reply has it
+    not.
+    """
     for event in facts.trace.events_of(Talked):
         if not facts.is_tested_server(event.server):
             continue
@@ -73,7 +78,7 @@ def _exchanges(facts: Facts) -> Iterator[_Said]:
 
 @rule("RL-AUT-01", timed=False)
 def auth_is_taken_once_and_between_messages(facts: Facts) -> Finding:
-    """Check that AUTH is refused with 503 after a success, and amid a mail transaction."""
+    """Check that AUTH is answered with 503 after a success, and amid a mail transaction."""
     finding = Finding("AUTH is refused with 503 after a success and amid a transaction")
     for one in _exchanges(facts):
         if one.within or not one.line.startswith("AUTH ") or not (one.authenticated or one.amid) or not one.is_answered:
@@ -87,7 +92,11 @@ def auth_is_taken_once_and_between_messages(facts: Facts) -> Finding:
 
 @rule("RL-AUT-02", timed=False)
 def a_failed_exchange_ends_alone(facts: Facts) -> Finding:
-    """Check that a response that cancels the exchange, or is not Base64, is answered with 501, and that a failure leaves the session open."""
+    """Check that a cancelled or undecodable response gets 501, and that a failed AUTH leaves the session open.
+
+    A response `*` cancels the exchange; one that is not Base64 cannot be decoded. After any refusal with 5yz the server must not
+    close the session before it answers the next line, and must answer a NOOP there with 2yz.
+    """
     finding = Finding("a failed AUTH is answered once, and the session goes on")
     for one in _exchanges(facts):
         code = one.exchange.code
@@ -114,7 +123,11 @@ def a_failed_exchange_ends_alone(facts: Facts) -> Finding:
 
 @rule("RL-AUT-03", timed=False)
 def the_client_is_asked_for_its_response(facts: Facts) -> Finding:
-    """Check that AUTH PLAIN without an initial response is answered with 334, and that an empty one, `=`, is taken for what it is."""
+    """Check that AUTH PLAIN without an initial response is answered with 334, and with an empty one (`=`) is not.
+
+    For the first, 235, 500, 501, 502 and 535 are violations; for the second, 334 and 235. Other codes refuse for another reason.
+    Only lines before AUTH has succeeded, and outside of mail transactions, are judged.
+    """
     finding = Finding("AUTH asks for a response where there is none, and takes `=` for an empty one")
     for one in _exchanges(facts):
         if one.within or one.authenticated or one.amid or not one.is_answered:

@@ -1,18 +1,15 @@
 """Judges messages in chunks (BDAT, RFC 3030): their octets, replies, refused chunks, and the transaction that they belong to.
 
-The rows bind a server that offers CHUNKING in the session, as a server; what it passes on in chunks itself is judged too. A
-chunk is an exchange of BDAT; that of the last is answered by the final reply. `n` is an event's number.
+The rows bind a server that offers CHUNKING in the session, as a server; what it passes on in chunks itself is judged too. A chunk
+is an exchange of BDAT; that of the last is answered by the final reply. `n` is an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n`
+and `dot_t` those of its final dot (None before it), and `message` the scenario's name of the message or None. A session is
+*altered* where a fault changed, added or removed octets in it.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: an `Exchange` is a command with its reply, None before it.
+Records: an `Exchange` is a command with its reply, None before it; a `Content` event is a content whose end passed a link.
 """
 
 import re
@@ -34,7 +31,7 @@ _BREAKS_OFF = frozenset({"RSET", "EHLO", "HELO"})
 
 
 def _is_chunked(facts: Facts, sent: Transaction) -> bool:
-    """Return whether the content of a transaction came in chunks."""
+    """Return whether the content of a transaction came in chunks; False before the content is complete."""
     exchanges = facts.trace.sessions[sent.session].exchanges
     before = bisect_left(exchanges, sent.dot_n or sent.n, key=lambda x: x.command.n)
     return sent.dot_n is not None and before > 0 and exchanges[before - 1].command.verb == "BDAT"
@@ -44,7 +41,8 @@ def _is_chunked(facts: Facts, sent: Transaction) -> bool:
 def chunks_are_the_content(facts: Facts) -> Finding:
     """Check that a body sent or received in chunks arrives at the next hop as the server was given it.
 
-    Left out are contents with eight-bit octets, which a server may have to convert, and sessions that a fault altered.
+    Given several bodies of the message, the server may pass any of them on. Contents with eight-bit octets, which a server may
+    have to convert, and sessions that a fault altered are left out.
     """
     finding = Finding("the octets of chunks are the content")
     offered = [s for s in facts.trace.sessions.values() if "CHUNKING" in (s.keywords or ())]
@@ -79,9 +77,10 @@ def chunks_are_the_content(facts: Facts) -> Finding:
 
 @rule("RL-BDA-02", "RL-BDA-03", timed=False)
 def chunks_are_answered(facts: Facts) -> Finding:
-    """Check that each chunk gets one reply and that none of its octets is taken for a command; `BDAT 0 LAST` ends a message.
+    """Check that no octets of a chunk are taken for a command, and that an empty chunk after accepted ones is understood.
 
-    A reply that answers no command, after a refused chunk, answers octets of that chunk.
+    A reply that answers no command answers octets of a chunk: after a refused chunk that is blamed on RL-BDA-03, else on
+    RL-BDA-02. The empty chunk, such as `BDAT 0 LAST`, must not be refused with a code about the command's syntax or order.
     """
     finding = Finding("one reply to each chunk, and none to what is in it")
     for session in _chunked_sessions(facts):
@@ -111,10 +110,13 @@ def chunks_are_answered(facts: Facts) -> Finding:
 
 @rule("RL-BDA-04", timed=False)
 def chunks_are_one_transaction(facts: Facts) -> Finding:
-    """Check that DATA amid chunks, and a chunk after the last, get 503, and that chunks before RSET come to nothing."""
+    """Check that DATA amid chunks, and a chunk after the last, get 503, and that chunks before RSET are passed on to no next hop.
+
+    EHLO and HELO end a transaction as RSET does. The bodies are judged by `_check_bodies_after_break`.
+    """
     finding = Finding("chunks are of one transaction, until RSET")
     broken_off: dict[str, int] = {}
-    """The number of the first RSET after chunks, by server."""
+    """By server: the number of the first RSET, EHLO or HELO after chunks."""
     for session in _chunked_sessions(facts):
         state = ""  # `open` once a chunk was taken, `ended` after the last, until MAIL or RSET
         for exchange in session.exchanges:
@@ -145,8 +147,8 @@ def chunks_are_one_transaction(facts: Facts) -> Finding:
 def _check_bodies_after_break(facts: Facts, finding: Finding, broken_off: Mapping[str, int]) -> None:
     """Add a violation for each body that a server passes on after chunks were broken off, and that no transaction gave it.
 
-    `broken_off` has, by server, the number of the first RSET, EHLO or HELO amid chunks. Reports and eight-bit contents are left out: the
-    server makes or converts these.
+    `broken_off` has, by server, the number of the first RSET, EHLO or HELO amid chunks. Reports, other mail with a null
+    reverse-path and eight-bit contents are left out: the server makes or converts these.
     """
     given: dict[str, set[str]] = defaultdict(set)
     sent_at = {sent.dot_n: sent for sent in facts.trace.transactions if sent.dot_n is not None}
@@ -178,13 +180,17 @@ def _chunked_sessions(facts: Facts) -> Iterator[Session]:
 
 
 def _chunks(session: Session) -> list[tuple[Exchange, int]]:
-    """Return each chunk of a session with its size in octets."""
+    """Return each chunk of a session with its size in octets; lines of BDAT that are malformed are left out."""
     found = ((x, _BDAT.fullmatch(x.command.line)) for x in session.exchanges if x.command.verb == "BDAT")
     return [(exchange, int(chunk[1])) for exchange, chunk in found if chunk is not None]
 
 
 def _may_end_message(session: Session, last: Exchange) -> bool:
-    """Return whether an empty last chunk ends a message: every chunk before it and some recipient were taken, and no chunk was the last."""
+    """Return whether the empty chunk `last` may end a message.
+
+    Since MAIL, which was accepted, every chunk before it and some recipient were accepted, no chunk was the last one, and nothing
+    broke the transaction off.
+    """
     before = [x for x in session.exchanges if x.command.n < last.command.n]
     begun = max((i for i, x in enumerate(before) if x.command.verb == "MAIL"), default=None)
     if begun is None or any(x.command.verb in _BREAKS_OFF for x in before[begun:]):

@@ -1,17 +1,13 @@
 """Judges how sessions end: after 421 as a client (RL-421-02), and at an orderly stop as a server (RL-STP-01).
 
-421 means that the server closes the transmission channel; it may come at any command, and amid the body (RFC 5321 3.8, 4.2.1).
-Sessions that a fault disturbed are left out. `n` is an event's number, `t` its time in documented seconds.
+421 means that the server closes the transmission channel; it may come at any command, and amid the body (RFC 5321 3.8, 4.2.1). An
+*orderly stop* is a stop by a step of the scenario, not a kill. `n` is an event's number, `t` its time in documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL. A session is *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets
+back until it was healed, and *disturbed* where any fault acted in it or delayed it. `facts.slack` is by how many seconds a time
+may miss a bound.
 
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `FaultFired` event is a fault that acted.
 """
@@ -34,9 +30,10 @@ _OTHER_REASONS = ("5.1.", "5.2.", "5.5.", "5.6.", "5.7.", "5.3.4")
 
 @rule("RL-421-02")
 def client_leaves_after_421(facts: Facts) -> Finding:
-    """Check that a client begins no transaction in a session in which it got 421, and ends it where the server does not.
+    """Check that a client begins no transaction in a session in which it got 421, and ends the session where the server does not.
 
-    Sessions with a fault are left out: what the client had when it went on is not known.
+    A violation is a session that stays open while the client works for more than `_LINGERS_S` in one go. Disturbed sessions are
+    left out: what the client had when it went on is not known. A session that is still open, and not for so long, is no occasion.
     """
     finding = Finding("after 421 a client begins no further transaction in the session, and leaves")
     for session in facts.trace.sessions.values():
@@ -70,7 +67,10 @@ def client_leaves_after_421(facts: Facts) -> Finding:
 
 @rule("RL-STP-01", timed=False)
 def orderly_stop_refuses_nothing_for_good(facts: Facts) -> Finding:
-    """Check that a server which is being stopped answers greetings and transactions with 2yz, 354 or 4yz, and not with 5yz."""
+    """Check that a server which is being stopped refuses greetings and transactions for now only.
+
+    A violation is 521, 550 or 554, unless its enhanced status code names another reason than the stop (`_OTHER_REASONS`).
+    """
     finding = Finding("a server that is being stopped refuses nothing for good")
     for session, begin in _interrupted_sessions(facts):
         replies = [r for r in session.replies if r.n > begin]
@@ -91,9 +91,9 @@ def orderly_stop_refuses_nothing_for_good(facts: Facts) -> Finding:
 
 
 def _interrupted_sessions(facts: Facts) -> Iterator[tuple[Session, int]]:
-    """Yield the sessions that were open when their server was being stopped, each with the number of the event at which that began.
+    """Yield the sessions that were open when their server was being stopped, with the number of the event at which that began.
 
-    What the server still said may be recorded after its end.
+    What the server still said may be recorded after its end. Altered and held sessions are left out.
     """
     for server, begin, end in _orderly_stops(facts):
         for session in facts.trace.sessions.values():
@@ -105,7 +105,8 @@ def _interrupted_sessions(facts: Facts) -> Iterator[tuple[Session, int]]:
 def _orderly_stops(facts: Facts) -> list[tuple[str, int, int]]:
     """Return the orderly stops: the server, and the numbers of the two events between which it was being stopped.
 
-    A stop at a moment of the protocol begins when the moment comes, which is recorded as a fault named `stop ...`.
+    A stop at a moment of the protocol begins when the moment comes, which is recorded as a fault named `stop ...`. A stop whose
+    begin is not recorded begins and ends with the same event.
     """
     begun = [e.n for e in facts.trace.events_of(StepEvent) if e.verb == "stop" and e.phase == "began"]
     begun += [e.n for e in facts.trace.events_of(FaultFired) if e.fault.startswith("stop ")]

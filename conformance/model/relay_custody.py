@@ -1,30 +1,26 @@
 """Judges what a server passes on: only what it was handed, and nothing twice (RL-ACK-02, RL-ACK-03, RL-SMG-01, RL-RCP-01).
 
-A server is *handed* a message when its final dot reaches the server; before that it has nothing (RFC 5321 4.1.1.4). Each
-handing permits one *end* of the message for each of its recipients: a next hop accepts it, or refuses it for good. After that
-end the server does not try that recipient again, whatever happens to the others (RFC 5321 3.3). What may bring a message back:
+A server is *handed* a message when its final dot reaches the server; before that it has nothing (RFC 5321 4.1.1.4). Each handing
+permits one *end* of the message for each of its recipients: a next hop accepts it, or refuses it for good. After that end the
+server does not try that recipient again, whatever happens to the others (RFC 5321 3.3). What may bring a message back:
 
 - a kill within `_FORGETFUL_S` of the end, which the server may not have kept (RFC 1047), or the loss of its queue;
 - Safety Net and commands that send messages again;
 - the takeover of a message that the server (of 2010) had transmitted and kept a shadow copy of.
 
-`n` is an event's number, `t` its time in documented seconds.
+A full disk is judged too (RL-ACK-06). `n` is an event's number, `t` its time in documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n`
+and `dot_t` those of its final dot (None before it), and `message` the scenario's name of the message or None. Its `kind` is
+`shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or
+`plain`. A session is *altered* where a fault changed, added or removed octets in it.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost
-its queue); a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server; a
-`FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`).
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message) and each `Try` (it
+tried to pass it on; `outcome` is the first digit of the reply that decided, `end_n` and `end_t` the end of the try); a
+`NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultArmed` event puts a
+fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`).
 """
 
 import math
@@ -45,11 +41,12 @@ _KILLED = frozenset({"killed", "exited", "failed", "starved"})
 
 @rule("RL-ACK-02", "RL-SMG-01", timed=False)
 def nothing_comes_from_nowhere(facts: Facts) -> Finding:
-    """Check that each message that a server passes on was handed to it, to its final dot, and each unknown content too.
+    """Check that a server passes on only messages and contents that it was handed before, to the final dot.
 
-    A content of no message of the scenario is part of one where its reverse-path is not null: no server writes such mail. In a session
-    that a fault altered it may be the lone dot after a 354 that comes though every recipient was refused (RFC 2920 3.1). Left out are
-    servers to which a fault or STARTTLS hid what they were handed.
+    A content of no message of the scenario is judged if its reverse-path is not null, since what servers write themselves has a
+    null one: it is a part of a message. In an altered session it is not judged: it may be the lone dot after a 354 that comes
+    though every recipient was refused (RFC 2920 3.1). Reports are left out, and servers from when a fault or STARTTLS hid what
+    they were handed.
     """
     finding = Finding("a server passes on only what it was handed whole")
     unclear = {
@@ -79,7 +76,11 @@ def nothing_comes_from_nowhere(facts: Facts) -> Finding:
 
 
 def _add_from_nowhere(facts: Facts, finding: Finding, sent: Transaction) -> None:
-    """Add a violation for a transaction whose content its client was never handed; for unknown content, RL-SMG-01 or RL-ACK-02."""
+    """Add a violation for a transaction whose content its client was never handed.
+
+    A known message is blamed on RL-ACK-02; a content of no known message too if it may be half of a message (`_is_broken_off`),
+    else on RL-SMG-01.
+    """
     assert sent.dot_n is not None
     if sent.message is not None:
         finding.add_message_violation(
@@ -112,8 +113,8 @@ def _is_broken_off(facts: Facts, sent: Transaction) -> bool:
 def ended_recipients_are_not_tried_again(facts: Facts) -> Finding:
     """Check that no server tries a recipient again for whom a next hop has accepted the message, or refused it for good.
 
-    An occasion is such an end after which the server tried any recipient of the message once more. Tries after messages were resubmitted
-    on request are not judged.
+    It may try again once for each further time that it was handed the message. An occasion is such an end after which the server
+    tried any recipient of the message once more. Tries after messages were resubmitted on request are not judged.
     """
     finding = Finding("no recipient is tried again after a next hop has accepted or refused the message for it")
     relaying = facts.compute_once(Relaying)
@@ -163,8 +164,8 @@ def _has_ended_recipient(one: Try) -> bool:
 def _may_have_forgotten(facts: Facts, server: str, last: Try, again: Try) -> bool:
     """Return whether the server may have forgotten, before it tried `again`, that the try `last` had ended the recipient.
 
-    It was wiped, or killed within `_FORGETFUL_S`, or lost its power: no row asks for what is done to be synced (RL-ACK-05 is about
-    what was acknowledged). A kill may be recorded before it acts.
+    It was wiped, or killed within `_FORGETFUL_S` of that end, or lost its power at any time: no row asks a server to sync what is
+    done (RL-ACK-05 is about what was acknowledged). A kill may be recorded before it acts.
     """
     return any(
         last.transaction.n < event.n < again.transaction.n
@@ -179,7 +180,11 @@ def _may_have_forgotten(facts: Facts, server: str, last: Try, again: Try) -> boo
 
 @rule("RL-ACK-06")
 def full_disk_is_transient(facts: Facts) -> Finding:
-    """Check that a server whose disk is full refuses mail for now only, and goes on running."""
+    """Check that a server whose disk is full refuses mail for now only, and goes on running.
+
+    The rule judges its replies to MAIL and to contents: 501, 503, 550 and 552 have other reasons, any other 5yz is a violation.
+    An exit of the server is a violation too.
+    """
     finding = Finding("while its disk is full a server refuses mail with 4yz and goes on running")
     full: dict[str, list[tuple[float, float]]] = {}
     for event in facts.trace.events_of(FaultArmed):
@@ -208,5 +213,5 @@ def full_disk_is_transient(facts: Facts) -> Finding:
 
 
 def _was_disk_full(full: dict[str, list[tuple[float, float]]], server: str, n: int) -> bool:
-    """Return whether a server's disk was full at event `n`; `full` has the events between which it was, by server."""
+    """Return whether a server's disk was full at event `n`; `full` has, by server, the pairs of events between which it was."""
     return any(begin < n < end for begin, end in full.get(server, ()))

@@ -1,24 +1,21 @@
-"""Judges that no recipient is forgotten whom a next hop did not take for now (RL-421-01, RL-GRY-01, RL-RTY-03, RL-LMT-01, RL-LIM-03).
+"""Judges that no recipient is forgotten whom a next hop did not take for now.
 
-Each rule looks at the tries (`relaying`) that ended in one way, such as 421. After such a try the server that is responsible for the
-recipient tries again, until a next hop has decided or the message expires. No clause gives a relay an interval that binds it;
-RFC 5321 4.5.4.1 recommends half an hour between tries. So a recipient counts as forgotten where the server has worked for
-`_PATIENCE_S`, or for two of the intervals that the harness set, without a try or another connection to a next hop. A history
-that ends before that is no occasion.
+It judges RL-421-01, RL-GRY-01, RL-RTY-03, RL-LMT-01 and RL-LIM-03. Each rule looks at the tries (`relaying`) that ended in one
+way, such as 421; `_find_forgotten` makes its finding. After such a try the server that is responsible for the recipient tries
+again, until a next hop has decided or the message expires. No clause gives a relay an interval that binds it; RFC 5321 4.5.4.1
+recommends half an hour between tries. So a recipient counts as forgotten where the server has worked for `_PATIENCE_S`, or for
+two of the intervals that the harness set, without a try or another connection to a next hop. A history that ends before that is
+no occasion.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
+`n` is an event's number, `t` its time in documented seconds. Each rule judges one recorded history, `facts`, and returns a
+`Finding` of occasions (chances to fail) and violations, as `conformance.model` describes. A `Transaction` is one mail
+transaction: `n` and `t` are those of its MAIL, and `replies` the final replies. `facts.slack` is by how many seconds a time may
+miss a bound.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message).
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged`
+it or not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided, 4 without one), and by
+server each `HopConnection` (a connection without mail of a known message). A try is *unclear* where a fault altered what was
+said.
 """
 
 from collections.abc import Callable
@@ -39,7 +36,7 @@ _LISTED = frozenset({421, 450, 451, 452, 454, 455})
 
 @rule("RL-421-01")
 def goodbye_is_transient(facts: Facts) -> Finding:
-    """Check that a message is tried again whose transaction a next hop ended with 421."""
+    """Check that a message is tried again for each recipient for whom 421 ended the try."""
     return _find_forgotten(
         facts, "a message is tried again after 421", lambda t: t.reply is not None and t.reply.code == 421
     )
@@ -55,7 +52,10 @@ def deferred_among_accepted(facts: Facts) -> Finding:
 
 @rule("RL-RTY-03")
 def first_digit_decides(facts: Facts) -> Finding:
-    """Check that a 4yz code that no document lists is taken for a transient failure."""
+    """Check that a recipient is tried again whose try got a 4yz code that no document lists.
+
+    Its first digit says that the failure is transient.
+    """
     return _find_forgotten(
         facts,
         "an unlisted 4yz code is transient",
@@ -73,14 +73,14 @@ def recipients_without_their_reply(facts: Facts) -> Finding:
 
 @rule("RL-LIM-03")
 def too_many_recipients_is_transient(facts: Facts) -> Finding:
-    """Check that a recipient is tried again whom a next hop refused with 552 behind others that it accepted: 452 was meant."""
+    """Check that a recipient is tried again whom a next hop refused with 552 while it accepted others: 452 was meant."""
     return _find_forgotten(facts, "552 to one of several recipients is transient", _is_one_too_many)
 
 
 def _is_one_too_many(one: Try) -> bool:
     """Return whether RCPT was answered with 552, and the message accepted for other recipients of the transaction.
 
-    With another enhanced status code than 5.5.3 the reply says something else, such as that a mailbox is full (RFC 3463 3.3).
+    False with another enhanced status code than 5.5.3: that names another reason, such as that a mailbox is full (RFC 3463 3.3).
     """
     return (
         one.reply is not None
@@ -110,9 +110,11 @@ def _is_left_out_by_lmtp(one: Try) -> bool:
 
 
 def _find_forgotten(facts: Facts, expected: str, is_selected: Callable[[Try], bool]) -> Finding:
-    """Return the finding about the tries that `is_selected` picks: each is followed by another, and by no report of a failure.
+    """Return the finding about the tries that `is_selected` picks: each must be followed by another.
 
-    `expected` is the finding's sentence. Nothing is judged with `timers: own`, where the server's intervals are not known.
+    `expected` is the finding's sentence. A recipient that is reported as failed in place of another try is a violation too. Only
+    messages that the server acknowledged, and tries that are not unclear, are judged. Nothing is judged with `timers: own`, where
+    the server's intervals are not known; a missing try is not, where messages are resubmitted on request.
     """
     finding = Finding(expected)
     relaying = facts.compute_once(Relaying)
@@ -143,10 +145,11 @@ def _find_forgotten(facts: Facts, expected: str, is_selected: Callable[[Try], bo
 
 
 def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) -> str | None:
-    """Return in words what the server did in place of another try; '' if it made contact with a next hop; None if it need not try.
+    """Return in words what the server did instead of another try; '' if it made contact with a next hop; None if it need not try.
 
-    It need not where the history ends too early, where it was stopped since, where the message expired, or where the next hop has the
-    message without a try that shows it. `one` is the try that failed, `key` its server, message and recipient.
+    The words are that it reported the failure, or did not try for how long. It need not try where the history ends too early,
+    where it was stopped since, where the message expired, or where the recipient or another server has the message without a try
+    that shows it. `one` is the try that failed, `key` its server, message and recipient.
     """
     server, name, recipient = key
     lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
@@ -172,5 +175,5 @@ def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) 
 
 
 def _format_end_of_try(one: Try) -> str:
-    """Return how a try ended, as the end of a sentence."""
+    """Return how a try ended, as the end of a sentence: `answered 421`, or `given no reply for it`."""
     return f"answered {one.reply.code}" if one.reply is not None else "given no reply for it"

@@ -1,15 +1,12 @@
 """Judges what a relay does with 8-bit content (RFC 6152): a next hop that does not offer 8BITMIME gets none.
 
-The row binds a server that offers 8BITMIME in the session in which it took the message.
+The row binds a server that offers 8BITMIME in the session in which it took the message. `keywords` of a session are what the
+server offered in its last reply to EHLO, None before that. `n` is an event's number.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), and `acceptance` the first positive final reply or
+None. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from conformance.model.facts import Facts
@@ -22,8 +19,8 @@ from conformance.trace.finding import Finding
 def eight_bits_go_where_they_are_taken(facts: Facts) -> Finding:
     """Check that a message with eight-bit octets is sent converted, or not at all, where 8BITMIME is not offered.
 
-    An occasion is such a message at a server that later had a session with such a next hop. Sessions that a
-    fault altered are not judged.
+    An occasion is such a message at a server that later had a session with such a next hop. What is sent in altered sessions is
+    not judged.
     """
     finding = Finding("8-bit content goes only to next hops that offer 8BITMIME")
     names = [name for name, message in facts.trace.messages.items() if message.digest.eight_bit]

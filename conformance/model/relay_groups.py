@@ -1,18 +1,18 @@
 """Judges groups of commands (PIPELINING, RFC 2920): the replies of a server to them, and what a client takes the replies for.
 
-A *group* is a sequence of commands of which each was sent before the one in front of it was answered, and within `_TOGETHER_S`
-of it; the final dot of a content may be in front. The rows bind a server that offers PIPELINING in the session, and a client
-that sends a group. `n` is an event's number in the history, `t` its time in documented seconds.
+A *group* is a sequence of commands of which each was sent before the one in front of it was answered, and within `_TOGETHER_S` of
+it; the final dot of a content may be in front. The rows bind a server that offers PIPELINING in the session, and a client that
+sends a group. `n` is an event's number in the history, `t` its time in documented seconds.
 
-The judge calls each rule once for a recorded history. A rule returns a `Finding`, whose `occasions` count the chances to fail; a
-violation has the numbers of the events that show it, and is blamed on the decorator's first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A `Transaction` is
+one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies`
+the final replies, `message` the scenario's name of the message or None, and `recipients` those that were not refused. A session
+is *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets back until it was healed, and
+*disturbed* where any fault acted in it or delayed it. `facts.slack` is by how many seconds a time may miss a bound.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
-
-Records: an `Exchange` is a command with its reply, None before it.
+Records: an `Exchange` is a command with its reply, None before it; `FailureReports` has the reports of failures, each with the
+server that made it (`origin`) and the recipients (`failed`).
 """
 
 from collections.abc import Iterator
@@ -33,10 +33,10 @@ _PATIENCE_S = 300.0
 
 @rule("RL-PIP-01")
 def groups_are_answered(facts: Facts) -> Finding:
-    """Check that each command of a group has its reply in its turn, and that a group without accepted recipients comes to nothing.
+    """Check that each command of a group has its reply in its turn, and that a group without accepted recipients brings no mail.
 
-    A reply is out of turn where DATA has 2yz or another command 354. A group is judged up to QUIT; the 421
-    of a timeout is no reply to a command. Left out are sessions with a fault, and servers that were stopped or paused.
+    A reply is out of turn where DATA has 2yz or another command 354. A group is judged up to QUIT; the 421 of a timeout is no
+    reply to a command. Sessions with a fault are left out. A session with a problem is judged no further.
     """
     finding = Finding("each command of a group is answered in its turn")
     for session in facts.trace.sessions.values():
@@ -84,7 +84,10 @@ def _groups_in_session(session: Session) -> Iterator[list[Exchange]]:
 
 
 def _find_problem(facts: Facts, session: Session, exchange: Exchange) -> tuple[str, int] | None:
-    """Return what is wrong with the reply to a command of a group, in words, and the number of the event; None for nothing."""
+    """Return what is wrong with the reply to a command of a group, in words, and the number of the event; None for nothing.
+
+    A reply is missing after `_PATIENCE_S`, unless the server was stopped or paused.
+    """
     command, reply = exchange.command, exchange.reply
     if reply is not None and reply.code != 421:
         if (command.verb == "DATA" and reply.code // 100 == 2) or (command.verb != "DATA" and reply.code == 354):
@@ -100,9 +103,10 @@ def _find_problem(facts: Facts, session: Session, exchange: Exchange) -> tuple[s
 
 
 def _check_without_recipients(facts: Facts, finding: Finding, session: Session, group: list[Exchange]) -> None:
-    """Add a violation where a server sends anything that comes from a group of which it refused every recipient.
+    """Add a violation where a server sends mail that comes from a group of which it refused every recipient, or mail about it.
 
-    The group has DATA, and the reverse-path is of no other mail that the server was handed, so that it says where mail comes from.
+    Only for groups with DATA, whose reverse-path is in no other mail that the server was handed: so mail from or to it comes from
+    the group. At most one violation is added.
     """
     numbers = {x.command.n for x in group}
     if not any(x.command.verb == "DATA" for x in group):
@@ -142,7 +146,8 @@ def _has_address(sent: Transaction, sender: str) -> bool:
 def replies_to_a_group_are_each_taken_for_their_command(facts: Facts) -> Finding:
     """Check that a client sends a message to those recipients of a group who were accepted, and reports no failure of them.
 
-    Judged are transactions of which some recipients were accepted and some refused. Left out are sessions with a fault.
+    The rule judges transactions with a RCPT in a group, of which some recipients were accepted and some refused. Sessions with a
+    fault are left out.
     """
     finding = Finding("each reply to a group is taken for that to its own command")
     for session in facts.trace.sessions.values():
@@ -164,7 +169,8 @@ def replies_to_a_group_are_each_taken_for_their_command(facts: Facts) -> Finding
 def _check_accepted(facts: Facts, finding: Finding, session: Session, sent: Transaction, end_n: int) -> None:
     """Add a violation where the accepted recipients of a transaction got no content, or an empty one, or were reported as failed.
 
-    `end_n` is the number of the next MAIL in the session, or one behind the last event.
+    No content is a violation if the client left after 354 and was not stopped. `end_n` is the number of the next MAIL in the
+    session, or one behind the last event.
     """
     if sent.dot_n is None:
         commands = (x for x in session.exchanges if sent.n < x.command.n < end_n)

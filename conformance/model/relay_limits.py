@@ -1,8 +1,9 @@
 """Judges the least sizes that a server takes: recipients of a transaction, addresses, command lines (RL-LIM-01, RL-LIM-02).
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
+`n` is an event's number. Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail)
+and violations, as `conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction:
+`n` and `t` are those of its MAIL. A session is *altered* where a fault changed, added or removed octets in it, and *held* where a
+fault kept octets back until it was healed.
 """
 
 from conformance.model.facts import Facts
@@ -28,7 +29,8 @@ _LONG_PATH, _LONG_LINE = 100, 256
 def a_hundred_recipients_are_taken(facts: Facts) -> Finding:
     """Check that no recipient is refused as one too many before a hundred of the transaction were accepted.
 
-    Without an enhanced status code 452 to RCPT may mean that a disk is full, and is no violation.
+    The refusal has the enhanced status code 4.5.3 or 5.5.3. Without one 452 to RCPT may mean that a disk is full, and is no
+    violation. Sessions that a fault altered are left out.
     """
     finding = Finding("a hundred recipients are taken in one transaction")
     for session in facts.trace.sessions.values():
@@ -54,9 +56,10 @@ def a_hundred_recipients_are_taken(facts: Facts) -> Finding:
 
 @rule("RL-LIM-02", timed=False)
 def long_paths_and_lines_are_taken(facts: Facts) -> Finding:
-    """Check that no long path or command line within the limits is refused for good where the server took a short one in the session.
+    """Check that no long path or line within the limits is refused for good where the server took a short one in the session.
 
-    Left out are lines with parameters, whose limits are greater, and addresses that are not ASCII.
+    The rule compares lines with the same verb, MAIL, RCPT or NOOP. A line is refused for good with 500, 501 or 553. Lines with
+    parameters, whose limits are greater, addresses that are not ASCII, and sessions that a fault altered or held are left out.
     """
     finding = Finding("paths of 256 octets and lines of 512 are taken")
     for session in facts.trace.sessions.values():
@@ -78,7 +81,7 @@ def long_paths_and_lines_are_taken(facts: Facts) -> Finding:
 
 
 def _is_long(verb: str, line: str) -> bool:
-    """Return whether a line is long, or the path in it, and within the limits."""
+    """Return whether a line is long, or the path in it, and within the limits; False for other verbs than MAIL, RCPT and NOOP."""
     if verb == "NOOP":
         return _LONG_LINE <= len(line) + 2 <= _MAX_LINE
     path = parse_path(line)

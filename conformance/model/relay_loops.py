@@ -1,15 +1,12 @@
 """Judges mail loops and the null reverse-path, which prevents loops of reports (RL-LOP-01, RL-LOP-02, RL-NUL-01).
 
-A server that counts hops counts Received fields, and should let a hundred pass; whichever way it uses, it must end a loop (RFC 5321 6.3).
+A server that counts hops counts Received fields, and should let a hundred pass; whichever way it uses, it must end a loop (RFC
+5321 6.3). `n` is an event's number.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies` the final replies, and `message` the
+scenario's name of the message or None. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 import re
@@ -30,7 +27,10 @@ _OTHER_REASONS = frozenset({501, 503, 530, 552, 555})
 
 @rule("RL-LOP-01", timed=False)
 def loops_are_ended(facts: Facts) -> Finding:
-    """Check that no server passes on a message with hundreds of Received fields."""
+    """Check that no server passes on a message with `_IN_A_LOOP` or more Received fields.
+
+    Each such content on any link is an occasion, except in altered sessions.
+    """
     finding = Finding("a message that has been through hundreds of servers is not passed on")
     for sent in facts.trace.transactions:
         if sent.digest is None or sent.digest.received < _IN_A_LOOP or sent.session in facts.trace.altered_sessions:
@@ -47,7 +47,7 @@ def loops_are_ended(facts: Facts) -> Finding:
 
 @rule("RL-LOP-02", timed=False)
 def long_ways_are_no_loops(facts: Facts) -> Finding:
-    """Check that a message with fewer than a hundred Received fields is not refused as one in a loop."""
+    """Check that a message with at least `_FEW` and fewer than a hundred Received fields is not refused as one in a loop."""
     finding = Finding("a message with fewer than a hundred Received fields is no loop")
     for sent in facts.trace.transactions:
         if sent.digest is None or not _FEW <= sent.digest.received < _USUAL or not facts.is_tested_server(sent.server):
@@ -71,7 +71,10 @@ def _is_about_a_loop(reply: Reply) -> bool:
 
 @rule("RL-NUL-01", timed=False)
 def null_reverse_path_is_taken_and_kept(facts: Facts) -> Finding:
-    """Check that MAIL FROM:<> is not refused for good, and that the message is passed on with a null reverse-path."""
+    """Check that MAIL FROM:<> is not refused for good, and that the message is passed on with a null reverse-path.
+
+    A 5yz for another reason than the reverse-path (`_OTHER_REASONS`) is no violation. The second part is not judged for reports.
+    """
     finding = Finding("a message with a null reverse-path is taken, and passed on with it")
     null: set[tuple[str, str]] = set()
     for session in facts.trace.sessions.values():

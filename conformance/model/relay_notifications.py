@@ -2,21 +2,19 @@
 
 A *request* is what a server was asked for with a message: the parameters RET and ENVID of MAIL, NOTIFY and ORCPT of each RCPT.
 The rows bind a server that offers DSN in its reply to EHLO, in the session in which it took the message. A server to which a
-message was handed several times may follow any of the requests. `n` is an event's number.
+message was handed several times may follow any of the requests. A *report* is a delivery status notification; its *origin* is the
+server that made it, each of its *actions* what happened to a recipient: `delivered`, `relayed`, `expanded` (successes), `failed`
+or `delayed`. Recipients that are keys are normalized. `n` is an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A violation blames its `row`, else the rule's first
+requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
+dot (None before it), and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is
+to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it. `claims` are the capabilities that the candidate claims.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); `Drained` is the wait at the end until the transport is `quiet`.
+Records: `Relaying` has, by server, message and recipient, each `Try` (the server tried to pass the message on; `outcome` is the
+first digit of the reply that decided, `end_n` the event of its end).
 """
 
 import re
@@ -42,7 +40,7 @@ _XTEXT = re.compile(r"\+([0-9A-F]{2})")
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
-    """The parameters of DSN of one transaction: those of MAIL, and by recipient those of RCPT; names in capitals."""
+    """The parameters of DSN of one transaction: those of MAIL, and by normalized recipient those of RCPT; names in capitals."""
 
     transaction: Transaction
     mail: Mapping[str, str]
@@ -60,7 +58,11 @@ def _uses_parameters(facts: Facts) -> bool:
 
 
 class Requests:
-    """The requests with which each server was handed each message: (server, message's name) -> requests in order."""
+    """The requests with which each server was handed each message: (server, message's name) -> requests in order.
+
+    `Facts.compute_once(Requests)` makes one for a history. Where no command of the history has a parameter of DSN, all requests
+    are empty.
+    """
 
     def __init__(self, facts: Facts) -> None:
         """Collect the requests of the sessions in which a server under test offered DSN and was sent a whole message."""
@@ -81,7 +83,11 @@ class Requests:
         return [one for one in self.by_server_and_message.get((server, name), ()) if one.transaction.n < n]
 
     def notify_values(self, server: str, name: str, recipient: str, n: int) -> list[frozenset[str]]:
-        """Return the keywords of NOTIFY for a recipient in each request before event `n`; the empty set where there was none."""
+        """Return the keywords of NOTIFY for a recipient in each request before event `n`; the empty set where its RCPT had none.
+
+        `recipient` is normalized. Requests that do not name it are left out; where no command of the history has a parameter of
+        DSN, all count.
+        """
         requests = self.requests_before(server, name, n)
         if not self._is_used:
             return [frozenset()] * len(requests)
@@ -90,7 +96,7 @@ class Requests:
 
 
 def _parameters_of(facts: Facts, sent: Transaction) -> _Parameters:
-    """Return the parameters of DSN in the commands MAIL and RCPT of a transaction."""
+    """Return the parameters of DSN in the commands MAIL and RCPT of a transaction, refused ones included."""
     exchanges = facts.trace.sessions[sent.session].exchanges
     end = facts.end_n if sent.dot_n is None else sent.dot_n
     mail: dict[str, str] = {}
@@ -109,7 +115,10 @@ def _parameters_of(facts: Facts, sent: Transaction) -> _Parameters:
 
 
 def _parse_parameters(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of those parameters of a command line that are in `names`; values of NOTIFY and RET in capitals."""
+    """Yield name and value of those parameters of a command line that are in `names`; the name in capitals.
+
+    Values of NOTIFY and RET are in capitals, and their keywords sorted; other values are as they were said.
+    """
     for word in line.partition(">")[2].split():
         name, _, value = word.partition("=")
         if (name := name.upper()) in names:
@@ -120,7 +129,8 @@ def _parse_parameters(line: str, names: tuple[str, ...]) -> Iterator[tuple[str, 
 def parameters_are_passed_on(facts: Facts) -> Finding:
     """Check that each message is passed on with the parameters that it came with, and without any where DSN is not offered.
 
-    A relay may add an ORCPT (RFC 3461 5.2.1 d). Sessions that a fault altered, and shadow copies (SR-CRE-06), are not judged.
+    Those of any request are right, and a relay may add an ORCPT (RFC 3461 5.2.1 d). Sessions that a fault altered, and shadow
+    copies (SR-CRE-06), are not judged.
     """
     finding = Finding("the parameters of DSN are passed on to a next hop that offers DSN, and to no other")
     if not facts.compute_once(_uses_parameters):
@@ -184,10 +194,14 @@ class _Report:
 
 
 class StatusReports:
-    """The reports of a history about messages whose Message-ID no other message has."""
+    """The delivery status notifications of a history, each once, about messages whose Message-ID no other message has.
+
+    `Facts.compute_once(StatusReports)` makes one for a history: `all` has the reports in unaltered sessions, `altered` the
+    others.
+    """
 
     def __init__(self, facts: Facts) -> None:
-        """Collect the reports, each once, at the server that sent it first; those in sessions that a fault altered are kept apart."""
+        """Collect the reports at their origins: the servers under test that sent them first, without having been sent them."""
         self.all: list[_Report] = []
         self.altered: list[_Report] = []
         names: dict[str, list[str]] = defaultdict(list)
@@ -216,8 +230,8 @@ class StatusReports:
 def reports_are_asked_for(facts: Facts) -> Finding:
     """Check that nothing is reported which NOTIFY did not ask for, and no success for which the next hop is responsible.
 
-    An occasion is a recipient who failed, or for whom a next hop accepted the message, where NOTIFY wants no report of that or the next
-    hop is to make it.
+    An occasion is a recipient who failed, or for whom a next hop accepted the message, where the last NOTIFY wants no report of
+    that or the next hop is to make it. Reports in altered sessions are not judged.
     """
     finding = Finding("only what NOTIFY asks for is reported, by the last server that offers DSN")
     requests, relaying, reports = (
@@ -269,8 +283,10 @@ def _offers_dsn(facts: Facts, one: Try) -> bool:
 def relays_are_reported(facts: Facts) -> Finding:
     """Check that each recipient with NOTIFY=SUCCESS is reported once by the server that passed it to a next hop without DSN.
 
-    No clause says how soon: judged is the end of the drain, unless the report may still wait for its own next hop. Left out are servers
-    that were wiped, histories in which messages are sent again on request, and of 2010 those whose copy another server took over.
+    No clause says how soon, so this is judged at the end of the drain; where the report may still wait for its own next hop, it
+    is undecided. Only candidates that claim `dsn` are judged. Servers that were wiped, messages of which a server took a shadow
+    copy over, and histories in which messages are sent again on request are left out. A server may report as often as it was
+    handed the message, and any number of times if it stopped.
     """
     finding = Finding("what is passed on to a next hop without DSN is reported to a sender who asked for that")
     if "dsn" not in facts.context.claims or is_resending_requested(facts):
@@ -348,7 +364,10 @@ def reports_name_what_the_sender_named(facts: Facts) -> Finding:
 
 
 def _decoded(value: str) -> str:
-    """Return xtext (RFC 3461 4) as the text that it stands for, and the type of an address in lower case without blanks."""
+    """Return xtext (RFC 3461 4) as the text that it stands for, with the type of an address in lower case.
+
+    Blanks around the type and the address are dropped; without a `;` the text is no typed address and stays as it is.
+    """
     text = _XTEXT.sub(lambda match: chr(int(match[1], 16)), value)
     kind, semicolon, address = text.partition(";")
     return f"{kind.strip().lower()};{address.strip()}" if semicolon else text

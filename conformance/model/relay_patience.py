@@ -1,18 +1,16 @@
 """Judges how long a client waits for replies (RL-TMO-01, RL-DOT-01, RL-DOT-02), and that a server gives the last one (RL-DOT-03).
 
-RFC 5321 4.5.3.2 gives a time for each phase; ten minutes for the reply to the final dot, since a client that leaves sooner may send
-again what the server has taken (RFC 1047). A candidate that is given a shorter SendConnectionInactivityTimeout may leave then.
-Sessions that a fault altered are left out. Times are documented seconds.
+RFC 5321 4.5.3.2 gives a time for each phase; ten minutes for the reply to the final dot, since a client that leaves sooner may
+send again what the server has taken (RFC 1047). A candidate that is given a shorter SendConnectionInactivityTimeout may leave
+then. Sessions that a fault altered are left out. `n` is an event's number, `t` its time; times are documented seconds.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. Functions that take a `finding` add to it. A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive final reply or None, and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that
+the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is
+*altered* where a fault changed, added or removed octets in it, and *disturbed* where any fault acted in it or delayed it.
+`facts.slack` is by how many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 """
 
 from collections.abc import Iterator
@@ -43,7 +41,10 @@ _PIPELINED_S = 1.0
 
 @rule("RL-TMO-01")
 def replies_are_waited_for(facts: Facts) -> Finding:
-    """Check that a client waits for the greeting, and for the replies to MAIL, RCPT and DATA, as long as RFC 5321 asks for."""
+    """Check that a client waits for the greeting, and for the replies to MAIL, RCPT and DATA, as long as RFC 5321 asks for.
+
+    It may leave sooner where its SendConnectionInactivityTimeout is shorter.
+    """
     finding = Finding("a client waits five minutes for a reply, and two minutes for that to DATA")
     for session in _judged_sessions(facts):
         for awaited, since, until, is_read in _waits_for_replies(facts, session):
@@ -53,7 +54,11 @@ def replies_are_waited_for(facts: Facts) -> Finding:
 
 @rule("RL-DOT-02")
 def nothing_is_sent_while_the_dot_waits(facts: Facts) -> Finding:
-    """Check that a client which has lost patience at the final dot sends no more than QUIT in that session."""
+    """Check that a client which has lost patience at the final dot sends no more than QUIT in that session.
+
+    A final dot whose reply took longer than `_LATE_S` is an occasion, and so is each violation. What was pipelined behind the dot
+    is not judged.
+    """
     finding = Finding("while the reply to the final dot is due, a client sends nothing but QUIT")
     for session in _judged_sessions(facts):
         for sent in session.transactions:
@@ -75,7 +80,11 @@ def nothing_is_sent_while_the_dot_waits(facts: Facts) -> Finding:
 
 @rule("RL-DOT-01")
 def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
-    """Check that a client waits ten minutes for the reply to the final dot."""
+    """Check that a client waits ten minutes for the reply to the final dot, or its shorter SendConnectionInactivityTimeout.
+
+    Its wait ends with the reply, with its next command, or when it leaves; a reply that came too late for it to read does not end
+    it. A wait that the history or the server ends is not judged.
+    """
     finding = Finding("a client waits ten minutes for the reply to its final dot")
     for session in _judged_sessions(facts):
         for sent in session.transactions:
@@ -99,7 +108,11 @@ def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
 
 @rule("RL-DOT-03")
 def what_is_taken_is_answered(facts: Facts) -> Finding:
-    """Check that a server passes on no message for which it closed the sender's session after the final dot without a reply."""
+    """Check that a server passes on no message for which it closed the sender's session after the final dot without a reply.
+
+    Only undisturbed sessions of the harness are judged. A server that accepted the message in another transaction, or that
+    stopped, is excused.
+    """
     finding = Finding("a server that takes a message answers its final dot")
     passed_on = {(sent.client, sent.message) for sent in facts.trace.transactions if sent.dot_n is not None}
     for sent in facts.trace.transactions:
@@ -143,9 +156,10 @@ def _judged_sessions(facts: Facts) -> Iterator[Session]:
 
 
 def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, float, float, bool]]:
-    """Yield each wait of the client: verb or GREETING, begin and end in documented seconds, and whether it read the reply.
+    """Yield each wait of the client for the greeting, or for the reply to MAIL, RCPT or DATA.
 
-    A wait that goes on when the history ends is left out.
+    Each has what it waited for (GREETING or the verb), begin and end in documented seconds, and whether it read the reply. A wait
+    that ends with neither a reply nor the client's leaving is left out.
     """
     left = _client_left_at(facts, session)
     greeting = session.replies[0].t if session.replies else left
@@ -191,9 +205,10 @@ def _check_wait(
     is_read: bool,
     least: float,
 ) -> None:
-    """Add a violation if the client left sooner than both `least` and its configured SendConnectionInactivityTimeout, in seconds.
+    """Add a violation if the client left before `least` seconds, and before its configured SendConnectionInactivityTimeout.
 
-    It waited from `since` to `until` for the reply to `awaited`; `is_read` says whether it got the reply, and so did not leave.
+    It waited from `since` to `until` for the reply to `awaited`; `is_read` says whether it got the reply, and so did not leave. A
+    wait that it left is an occasion, and so is any other that lasted longer than `_LATE_S`.
     """
     if is_read or until - since >= least:
         finding.occasions += until - since > _LATE_S
@@ -238,7 +253,7 @@ def _was_sent_again(facts: Facts, session: Session, sent: Transaction, reply: Re
 
 
 def _client_left_at(facts: Facts, session: Session) -> float | None:
-    """Return when the client ended the session, None where the other side or the link did, or the client's node was stopped."""
+    """Return when the client ended the session; None while it is open, and where another ended it or the client stopped."""
     closed = session.closed
     if (
         closed is None
@@ -250,7 +265,7 @@ def _client_left_at(facts: Facts, session: Session) -> float | None:
 
 
 def _impatient_command(session: Session, sent: Transaction) -> Command | None:
-    """Return the first command that followed a final dot before its reply, and was not pipelined; None without one."""
+    """Return the first command between a final dot and its reply; None without one, and if that command was pipelined."""
     assert sent.dot_n is not None
     assert sent.dot_t is not None
     replied = sent.replies[0].n if sent.replies else None

@@ -1,12 +1,14 @@
 """Judges the processes of a server that work on one queue: two at a time, and one after a killed one (group SHQ).
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it.
+`n` is an event's number, `t` its time in documented seconds. Each rule judges one recorded history, `facts`, and returns a
+`Finding` of occasions (chances to fail) and violations, as `conformance.model` describes (`timed=False`: it compares no times). A
+`Transaction` is one mail transaction: `n` and `t` are those of its MAIL. `facts.slack` is by how many seconds a time may miss a
+bound.
 
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); a `NodeEvent` says what happened to a server; a `StepEvent` is the begin or end of a step.
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged`
+it or not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each
+`HopConnection` (a connection without mail of a known message); a `NodeEvent` says what happened to a server; a `StepEvent` is the
+begin or end of a step.
 """
 
 from conformance.history.events import NodeEvent, StepEvent
@@ -21,9 +23,10 @@ _PATIENCE_S = 3600.0
 
 @rule("RL-SHQ-01", timed=False)
 def two_processes_deliver_once(facts: Facts) -> Finding:
-    """Check that a next hop accepts no message twice for a recipient since a second process was started on the queue.
+    """Check that next hops accept no message for a recipient more often than it was handed, with two processes on one queue.
 
-    After a kill a message may come twice, since the server may not have kept what it had done (RFC 1047).
+    The rule judges recipients with an acceptance after the second process was started, up to the next kill: after a kill a
+    message may come twice, since the server may not have kept what it had done (RFC 1047).
     """
     finding = Finding("two processes on one queue pass each message on once")
     started = [e for e in facts.trace.events_of(StepEvent) if e.verb == "start-another" and e.phase == "began"]
@@ -55,7 +58,8 @@ def two_processes_deliver_once(facts: Facts) -> Finding:
 def what_the_dead_have_locked_is_free(facts: Facts) -> Finding:
     """Check that what a server was passing on when it was killed is tried again by the process that goes on, or is started.
 
-    Nothing is judged with `timers: own`, where the server's intervals are not known, and nothing that was lost with its queue.
+    A contact with a next hop counts too, and a delivery. Power cuts are no kills here. Nothing is judged with `timers: own`,
+    where the server's intervals are not known, and nothing that was lost with its queue.
     """
     finding = Finding("what was being passed on at a kill is tried again")
     relaying = facts.compute_once(Relaying)
@@ -86,7 +90,10 @@ def what_the_dead_have_locked_is_free(facts: Facts) -> Finding:
 
 
 def _has_reached_it(facts: Facts, key: Key, after_n: int) -> bool:
-    """Return whether a server was in contact with a next hop for a key's recipient after an event, or the recipient has the message."""
+    """Return whether a server was in contact with a next hop for a key's recipient after an event, or the message was delivered.
+
+    A delivery counts whenever it was; `key` is server, message and recipient.
+    """
     server, name, recipient = key
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
     contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
@@ -96,9 +103,10 @@ def _has_reached_it(facts: Facts, key: Key, after_n: int) -> bool:
 
 
 def _time_since_return(facts: Facts, key: Key, kill: NodeEvent) -> float | None:
-    """Return for how long a server has worked since its return from a kill, in documented seconds, if that was long enough to try again.
+    """Return for how long a server has worked since its return from a kill, in documented seconds, if it must have tried again.
 
-    None too where the message may have expired, or the server was stopped or lost its queue later.
+    None where that was not long enough, where the message may have expired meanwhile, and where the server did not come back,
+    stopped later or lost its queue.
     """
     server = key[0]
     ready = next((e for e in facts.node_events.get(server, ()) if e.n > kill.n and e.action == "ready"), None)

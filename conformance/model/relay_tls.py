@@ -1,14 +1,15 @@
 """Judges STARTTLS (RFC 3207): what a server forgets, and what a client does where TLS fails or has begun (group TLS).
 
-The rows of the server bind one that offers STARTTLS. They are judged by the conversations of the scenario (`Talked`), since the link sees
-encrypted octets only. What a client says within TLS is recorded by the sink.
+The rows of the server bind one that offers STARTTLS. They are judged by the conversations of the scenario (`Talked`), since the
+link sees encrypted octets only: each `TalkExchange` has the line that was `said`, and the reply's `code` and `text`. What a
+client says within TLS is recorded by the sink. `n` is an event's number, `t` its time in documented seconds.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL. `facts.slack` is by how many seconds a time may miss a bound.
 
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on).
+Records: `Relaying` has, by server, message and recipient (a `Key`), each `Handing` (the server was handed the message, and
+`acknowledged` it or not) and each `Try` (it tried to pass it on); `FailureReports` has the reports of failures.
 """
 
 import math
@@ -38,7 +39,10 @@ _EXTENSIONS = {
 
 
 def _secured_talks(facts: Facts) -> Iterator[tuple[Talked, list[TalkExchange], TalkExchange, list[TalkExchange]]]:
-    """Yield each conversation in which TLS began: its event, what was said before, the exchange of STARTTLS, and what was said within TLS."""
+    """Yield each conversation with a server under test in which TLS began.
+
+    Each comes with what was said before, the exchange of STARTTLS, and what was said within TLS.
+    """
     for event in facts.trace.events_of(Talked):
         if not facts.is_tested_server(event.server):
             continue
@@ -52,7 +56,8 @@ def _secured_talks(facts: Facts) -> Iterator[tuple[Talked, list[TalkExchange], T
 def plaintext_behind_starttls_is_dropped(facts: Facts) -> Finding:
     """Check that a command that came in plaintext behind STARTTLS is not answered within TLS (CVE-2011-0411).
 
-    Its reply would stand in the place of that to the first command within TLS: QUIT has another than 221.
+    Its reply would stand in the place of that to the first command within TLS, so that QUIT gets another than 221 or 421. Only
+    conversations are judged that say QUIT within TLS.
     """
     finding = Finding("a command in plaintext behind STARTTLS is not answered within TLS")
     for event, _, starttls, within in _secured_talks(facts):
@@ -70,7 +75,10 @@ def plaintext_behind_starttls_is_dropped(facts: Facts) -> Finding:
 
 @rule("RL-TLS-02", timed=False)
 def tls_begins_anew(facts: Facts) -> Finding:
-    """Check that a transaction from before TLS is gone within it, and that STARTTLS is not offered there."""
+    """Check that a transaction from before TLS is gone within it, and that STARTTLS is not offered there.
+
+    It is not gone if the first command within TLS, RCPT, is accepted.
+    """
     finding = Finding("what the client said before TLS is forgotten within it")
     for event, before, _, within in _secured_talks(facts):
         verbs = [x.said.upper().partition(" ")[0] for x in before]
@@ -96,7 +104,10 @@ def tls_begins_anew(facts: Facts) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class _FailedTls:
-    """A session of a server with a next hop in which STARTTLS was refused for now (`reply` in words), or TLS did not begin."""
+    """A session of a server with a next hop in which STARTTLS was refused for now, or TLS did not begin.
+
+    `n` and `t` are those of the reply to STARTTLS, `reply` says in words what it was.
+    """
 
     session: Session
     n: int
@@ -105,7 +116,10 @@ class _FailedTls:
 
 
 def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
-    """Return the sessions in which TLS failed, by client and next hop; without those in which the client left before the reply."""
+    """Return the sessions in which TLS failed, by client and next hop.
+
+    STARTTLS got 4yz, or 220 and then the other side or the link ended the session. Where the client left, TLS did not fail.
+    """
     found: dict[tuple[str, str], list[_FailedTls]] = {}
     for session in facts.trace.sessions.values():
         if not facts.is_opened_by_tested_server(session.client, session.name):
@@ -128,9 +142,10 @@ def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
 
 
 def _concerned(facts: Facts) -> Iterator[tuple[Key, float, _FailedTls]]:
-    """Yield each message and recipient for which TLS failed with a next hop: the key, when it was handed, and the first failure.
+    """Yield each message and recipient for which TLS failed with a next hop since the server acknowledged the message.
 
-    Nothing is judged with `timers: own`, where the server's intervals are not known.
+    Each comes with the time at which it was handed, and the first such failure. Nothing is yielded with `timers: own`, where the
+    server's intervals are not known.
     """
     failures = facts.compute_once(_failures)
     if not failures or facts.context.cell.timers == "own":
@@ -149,7 +164,11 @@ def _concerned(facts: Facts) -> Iterator[tuple[Key, float, _FailedTls]]:
 
 @rule("RL-TLS-03")
 def failed_tls_is_transient(facts: Facts) -> Finding:
-    """Check that mail is neither reported as failed nor left where STARTTLS was refused for now, or the handshake was cut."""
+    """Check that mail is neither reported as failed nor left untried where STARTTLS got 4yz, or the handshake was cut.
+
+    A report after the message's lifetime is right. Another session with that next hop counts as a try. A server that had no time
+    to try again (`_has_had_time`) is no occasion.
+    """
     finding = Finding("mail goes on, or is tried again, after TLS has failed")
     relaying = facts.compute_once(Relaying)
     for key, handed_t, failed in _concerned(facts):
@@ -180,7 +199,8 @@ def failed_tls_is_transient(facts: Facts) -> Finding:
 def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
     """Check that a server that sends mail in the clear elsewhere does so, too, where TLS keeps failing.
 
-    Such a server does not require TLS (RFC 3207 4 leaves it to the client's policy).
+    Such a server does not require TLS (RFC 3207 4 leaves it to the client's policy). Within `_patience` of the failure it must
+    have begun a transaction with the message, or delivered it; a server that stopped, or had no time for that, is no occasion.
     """
     finding = Finding("where TLS is optional, mail goes on without it when it fails")
     relaying = facts.compute_once(Relaying)
@@ -210,7 +230,10 @@ def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
 
 
 def _find_report(facts: Facts, key: Key, after_n: int) -> Transaction | None:
-    """Return the report, made by the server of a key after an event, that the key's message failed for its recipient; None for none."""
+    """Return the first report after an event, made by the server of `key`, that the key's message failed for its recipient.
+
+    None without one. `key` is server, message and recipient.
+    """
     server, name, recipient = key
     for report in facts.compute_once(FailureReports).all:
         is_about = any(m.message == name for m in report.messages) and recipient in (report.failed or {recipient})
@@ -220,7 +243,7 @@ def _find_report(facts: Facts, key: Key, after_n: int) -> Transaction | None:
 
 
 def _has_had_time(facts: Facts, server: str, failed: _FailedTls) -> bool:
-    """Return whether the server worked on for so long after a failure that it must have tried again."""
+    """Return whether the server worked on for so long after a failure, up to the history's end, that it must have tried again."""
     has_ended = facts.end_t - failed.t < _patience(facts, server)
     return not has_ended and not facts.stopped_or_wiped_between(server, failed.n)
 
@@ -238,9 +261,10 @@ def _has_starttls(session: Session) -> bool:
 
 @rule("RL-TLS-05", timed=False)
 def only_what_tls_has_offered_counts(facts: Facts) -> Finding:
-    """Check that a client uses no extension within TLS that only the plaintext before has offered.
+    """Check that a client uses no extension within TLS that was not offered there.
 
-    That is so where it keeps the list from before TLS, and where it takes octets behind the reply to STARTTLS for the reply to its EHLO.
+    It would where it keeps the list from before TLS, and where it takes octets behind the reply to STARTTLS for the reply to its
+    EHLO. Sessions without a MAIL within TLS are no occasion.
     """
     finding = Finding("a client uses within TLS only the extensions that are offered there")
     for session in facts.trace.sessions.values():
@@ -260,7 +284,10 @@ def only_what_tls_has_offered_counts(facts: Facts) -> Finding:
 
 
 def _find_unoffered(within: list[Exchange]) -> tuple[str, int] | None:
-    """Return the first use of an extension that no EHLO reply within TLS has offered, in words, and its event; None for none."""
+    """Return the first use of an extension that the last EHLO reply within TLS does not offer, in words, and its event.
+
+    None without one. `within` are the exchanges within TLS.
+    """
     offered: set[str] = set()
     for exchange in within:
         verb, reply, line = exchange.command.verb, exchange.reply, exchange.command.line

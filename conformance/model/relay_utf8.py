@@ -1,12 +1,15 @@
 """Judges what a relay does with SMTPUTF8 (RFC 6531): where a message that needs it goes, and where one that does not.
 
-A message *needs* SMTPUTF8 if the local part of an address in its envelope is not ASCII: a domain could be written in A-labels. One
-whose addresses and content are all ASCII does not need it; a content in UTF-8 may need it or not, which is not judged. A message
-is *declared* if its sender said SMTPUTF8 in MAIL to a server that offers it: the rows bind that server.
+A message *needs* SMTPUTF8 if the local part of an address in its envelope is not ASCII: a domain could be written in A-labels.
+One whose addresses and content are all ASCII does not need it; a content in UTF-8 may need it or not, which is not judged. A
+message is *declared* if its sender said SMTPUTF8 in MAIL to a server that offers it: the rows bind that server. `keywords` of a
+session are what the server offered in its last reply to EHLO, None before that. `n` is an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). `occasions` count the chances to fail; a
-violation has the numbers of the events that show it. `n` is an event's number. A session is *altered* where a fault changed,
-added or removed octets in it.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, and `acceptance` the first positive final reply or None. Its `kind` is `shadow` (a copy that the server is to
+hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a
+fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +32,7 @@ def _says_utf8(facts: Facts, transaction: Transaction) -> bool:
 
 
 def _declared(facts: Facts) -> list[tuple[MessageMade, Transaction]]:
-    """Return each declared message that a server under test accepted, with the transaction."""
+    """Return each declared message with the transaction in which a server under test accepted it; once for each of these."""
     if not any(c.verb == "MAIL" and _KEYWORD in c.line.upper() for c in facts.trace.events_of(Command)):
         return []
     return [
@@ -44,7 +47,10 @@ def _declared(facts: Facts) -> list[tuple[MessageMade, Transaction]]:
 
 
 def _sent_after(facts: Facts, message: MessageMade, given: Transaction) -> Iterator[Transaction]:
-    """Yield the transactions in which the server passed a message on; without shadow copies and sessions that a fault altered."""
+    """Yield the transactions in which the server of `given` passed the message on after it.
+
+    Shadow copies and altered sessions are left out.
+    """
     for sent in facts.trace.transactions_of(message.message):
         if (
             sent.client == given.server
@@ -81,7 +87,7 @@ def utf8_goes_where_it_is_offered(facts: Facts) -> Finding:
     """Check that no address in UTF-8, and no message under altered addresses, is sent to a next hop that does not offer SMTPUTF8.
 
     An occasion is a declared message that needs SMTPUTF8 at a server that later had a session with such a next hop. That the
-    message is reported is judged by RL-ACK-01.
+    message is reported is judged by RL-ACK-01. Altered sessions give no violation.
     """
     finding = Finding("what needs SMTPUTF8 goes only to next hops that offer it")
     for message, given in facts.compute_once(_declared):

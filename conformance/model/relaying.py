@@ -3,17 +3,18 @@
 Theory of operation
 -------------------
 A server is *handed* a message when its final dot reaches the server, and *responsible* for a recipient from its positive final
-reply on (RFC 5321 4.2.5). It *tries* to pass the message on in ordinary transactions that it opens itself. A `Try` is one
-such transaction for one recipient, with the first reply that decides it: to MAIL, to its RCPT, to DATA, or the final one.
+reply on (RFC 5321 4.2.5). It *tries* to pass the message on in ordinary transactions that it opens itself. A `Try` is one such
+transaction for one recipient, with the first reply that decides it: to MAIL, to its RCPT, to DATA, or the final one.
 
-A transaction that was broken off has no content that says of which message it is. It is a try of the only message with its
-sender and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `HopConnection`.
+A transaction that was broken off has no content that says of which message it is. It is a try of the only message with its sender
+and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `HopConnection`.
 
 Nothing here decides whether something was right; the rules in `relay_*`, `reports`, `retries` and others read it. A session is
-*unclear* where a fault altered what was said other than by silence, or the link recorded nothing after STARTTLS: the server may have
-seen any end. `n` is an event's number, `t` its time in documented seconds.
+*unclear* where a fault altered what was said other than by silence, or the link recorded nothing after STARTTLS: the server may
+have seen any end. `n` is an event's number, `t` its time in documented seconds. `name` is the scenario's name of a message.
 
-Records: `ConnectFailed` is a connection that a client could not open.
+Records: `ConnectFailed` is a connection that a client could not open. A fault may hold a connection back from when the client
+dials.
 """
 
 import math
@@ -41,8 +42,9 @@ Key = tuple[str, str, str]
 class Handing:
     """A transaction in which a server was handed a message for a recipient; `n` and `t` are those of its final dot.
 
-    `acknowledged` is the positive final reply, None without one; a shadow copy makes no server responsible. `responsible_n` is the
-    number of the event since which the server may be responsible: the reply, or the dot where a link may have kept the reply.
+    `acknowledged` is the positive final reply for the recipient, None without one; a shadow copy makes no server responsible.
+    `responsible_n` is the number of the event since which the server may be responsible: that reply, or the dot where a link may
+    have kept the reply; None where it is not.
     """
 
     transaction: Transaction
@@ -78,7 +80,8 @@ class Try:
 class HopConnection:
     """A connection of a server to another party that failed, or in which no mail was sent, or mail of an unknown message.
 
-    `refusal` is the 4yz or 5yz reply in it, if any.
+    `n` and `t` are those of its begin, `end_n` and `end_t` those of its end or of the deciding reply, infinite without one.
+    `refusal` is the 4yz or 5yz reply in it, None without one. `server` is the other party.
     """
 
     server: str
@@ -96,10 +99,14 @@ class HopConnection:
 
 
 class Relaying:
-    """The handings and tries of every message, and the connections without mail; `Facts.compute_once(Relaying)` makes one for a history."""
+    """The handings and tries of every message, and the connections without mail.
+
+    `Facts.compute_once(Relaying)` makes one for a history. `handings` and `tries` are by server, name of the message and
+    normalized recipient, `hop_connections` by client; each list is in order.
+    """
 
     def __init__(self, facts: Facts) -> None:
-        """Collect handings, tries and connections from all sessions that the servers under test opened themselves."""
+        """Collect the handings, and the tries and connections of all sessions that the servers under test opened themselves."""
         self.facts = facts
         self._dials = find_dials(facts.trace)
         self.handings: Mapping[Key, list[Handing]] = defaultdict(list)
@@ -120,12 +127,18 @@ class Relaying:
             contacts.sort(key=lambda contact: contact.n)
 
     def find_begin(self, session: Session) -> tuple[int, float]:
-        """Return number and time of the event at which the client began to connect: that of the fault which held the connection back."""
+        """Return number and time of the event at which the client began to connect.
+
+        That is the fault which held the connection back; without one, the session's opening.
+        """
         begun = self._dials.ended.get(session.n, session)
         return begun.n, begun.t
 
     def _add_failed_connections(self) -> None:
-        """Add the connections that failed; where a fault held one back, it began when the fault fired."""
+        """Add the connections that failed, and the dials that went on when the client stopped or the history ended.
+
+        Where a fault held a connection back, it began when the fault fired.
+        """
         dials = self._dials
         for event in self.facts.trace.events_of(ConnectFailed):
             if self.facts.is_tested_server(event.client):
@@ -199,10 +212,11 @@ class Relaying:
     def _add_tries(
         self, session: Session, sent: Transaction, until: float, end: tuple[float, float], known_before: float
     ) -> None:
-        """Add a try for each recipient of a transaction.
+        """Add a try for each recipient of a transaction, refused ones included.
 
-        The commands up to event `until` belong to it; `end` is number and time of the session's end. A reply before event `known_before`
-        was surely read by the client. Where the message is not known, a `HopConnection` is added.
+        The commands up to event `until` belong to it; `end` is number and time of the session's end. A reply before event
+        `known_before` was surely read by the client. A `HopConnection` is added in place of a try where the message is not known,
+        and besides it where the transaction broke off, perhaps before the RCPT of another recipient.
         """
         context = self.facts.context
         exchanges = [x for x in session.exchanges if sent.n <= x.command.n < until]
@@ -271,7 +285,7 @@ class Relaying:
 
 
 def needs_smtputf8(*addresses: str) -> bool:
-    """Return whether the local part of an address is not ASCII, so that it can be sent only with SMTPUTF8 (RFC 6531 3.2)."""
+    """Return whether the local part of any address is not ASCII, so that it can be sent only with SMTPUTF8 (RFC 6531 3.2)."""
     return not all(address.rpartition("@")[0].isascii() for address in addresses)
 
 

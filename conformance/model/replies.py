@@ -1,17 +1,17 @@
 """Judges replies: exactly one to each command and each content (RL-RPL-01), and well-formed ones (RL-RPL-02, SR-WIR-03).
 
-The content of a message is answered by its *final reply*; LMTP gives one for each accepted recipient. `Reply.to` is the verb
-that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n` is an event's number.
+The content of a message is answered by its *final reply*; LMTP gives one for each accepted recipient. `Reply.to` is the verb that
+a reply answers, `CONTENT` for a final reply, '' where no reply was due. An *enhanced* status code is one of RFC 2034, such as
+5.5.4. `n` is an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement. A function with the decorator `invariant` gets the `context` of the facts instead. A
+`Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before
+it), `replies` the final replies, and `message` the scenario's name of the message or None. A session is *altered* where a fault
+changed, added or removed octets in it, and *disturbed* where any fault acted in it or delayed it. Of a server's listeners
+`frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how
+many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 """
 
 import math
@@ -43,10 +43,11 @@ _SHADOW_VERBS = frozenset(OPERATIONS_BY_VERB)
 
 @invariant("one-final-reply", "RL-RPL-01", timed=False)
 def one_final_reply(context: CheckContext) -> Finding:
-    """Check that each command and each content gets one reply, in their order.
+    """Check that each command and each content gets no more than one reply, and gets it in order.
 
-    Wrong are a reply where none is due (421 may come at any time, RFC 5321 3.8), and a 221 to QUIT where the reply to an
-    earlier command is due: that reply is missing. Sessions that a fault altered are left out.
+    It is wrong to reply where no reply is due (421 may come at any time, RFC 5321 3.8), and to answer QUIT with 221 where the
+    reply to an earlier command is due: that reply is missing. Replies that never come are judged by `commands_are_answered`.
+    Sessions that a fault altered are left out.
     """
     finding = Finding("one reply to each command and each message")
     for session in context.trace.sessions.values():
@@ -62,7 +63,9 @@ def one_final_reply(context: CheckContext) -> Finding:
 def commands_are_answered(facts: Facts) -> Finding:
     """Check that no command waits for its reply for `_PATIENCE_S`, or gets the 421 of a timeout in its place.
 
-    The final dot is left out: its reply may be withheld.
+    A wait that the session or the history ends counts from `_PATIENCE_S` on. The final dot is left out: its reply may be
+    withheld. So are disturbed sessions, and those whose server or client was stopped or paused. There is at most one violation in
+    a session.
     """
     finding = Finding("each command is answered before the client gives up")
     for session in facts.trace.sessions.values():
@@ -94,7 +97,7 @@ def commands_are_answered(facts: Facts) -> Finding:
 
 
 def _check_final_replies(finding: Finding, session: Session) -> bool:
-    """Add a violation for each message with too many final replies: more than recipients with LMTP, else more than one.
+    """Add a violation for each message with too many final replies: more than accepted recipients with LMTP, else more than one.
 
     Return whether any was added.
     """
@@ -126,7 +129,7 @@ def _unsolicited_after(session: Session, transaction: Transaction) -> list[Reply
 
 
 def _check_order(finding: Finding, session: Session) -> None:
-    """Add a violation for the first reply where none was due, or for a 221 to QUIT in place of another reply."""
+    """Add a violation for the first reply where none was due, or 221 to QUIT in place of another reply; no more than one."""
     quits = [x.command.n for x in session.exchanges if x.command.verb == "QUIT" and x.reply is None]
     for reply in session.replies:
         if reply.to == "" and reply.code != 421:
@@ -200,5 +203,5 @@ def _enhanced_problem(reply: Reply, *, promised: bool) -> str:
 
 
 def _format_reply(reply: Reply) -> str:
-    """Return a reply's code and the text of its last line."""
+    """Return a reply's code and the text of its last line; the code alone for a reply without text."""
     return f"{reply.code} {reply.lines[-1] if reply.lines else ''}".strip()

@@ -1,11 +1,11 @@
 """Judges the contents of reports of delivery status: their form (RL-DSN-08), and what they return of the message (RL-DSN-09).
 
-The link that records a report parses it: `form_problem` of its digest says what it lacks of the form, `returned` whether it has the whole
-message or its header. A report is judged at the server that made it.
+The link that records a report parses it: `form_problem` of its digest says what it lacks of the form, '' for nothing; `returned`
+whether it has the whole message or its header, None for neither. A report is judged at the server that made it (`origin`). A
+*request* has the parameters of DSN with which that server was given the message (`relay_notifications`).
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times).
 """
 
 from conformance.model.facts import Facts
@@ -39,9 +39,10 @@ def reports_have_their_form(facts: Facts) -> Finding:
 
 @rule("RL-DSN-09", timed=False)
 def reports_return_what_was_asked_for(facts: Facts) -> Finding:
-    """Check that a report returns the header only for RET=HDRS, and where it is of no failure; and for RET=FULL the whole message.
+    """Check that a report returns the header only for RET=HDRS, or if nothing failed; and for RET=FULL the whole message.
 
-    A large message may be cut to its header, and so may one with an internationalized header, since the next hop may not take it.
+    A large message may be cut to its header, and so may one with eight-bit octets, since the next hop may not take it. A report
+    that returns nothing, or that requests with different RET ask for, is no violation.
     """
     finding = Finding("reports return what RET asks for")
     requests = facts.compute_once(Requests)

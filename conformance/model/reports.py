@@ -1,26 +1,25 @@
 """Judges reports of failures: one for each permanent failure, to the sender, and no other (RL-DSN-01, RL-DSN-02, RL-RCP-01).
 
-A *report* is a delivery status notification (RFC 3464) with the action `failed`. Its *origin* is the server that sends it
-without having been handed it. A recipient has failed at a server when a next hop refused the message for it with 5yz, when the
-message expired, or when there is no next hop for it; nothing else may be reported, and each failure must be (RFC 5321 6.1),
-but for a message with a null reverse-path.
+A *report* is a delivery status notification (RFC 3464) with the action `failed`. Its *origin* is the server that sends it without
+having been handed it. A recipient has failed at a server when a next hop refused the message for it with 5yz, when the message
+expired, or when there is no next hop for it; nothing else may be reported, and each failure must be (RFC 5321 6.1), but for a
+message with a null reverse-path.
 
-Reports name recipients, and the message by its Message-ID: where several messages have it, a report may be about any of them.
-`n` is an event's number, `t` its time in documented seconds.
+Reports name recipients, and the message by its Message-ID: where several messages have it, a report may be about any of them. `n`
+is an event's number, `t` its time in documented seconds. The *drain* is the wait at the end of a cell.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. Functions that take a `finding` add to it. A violation blames its `row`, else the rule's first
+requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
+dot (None before it), and `recipients` those that were not refused. Its `kind` is `shadow` (a copy that the server is to hold,
+2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault
+changed, added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound. `claims` are the
+capabilities that the candidate claims.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); `Drained` is the wait at the end until the transport is `quiet`.
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged`
+it or not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each
+`HopConnection` (a connection without mail of a known message); `Drained` is the drain's end: `quiet` says whether the transport
+was.
 """
 
 from collections import defaultdict
@@ -60,10 +59,17 @@ class _Report:
 
 
 class FailureReports:
-    """The reports of a history, each once, at its origin; `all` has them in order."""
+    """The reports of failures of a history, each once, at its origin; `all` has them in order.
+
+    `message_ids` has the Message-IDs of all delivery status notifications, '' for one without.
+    `Facts.compute_once(FailureReports)` makes one for a history.
+    """
 
     def __init__(self, facts: Facts) -> None:
-        """Collect the reports from all transactions; a server that had been given a report, or a shadow copy of it, is not its origin."""
+        """Collect the reports from all transactions.
+
+        A server that had been sent a report, or a shadow copy of it, is not its origin.
+        """
         self.all: list[_Report] = []
         self.message_ids: set[str] = set()
         """The Message-IDs of all reports."""
@@ -108,7 +114,10 @@ def _reported_recipients(facts: Facts, digest: Digest, messages: Iterable[Messag
 
 @rule("RL-DSN-02", "RL-DSN-01", "RL-RCP-01", "RL-RTY-01", "RL-RTY-02")
 def reports_are_of_failures(facts: Facts) -> Finding:
-    """Check each report: null reverse-path, to the sender, about what has failed at its origin, and only once."""
+    """Check each report: null reverse-path, to the sender, about what has failed at its origin, and only once.
+
+    No report may be about another report, or about a message with a null reverse-path. Reports in altered sessions are left out.
+    """
     finding = Finding("reports go to the sender, and are about recipients for whom the message failed for good")
     relaying, reports = facts.compute_once(Relaying), facts.compute_once(FailureReports)
     times: Mapping[tuple[str, str, str], set[str]] = defaultdict(set)
@@ -174,8 +183,9 @@ def _permitted_times(facts: Facts, relaying: Relaying, report: _Report, recipien
 def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _Report, recipient: str) -> None:
     """Add a violation where a report names a recipient who had not failed at its origin.
 
-    Excused are refusals, unclear sessions, expiry, a possible loop, content that cannot be converted, and failures that no transaction
-    shows.
+    These excuse a report: a refusal, an unclear session, expiry, a possible loop, content or an address that the next hops cannot
+    take, and a failure that no transaction shows (`_may_have_failed_unseen`). With `timers: own` only a recipient for whom the
+    server was never handed it is a violation.
     """
     origin, message = report.origin, report.messages[0]
     handings = [h for m in report.messages for h in relaying.handings.get((origin, m.message, recipient), ())]
@@ -226,7 +236,10 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
 
 
 def _may_be_handed_unseen(facts: Facts, report: _Report) -> bool:
-    """Return whether a fault altered a session in which the server was handed a message of the report: it may hide that a RCPT was accepted."""
+    """Return whether a fault altered a session in which the report's origin was handed a message that the report is about.
+
+    The fault may hide that a RCPT was accepted.
+    """
     return any(
         t.server == report.origin and t.session in facts.trace.altered_sessions
         for message in report.messages
@@ -258,9 +271,9 @@ def _may_have_failed_unseen(facts: Facts, relaying: Relaying, origin: str, recip
 def failures_are_reported(facts: Facts) -> Finding:
     """Check that a server that is responsible for a message reports each recipient for whom a next hop refused it for good.
 
-    No clause says how soon, so this is judged at the end of the drain, unless the report may still wait for its own next
-    hop. Messages with a null reverse-path or NOTIFY=NEVER (RFC 3461) are not judged, nor are servers that were wiped, nor
-    servers of 2010 whose copy another server took over (ruling 19).
+    No clause says how soon, so this is judged at the end of the drain, unless the report may still wait for its own next hop;
+    then it is undecided. Only candidates that claim `dsn` are judged. Messages with a null reverse-path or NOTIFY=NEVER (RFC
+    3461) are not judged, nor are servers that were wiped, nor servers of 2010 whose copy another server took over (ruling 19).
     """
     finding = Finding("each permanent failure is reported to the sender")
     if "dsn" not in facts.context.claims:
@@ -297,9 +310,10 @@ def failures_are_reported(facts: Facts) -> Finding:
 
 
 def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
-    """Return whether after event `after_n` the server tried to send the message's sender mail with a null reverse-path in vain.
+    """Return whether after event `after_n` the server tried in vain to send the message's sender mail with a null reverse-path.
 
-    It was refused before its content, at RCPT or DATA, so that nothing shows that it was the report.
+    That was refused or broken off before its content: nothing shows that it was the report. A transaction without any recipient
+    counts.
     """
     sender = facts.context.normalize_address(message.sender)
     for sent in facts.trace.transactions:
@@ -325,7 +339,8 @@ def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_
 def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
     """Return whether a report about a message may still wait when the history ends.
 
-    The server is down; or it was not quiet in the drain, and after event `after` it tried to reach the next hop of the message's sender.
+    The history has no drain, the server is down, or it was not quiet in the drain and after event `after` it tried to reach the
+    next hop of the message's sender.
     """
     drained = facts.trace.events_of(Drained)
     if not drained or facts.is_down_at_end(server):
@@ -337,7 +352,10 @@ def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: Mes
 
 
 def _wants_no_report(facts: Facts, server: str, name: str) -> bool:
-    """Return whether a server was handed the message with NOTIFY that asks for no report of failures (RFC 3461 4.1)."""
+    """Return whether a server was handed the message with a NOTIFY that asks for no report of failures (RFC 3461 4.1).
+
+    The NOTIFY of any recipient counts.
+    """
     for sent in facts.trace.transactions_of(name):
         if sent.server != server:
             continue

@@ -3,18 +3,15 @@
 A server is asked to resubmit a mailbox database by a command, or by a database that becomes active on another server. It then
 sends what it holds for the mailboxes of that database once more. `n` is an event's number, times are documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. Functions that take a `finding` add to it. A violation blames its `row`, else the rule's first
+requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `replies` the final replies, `acceptance`
+the first positive final reply or None, `message` the scenario's name of the message or None, and `recipients` those that were not
+refused. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client
+keeps the shadow) or `plain`. `facts.slack` is by how many seconds a time may miss a bound.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: a `Processing` is what one server was handed and has passed on of one message; a `StepEvent` is the begin or end of a step of the
-scenario; a `CommandRun` is an administrator's command to a server.
+Records: a `Processing` is what one server was handed and has passed on of one message; a `StepEvent` is the begin or end of a
+step of the scenario; a `CommandRun` is an administrator's command to a server.
 """
 
 from collections import Counter, defaultdict
@@ -34,8 +31,9 @@ _RESUBMISSION_TIME_S = 300.0
 def resubmission_of_what_is_held(facts: Facts) -> Finding:
     """Check that a server asked to resubmit a mailbox database sends what it holds for it once more, and nothing else.
 
-    What it sends again is judged for each recipient: it may pass a message on as often as it was handed it, and as often again for
-    each request for the recipient's database; never to a 2010 server, nor across the boundary.
+    What it sends again is judged for each recipient: it may pass a message on as often as it was handed it, and as often again
+    for each request for the recipient's database; never to a 2010 server, nor across the boundary. Only servers are judged that
+    accepted a command.
     """
     finding = Finding("the held messages of the mailbox database sent again, and no others")
     requests: dict[str, list[CommandRun]] = defaultdict(list)
@@ -49,7 +47,11 @@ def resubmission_of_what_is_held(facts: Facts) -> Finding:
 
 
 def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, asked: list[CommandRun]) -> None:
-    """Add a violation where a server sent one message again without a request, or did not send it in spite of `asked`, its requests."""
+    """Add a violation where a server sent one message again without a request, or did not send it in spite of its requests.
+
+    `asked` are these. Not judged: a message that the server promoted or took without a final reply, and histories with another
+    command, such as a redirection.
+    """
     processing = processing_of(facts, server, name)
     message = facts.trace.messages[name]
     databases = {box.address.casefold(): box for box in facts.topology.mailboxes}
@@ -136,8 +138,9 @@ def _must_send_again(
 ) -> bool:
     """Return whether a server surely held a message when it was asked, and had the time and the way to send it again.
 
-    `last` is number, time and next hop of the reply by which it was done with the recipient. A duplicate for a mailbox of its own it need
-    not deliver again. Of a next hop that refuses or is away nothing is known; one that took another message for the recipient is there.
+    `last` is number, time and next hop of the reply by which it was done with the recipient. A server need not deliver a
+    duplicate for a mailbox of its own again. False too where the server of the mailbox stopped or started since, or did not
+    answer EHLO, and where `server` has tried.
     """
     due = request.t + _RESUBMISSION_TIME_S + facts.slack
     hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", last[0], request.n).least
@@ -164,7 +167,10 @@ def _must_send_again(
 
 
 def _possible_hosts(facts: Facts, recipient: str) -> Iterator[str]:
-    """Yield the servers that may host a mailbox: its own, and any in the DAG once a database was made active elsewhere."""
+    """Yield the servers that may host a mailbox: its own, or any of its boundary if a database was made active elsewhere.
+
+    Nothing is yielded for a recipient (normalized) without a mailbox.
+    """
     moved = any(step.verb == "activate" for step in facts.trace.events_of(StepEvent))
     for box in facts.topology.mailboxes:
         if box.address.casefold() == recipient:

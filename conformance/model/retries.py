@@ -2,20 +2,21 @@
 
 A server that is responsible for a recipient (`relaying`) tries at once, and again within MessageRetryInterval of each transient
 failure, until a next hop has accepted or refused the message for good, the mailbox has it, or it expires. A 4yz reply, a lost
-session and a connection that fails are transient. A try is a transaction of the message, or a connection to one of its next
-hops in which no mail could be sent. A server that was down begins again when it is ready.
+session and a connection that fails are transient. A try is a transaction of the message, or a connection to one of its next hops
+in which no mail could be sent. A server that was down begins again when it is ready.
 
-The interval binds candidates with the documented parameters only: RFC 5321 4.5.4.1 gives a relay a pace as a SHOULD. That
-nothing is given up before it expires binds every relay, where the harness sets the timers.
+The interval binds candidates with the documented parameters only: RFC 5321 4.5.4.1 gives a relay a pace as a SHOULD. That nothing
+is given up before it expires binds every relay, where the harness sets the timers: `reports` judges that.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement. `facts.slack` is by how many seconds a time may miss
-a bound, `facts.end_n` and `end_t` are the end of the history, `claims` the capabilities that the candidate claims.
+`n` is an event's number, `t` its time in documented seconds. Each rule judges one recorded history, `facts`, and returns a
+`Finding` of occasions (chances to fail) and violations, as `conformance.model` describes. Functions that take a `finding` add to
+it. A violation blames its `row`, else the rule's first requirement. A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL. A session is *delayed* where a fault kept octets, or the connection, back for any time. `facts.slack` is by how
+many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 
-Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged` it or
-not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each `HopConnection`
-(a connection without mail of a known message); a `FaultFired` event is a fault that acted.
+Records: `Relaying` has, by server, message and recipient, each `Handing` (the server was handed the message, and `acknowledged`
+it or not) and each `Try` (it tried to pass it on; `outcome` is the first digit of the reply that decided), and by server each
+`HopConnection` (a connection without mail of a known message); a `FaultFired` event is a fault that acted.
 """
 
 import math
@@ -37,7 +38,10 @@ _PROMPT_S = 1.0
 
 @rule("RL-RTY-01", "RL-RTY-02")
 def transient_failures_are_tried_again(facts: Facts) -> Finding:
-    """Check that no server leaves a message that it is responsible for without a try for longer than MessageRetryInterval."""
+    """Check that no server leaves a message that it is responsible for without a try for longer than MessageRetryInterval.
+
+    Candidates that claim only a relay's capabilities, and cells with `timers: own`, are not judged.
+    """
     finding = Finding("what a server is responsible for is tried, and tried again at each MessageRetryInterval")
     if is_relay_only(facts.context.claims) or facts.context.cell.timers == "own":
         return finding
@@ -52,8 +56,9 @@ def transient_failures_are_tried_again(facts: Facts) -> Finding:
 def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, handing: Handing) -> None:
     """Add a violation for the first gap between tries that is longer than MessageRetryInterval.
 
-    `key` is server, message and recipient; `handing` made the server responsible. Gaps count from its acknowledgement until the server
-    has nothing more to do for the recipient, or the message expires.
+    `key` is server, message and recipient; `handing` made the server responsible. Gaps count from its acknowledgement until the
+    server has nothing more to do for the recipient, or the message expires. Times in which it was down or may have waited for a
+    silent or slow next hop count as tries.
     """
     server, name, recipient = key
     acknowledged = handing.acknowledged
@@ -131,9 +136,10 @@ def _end_of_try(facts: Facts, one: Try) -> float:
 def _find_end_of_duty(
     facts: Facts, tries: Sequence[Try], contacts: Sequence[HopConnection], name: str, recipient: str
 ) -> tuple[float, float]:
-    """Return number and time of the event since which a server has nothing to do for the recipient; two infinities for none.
+    """Return number and time of the first event since which a server has nothing to do for the recipient; infinities without one.
 
-    A mailbox may have the message as another with its Message-ID, of which it is a duplicate.
+    The event is the end of a try that decided, or may have (unclear ones, and `contacts` that may be final), or a delivery to the
+    mailbox. The mailbox may have the message as another with its Message-ID, of which it is a duplicate.
     """
     context, trace = facts.context, facts.trace
     ends = [(t.end_n, t.end_t) for t in tries if t.outcome in (2, 5) or t.is_unclear]
@@ -148,10 +154,10 @@ def _find_end_of_duty(
 
 
 def possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
-    """Return the parties to which the server may pass a message for the recipient on.
+    """Return the parties to which the server may pass a message on for the recipient.
 
-    For a mailbox elsewhere these are all servers and stores: site routing takes detours, and its database may become active elsewhere.
-    A server whose queues are redirected may pass everything on to the other.
+    For a mailbox elsewhere these are all servers and stores: site routing takes detours, and its database may become active
+    elsewhere. A server whose queues are redirected may pass everything on to the other.
     """
     actions = [step.action for step in facts.context.cell.all_steps]
     redirected = {action.to for action in actions if isinstance(action, Redirect) and action.sender == server}
@@ -165,10 +171,10 @@ def possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
 def _swallowed_connection_times(
     facts: Facts, server: str, hops: set[str], after_n: int
 ) -> Iterator[tuple[float, float]]:
-    """Yield begin and end of the times for which the server may wait for a connection that a partition swallows, or a fault holds.
+    """Yield begin and end of the times in which the server may wait for a connection that a partition swallows or a fault holds.
 
-    Each lasts as long as SendConnectionInactivityTimeout, its limit for silent sessions. Of a held connection the end is known where no
-    other one was opened meanwhile (`Relaying.find_begin`), and nothing is yielded.
+    Each lasts as long as SendConnectionInactivityTimeout, its limit for silent sessions. Where it is clear how the held
+    connection ended (`is_end_unclear`), nothing is yielded for it: it is a connection in `Relaying`.
     """
     for fault in facts.trace.events_of(FaultFired):
         if fault.client != server or fault.server not in hops:
@@ -184,9 +190,10 @@ def _swallowed_connection_times(
 
 
 def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[float, float]], float]:
-    """Return begin and end of the times during which the server was down after event `after_n`, and when it lost the message for good.
+    """Return the times in which the server was down, each as begin and end, and when it lost the message for good.
 
-    That time is the wipe of its queue, or the stop from which it does not come back; infinity for neither.
+    Only times that ended after event `after_n`. It lost the message with the wipe of its queue, or the stop before that, or with
+    the stop from which it does not come back; infinity for none of these.
     """
     down: list[tuple[float, float]] = []
     begin: float | None = None
@@ -203,17 +210,17 @@ def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[flo
 
 
 def _greatest_value(facts: Facts, server: str, name: str, after_n: int, before_n: float) -> float | None:
-    """Return the greatest number that a parameter had between two events, None where it had none."""
+    """Return the greatest number that a parameter had between two events, None where its values were no numbers."""
     return max(facts.parameter_numbers_between(server, name, after_n, int(min(before_n, facts.end_n))), default=None)
 
 
 def _least_value(facts: Facts, server: str, name: str, after_n: int) -> float | None:
-    """Return the least number that a parameter had since event `after_n`, None where it had none."""
+    """Return the least number that a parameter had since event `after_n`, None where its values were no numbers."""
     return min(facts.parameter_numbers_between(server, name, after_n, facts.end_n), default=None)
 
 
 def _is_not_redundant(reply: Reply | None) -> bool:
-    """Return whether a reply says that the next hop could not make a shadow copy (SR-ENA-04)."""
+    """Return whether a reply, 451 4.4.0, says that the next hop could not make a shadow copy (SR-ENA-04); False for None."""
     return reply is not None and reply.code == 451 and reply.enhanced == "4.4.0"
 
 

@@ -5,25 +5,25 @@ Theory of operation
 Mail for a mailbox on a server of another site, outside the boundary and not in a DAG, follows the *route*: the path over site
 links of least cost, then of fewest hops, then of lower names. It goes directly to the last site of the route (SR-BIF-02).
 Recipients whose routes begin alike share a transmission to the last site that their routes have in common, where a server splits
-it (SR-BIF-03); a hub site on the way ends the shared part. That site is the *target*. Where it cannot be reached the message
-goes to the site before it on the route, and so on back.
+it (SR-BIF-03); a hub site on the way ends the shared part. That site is the *target*. Where it cannot be reached the message goes
+to the site before it on the route, and so on back.
 
-A server may know that a site cannot be reached from an attempt for another message, so any failed one that was not followed by
-a success explains a nearer site, for an hour: no document says for how long a server may go by it. An explicit route for a recipient's domain goes before all this, and mail may be moved inside
-a site. After a database became active elsewhere the servers decide by what they know of it, so later mail is not judged.
+A server may know that a site cannot be reached from an attempt for another message, so any failed one that was not followed by a
+success explains a nearer site, for an hour: no document says for how long a server may go by it. An explicit route for a
+recipient's domain goes before all this, and mail may be moved inside a site. After a database became active elsewhere the servers
+decide by what they know of it, so later mail is not judged.
 
-A *path* is the list of the sites of a route, the sender's own first. `sent` is the transmission that is judged, `n` an event's
-number.
+A *path* is the list of the sites of a route, the sender's own first. `sent` is the transmission that is judged, `client` the
+server that sends it, `n` an event's number.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n`
+and `dot_t` those of its final dot (None before it), `replies` the final replies, `acceptance` the first positive final reply or
+None, `message` the scenario's name of the message or None, and `recipients` those that were not refused. Its `kind` is `shadow`
+(a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A
+session is *disturbed* where any fault acted in it or delayed it. Of a server's listeners `frontend` is for mail from outside,
+`transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a time may miss a bound.
 
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server.
 """
@@ -65,7 +65,10 @@ def least_cost_path(topology: Topology, begin: str, end: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SiteMap:
-    """The sites of a topology: `servers` by site, `hosts` the server of each mailbox, `paths` computed so far by (own site, last site)."""
+    """The sites of a topology: `servers` by site, `hosts` the server of each mailbox, `paths` a cache by (own site, last site).
+
+    Edge servers are in no site here.
+    """
 
     facts: Facts
     servers: dict[str, list[str]]
@@ -95,7 +98,11 @@ class SiteMap:
         )
 
     def path(self, server: str, recipient: str) -> Path:
-        """Return the path of a recipient's route from a server; () where site routing does not apply."""
+        """Return the path of a recipient's route from a server; () where site routing does not apply.
+
+        It does not for an address outside, a mailbox in the server's own boundary or site or in a DAG, an edge server, a domain
+        with a route, and sites that no links join.
+        """
         topology, host = self.facts.topology, self.host(recipient)
         if host is None or host in topology.boundary(server) or self.has_own_route(server, recipient):
             return ()
@@ -108,9 +115,10 @@ class SiteMap:
         return self.paths[key]
 
     def target(self, server: str, path: Path, recipients: Iterable[str]) -> str:
-        """Return the site to which a message goes that takes `path` and is for these recipients: the last that their routes share.
+        """Return the site to which a message goes that takes `path` and is for these recipients: the last that they share.
 
-        A hub site on the shared part is the target, if it has a server; so is the last shared site with a server.
+        A hub site on the shared part is the target, if it has a server. Sites without a server are passed over; if all are, it is
+        the last of `path`. Recipients whose routes begin with another site do not matter.
         """
         shared = list(path)
         for other in recipients:
@@ -129,7 +137,10 @@ class SiteMap:
 
 @rule("SR-BIF-01", "SR-BIF-02", "SR-BIF-03", "SR-BIF-04", timed=False)
 def transmitted_along_route(facts: Facts) -> Finding:
-    """Check where each transmission between servers under test goes, and that a nearer site is tried where it must be."""
+    """Check that each transmission between servers under test goes to the right site, and that nearer sites are tried in need.
+
+    Nothing is judged without site links, or from where mail is moved on (`end_of_judgement`).
+    """
     finding = Finding(
         "transmission along the route of least cost, as far as its recipients share it and it can be reached"
     )
@@ -148,14 +159,17 @@ def transmitted_along_route(facts: Facts) -> Finding:
 
 
 def end_of_judgement(facts: Facts) -> int:
-    """Return the number of the first event after which mail is moved or mailboxes are elsewhere."""
+    """Return the number of the first event after which mail is moved or mailboxes are elsewhere; `facts.end_n` without one."""
     moves = [e.n for e in facts.trace.events_of(CommandRun) if "redirect" in e.command]
     moves += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in ("activate", "redirect")]
     return min(moves, default=facts.end_n)
 
 
 def _check_transmission(finding: Finding, sites: SiteMap, sent: Transaction) -> None:
-    """Count an occasion for a transmission with a recipient in another site; add a violation where it goes to a wrong site."""
+    """Add a violation where a transmission with a recipient in another site goes to a wrong site.
+
+    Such a transmission is an occasion, unless it stays in the sender's own site. At most one violation is added.
+    """
     facts, client = sites.facts, sent.client
     recipients = [*sent.recipients, *sent.refused]
     paths = {recipient: path for recipient in recipients if (path := sites.path(client, recipient))}
@@ -191,7 +205,10 @@ def _check_transmission(finding: Finding, sites: SiteMap, sent: Transaction) -> 
 
 
 def _is_stray(sites: SiteMap, sent: Transaction, recipient: str) -> bool:
-    """Return whether a recipient outside, or in a DAG, shares a transmission that does not go to its own next hop (SR-BIF-04)."""
+    """Return whether a recipient outside, or in a DAG, shares a transmission that does not go to its own next hop (SR-BIF-04).
+
+    False for a recipient to whom site routing or a route for the mailbox's domain applies.
+    """
     topology, host = sites.facts.topology, sites.host(recipient)
     if sites.path(sent.client, recipient):
         return False
@@ -232,14 +249,15 @@ def _given_together(facts: Facts, sent: Transaction, recipient: str) -> Iterator
 
 
 def _was_unreachable(sites: SiteMap, client: str, site: str, sent: Transaction) -> bool:
-    """Return whether the client's last attempts at every server of a site had failed before `sent`, or the site has no server."""
+    """Return whether the client's last attempts at every server of a site had failed before `sent`; True without servers."""
     return all(_had_failed(sites.facts, client, server, sent) for server in sites.servers.get(site, ()))
 
 
 def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bool:
-    """Return whether the client's last attempt at a server before transmission `sent` had failed, for whatever message.
+    """Return whether the client's last attempt at a server within `_REMEMBERED_S` before transmission `sent` had failed.
 
-    A session that began after that of the transmission says nothing: the server had been chosen by then.
+    The attempt may be for any message. A session that began after that of the transmission shows no success: the server had been
+    chosen by then. False without an attempt.
     """
     chosen_n = facts.trace.sessions[sent.session].n
     since_n = facts.first_event_at(sent.t - _REMEMBERED_S - facts.slack)
@@ -257,7 +275,10 @@ def _had_failed(facts: Facts, client: str, server: str, sent: Transaction) -> bo
 
 
 def _is_failed(facts: Facts, session: Session, n: int) -> bool:
-    """Return whether a session had failed before event `n`: a fault fired, something was refused, EHLO not answered, or it was reset."""
+    """Return whether a session had failed before event `n`: something was refused, or it was reset.
+
+    A session failed too, whenever it was, if EHLO was never answered or a fault disturbed it.
+    """
     refused = any(reply.code >= 400 and reply.n < n for reply in session.replies)
     was_reset = session.closed is not None and session.closed.n < n and session.closed.how == "reset"
     return refused or was_reset or session.keywords is None or facts.is_disturbed(session.name)
@@ -266,8 +287,8 @@ def _is_failed(facts: Facts, session: Session, n: int) -> bool:
 def _check_fallback(finding: Finding, sites: SiteMap, end: int) -> None:
     """Add a violation where a server fails twice to reach the last site of a route, and tries no site before it (SR-BIF-02).
 
-    It had the message all the time between two failed connections to the server of the mailbox. Events from number `end` on are not
-    judged.
+    It had the message all the time between two failed connections to the server of the mailbox. Routes without a server in
+    between are no occasion. Events from number `end` on are not judged.
     """
     facts = sites.facts
     for (client, name), receipts in facts.given_by_server_and_message.items():
@@ -303,7 +324,7 @@ def _was_passed_on(facts: Facts, name: str, client: str, recipient: str, n: int)
 
 
 def _tried_any(facts: Facts, client: str, servers: list[str], after_n: int, before_n: int) -> bool:
-    """Return whether a client tried one of some servers between two events, or had a session with it that was open then."""
+    """Return whether a client tried to reach one of `servers` between two events, or had a session with one open then."""
     if any(e.server in servers and e.n < before_n for e in facts.failed_connections(client, after_n)):
         return True
     return any(

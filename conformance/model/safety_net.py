@@ -1,20 +1,20 @@
 """Judges what Safety Net holds, and for how long (SR-SFN-01, SR-SFN-02, SR-SFN-03).
 
-Safety Net of a mailbox server of 2013 or later holds the messages that the server has processed. What is in it shows when the
-server is inspected. `n` is an event's number, times are documented seconds.
+Safety Net of a mailbox server of 2013 or later holds the messages that the server has processed: it has passed them on to every
+recipient. What is in it shows when the server is inspected. `n` is an event's number, times are documented seconds. `name` is the
+scenario's name of a message; a *holder* keeps the shadow copy of a message that a *primary* delivers.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. Functions that take a `finding` add to it. A violation blames its `row`, else the rule's first
+requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
+dot (None before it), `replies` the final replies, and `message` the scenario's name of the message or None. Its `kind` is
+`shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or
+`plain`. A session is *altered* where a fault changed, added or removed octets in it. Of a server's listeners `frontend` is for
+mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a
+time may miss a bound. `claims` are the capabilities that the candidate claims.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
-
-Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed and has
-passed on of one message; a `CommandRun` is an administrator's command to a server.
+Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed
+and has passed on of one message; a `CommandRun` is an administrator's command to a server.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ def _has_safety_net(facts: Facts, server: str) -> bool:
 
 
 def _was_command_run(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
-    """Return whether an administrator made a server transmit messages again, or pass them to another, between two events."""
+    """Return whether any command was given to a server between two events: it may send messages again, or move them."""
     return any(e.node == server and after_n < e.n < before_n for e in facts.trace.events_of(CommandRun))
 
 
@@ -55,8 +55,8 @@ def _was_command_run(facts: Facts, server: str, after_n: int, before_n: int) -> 
 def safety_net_holds_what_was_processed(facts: Facts) -> Finding:
     """Check that an inspected Safety Net holds each message that was processed, for SafetyNetHoldTime, and nothing else.
 
-    A message that was processed is in no queue for delivery any more. Only messages are judged that the
-    server surely processed, or surely did not.
+    A message that was processed is in no queue for delivery any more. Only messages are judged that the server surely processed,
+    or surely did not, and only candidates that claim `safety-net`.
     """
     finding = Finding("processed messages in Safety Net for SafetyNetHoldTime, and no others")
     if "safety-net" not in facts.context.claims:
@@ -75,7 +75,7 @@ def safety_net_holds_what_was_processed(facts: Facts) -> Finding:
 
 
 def _messages_by_id(facts: Facts) -> Mapping[str, list[str]]:
-    """Return the names of the messages with each Message-ID."""
+    """Return the names of the messages with each Message-ID; messages without one are left out."""
     found: dict[str, list[str]] = defaultdict(list)
     for message in facts.trace.messages.values():
         if message.message_id is not None:
@@ -86,9 +86,10 @@ def _messages_by_id(facts: Facts) -> Mapping[str, list[str]]:
 def _check_message(
     facts: Facts, finding: Finding, inspection: Inspection, name: str, held: bool, was_held: bool
 ) -> None:
-    """Check one message in one inspection: whether Safety Net held it (`held`) although it must not, or did not although it must.
+    """Add violations for one message in one inspection: Safety Net holds it (`held`) and must not, or does not and must.
 
-    `was_held`: an earlier inspection of the server showed it in Safety Net.
+    A message that was processed and still waits for delivery is one too. `was_held`: an earlier inspection of the server showed
+    it in Safety Net.
     """
     server, n, t = inspection.node, inspection.n, inspection.t
     message = facts.trace.messages[name]
@@ -153,7 +154,11 @@ def _check_message(
 
 
 def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspection) -> bool:
-    """Return whether a server may have given a message up by an inspection, with nothing to see: a null reverse-path causes no report."""
+    """Return whether a message may have reached its lifetime on a server by an inspection.
+
+    The lifetime counts from any transmission to the server. Then the server may have given it up with nothing to see: a null
+    reverse-path causes no report.
+    """
     lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", -1, inspection.n).least
     return any(
         t.server == server and t.dot_t is not None and inspection.t - t.dot_t >= lifetime - facts.slack
@@ -164,8 +169,9 @@ def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspecti
 def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
     """Return whether a server may have processed a message between two events without a reply that shows it for sure.
 
-    It was handed the message again, or transmitted it and the reply is not known, was a refusal or may be forgotten; a recipient was
-    refused before the content; it reported a failure; or it had a session after STARTTLS.
+    It was handed the message again (not asked if `after_n` is -1), or transmitted it and the reply is not known, was a refusal or
+    may be forgotten; a recipient was, or may have been, refused before the content; it sent a report of any kind; or it had a
+    session after STARTTLS.
     """
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.dot_n is None or not after_n < t.dot_n < before_n:
@@ -200,8 +206,9 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
     """Check that an inspected server keeps a shadow that was not acknowledged for the documented time, and no longer.
 
     Not acknowledged: no discard notification for it came from the primary. The documented time is SafetyNetHoldTime and
-    MessageExpirationTimeout together. A shadow may be missing earlier where the server may have promoted it: its primary was away
-    for ShadowResubmitTimeSpan, or showed another database.
+    MessageExpirationTimeout together; `_CLEAN_UP_S` may come on top. A shadow may be missing earlier where the server may have
+    promoted it (its primary was away for ShadowResubmitTimeSpan, or showed another database), or where redundancy may have been
+    off. Only candidates that claim `safety-net` are judged.
     """
     finding = Finding("an unacknowledged shadow for SafetyNetHoldTime and MessageExpirationTimeout")
     by_node: dict[str, list[Inspection]] = defaultdict(list)
@@ -261,7 +268,11 @@ def unacknowledged_shadows_leave_in_the_end(facts: Facts) -> Finding:
 
 
 def _may_be_promoted(facts: Facts, holder: str, primary: str, since_n: int, inspection: Inspection) -> bool:
-    """Return whether a holder may have had a reason to promote what it holds for a primary before an inspection."""
+    """Return whether a holder may have had a reason to promote what it holds for a primary before an inspection.
+
+    It had no contact with the primary for ShadowResubmitTimeSpan, or saw more than one name of the primary's queue database in
+    the history.
+    """
     span = facts.possible_parameter_range(holder, "ShadowResubmitTimeSpan", since_n, inspection.n).least
     times = [
         c.end_t

@@ -3,31 +3,31 @@
 Theory of operation
 -------------------
 A session alternates between two states: the client waits for a reply, or the server waits for the client. `_waits` cuts it into
-such waits by counting the replies that the server owes. A server is idle while it waits; from 354 to the final dot, and during AUTH,
-octets of the client flow that no event shows, so there the server may end the session late but not early.
+such waits by counting the replies that the server owes. A server is idle while it waits; from 354 to the final dot, and during
+AUTH, octets of the client flow that no event shows, so there the server may end the session late but not early.
 
-- A receive connector ends a session with 421 4.4.2, or closes it, when it is idle for ConnectionInactivityTimeout or older than
-  ConnectionTimeout; not before, unless it stops (RFC 5321 3.8: a server does not close a session on purpose otherwise).
-- A send connector closes a session in which it waits for SendConnectionInactivityTimeout.
+- A receive connector (a listener of a server) ends a session with 421 4.4.2, or closes it, when it is idle for
+  ConnectionInactivityTimeout or older than ConnectionTimeout; not before, unless it stops (RFC 5321 3.8: a server does not close
+  a session on purpose otherwise).
+- A send connector (a server as client) closes a session in which it waits for SendConnectionInactivityTimeout.
 
-Both sides of the limits are judged. A limit that is changed while the session is open counts from the same moment, in its
-old or its new value (ruling 22). Candidates that claim only `relay` are not bound by these limits.
+Both sides of the limits are judged. A limit that is changed while the session is open counts from the same moment, in its old or
+its new value (ruling 22). Candidates that claim only `relay` are not bound by these limits.
 
-From some faults on, what the link recorded may differ from what the two parties saw; a session is judged up to these.
-`n` is an event's number, `t` its time in documented seconds.
+From some faults on, what the link recorded may differ from what the two parties saw: it is *hidden*. A session is judged up to
+these. `n` is an event's number, `t` its time in documented seconds.
 
-The judge calls each rule once for a recorded history (`timed=False`: it compares no times). A rule returns a `Finding`, whose `occasions`
-count the chances to fail; a violation has the numbers of the events that show it, and is blamed on its `row`, else on the decorator's
-first requirement.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes. Functions that take a `finding` add to it. A violation blames its `row`, else the rule's first
+requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
+dot (None before it), and `replies` the final replies. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later),
+`tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *delayed* where a fault kept octets, or the
+connection, back for any time, and *disturbed* where any fault acted in it or delayed it. Of a server's listeners `frontend` is
+for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a
+time may miss a bound. `claims` are the capabilities that the candidate claims.
 
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the
-end of the history, `claims` the capabilities that the candidate claims.
-
-Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultFired` event is a
-fault that acted.
+Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultFired`
+event is a fault that acted.
 """
 
 import math
@@ -48,7 +48,7 @@ _LMTP = frozenset({"delivery", "lmtp"})
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """A wait of one party for the other, from an event to the next; `until_*` are None for the wait in which the history ends.
+    """A wait of one `party` for the other, from an event to the next; `until_*` are None for the wait in which the history ends.
 
     `may_send_octets` says whether the client may send octets that no event shows.
     """
@@ -63,7 +63,10 @@ class _Wait:
 
 @rule("SR-TMO-06", "SR-TMO-07")
 def receive_connectors_keep_their_limits(facts: Facts) -> Finding:
-    """Check that a server closes idle and old sessions at their limits, and none before."""
+    """Check that a server closes idle and old sessions at their limits, and no session before.
+
+    Candidates that claim only a relay's capabilities are not judged.
+    """
     finding = Finding("receive connectors close idle and old sessions at their limits, and no others")
     if is_relay_only(facts.context.claims):
         return finding
@@ -74,9 +77,10 @@ def receive_connectors_keep_their_limits(facts: Facts) -> Finding:
 
 
 def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
-    """Judge the server of one session by the limits of its listener, both too late and too early an end.
+    """Add violations where the server of one session ended it too late or too early by the limits of its listener.
 
-    Occasions are each limit that the session reaches, and an end by the server without another reason.
+    Each limit that the session reaches is an occasion, and so is an end by the server that needs a limit as its reason. The end
+    is not judged as too early in a disturbed session.
     """
     end_n, end_t = _end_of_session(facts, session)
     shutdown = next((reply for reply in session.replies if reply.code == 421), None)
@@ -134,7 +138,7 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
 
 
 def _is_dial_cut(facts: Facts, session: Session) -> bool:
-    """Return whether the link was cut as the session was opened, so that its greeting may have passed late."""
+    """Return whether a partition cut the link as the session was opened, so that its greeting may have passed late."""
     return any(
         fault.session is None and (fault.client, fault.server) == (session.client, session.server)
         and fault.action.startswith("partition") and abs(fault.t - session.t) <= facts.slack
@@ -184,10 +188,11 @@ def _is_closed_without_reason(session: Session) -> bool:
 
 @rule("SR-TMO-08")
 def send_connectors_keep_their_limit(facts: Facts) -> Finding:
-    """Check that a server leaves a next hop, or another server, that is silent for SendConnectionInactivityTimeout.
+    """Check that a server leaves another party that is silent for SendConnectionInactivityTimeout, and not before.
 
-    With `timers: own` nothing says what the server's own limit is. A shadow server may be left earlier (ruling 16), and a
-    primary that is asked for its discard status too (ruling 29).
+    Not before: only in ordinary transmissions. A shadow server may be left earlier (ruling 16), and a primary that is asked for
+    its discard status too (ruling 29). With `timers: own` nothing says what the server's own limit is, and nothing is judged; nor
+    are candidates that claim only a relay's capabilities.
     """
     finding = Finding("send connectors close a session at the limit of silence, and a transmission not before")
     if is_relay_only(facts.context.claims) or facts.context.cell.timers == "own":
@@ -199,9 +204,10 @@ def send_connectors_keep_their_limit(facts: Facts) -> Finding:
 
 
 def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
-    """Judge the client of one session by SendConnectionInactivityTimeout, both too late and too early an end.
+    """Add violations where the client of one session left too late or too early by SendConnectionInactivityTimeout.
 
-    Occasions are each silence of the server that reaches the limit, and each end by the client.
+    Each silence of the server that reaches the limit is an occasion, and so is each end by the client that `_check_early_leave`
+    judges.
     """
     end_n, end_t = _end_of_session(facts, session)
     limits = facts.parameter_numbers_between(session.client, "SendConnectionInactivityTimeout", session.n, end_n)
@@ -230,8 +236,9 @@ def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
 def _end_hidden_from(facts: Facts, session: Session) -> float:
     """Return the time from which the client's end of the session may not be recorded; infinity for never.
 
-    Faults hide it that alter the session (a muted one's end is recorded) or hold octets, cuts without a sign, and a server that is
-    paused. A client that is interrupted does not keep its limits.
+    Faults hide it that alter the session (a muted one's end is recorded), hold or delay octets, or cut the link, and a server
+    that is paused. A client that is interrupted does not keep its limits. Where the dial was delayed, it is the session's
+    opening.
     """
     faults = facts.faults_by_session.get(session.name, ())
     if session.name in facts.trace.delayed_sessions and not any(f.action in DELAYING_FAULTS for f in faults):
@@ -269,7 +276,11 @@ def _is_still_there(session: Session, wait: _Wait) -> bool:
 
 
 def _check_early_leave(facts: Facts, finding: Finding, session: Session, limit: float) -> None:
-    """Add a violation where the client closed a session in the midst of an ordinary transmission, before the limit of silence."""
+    """Add a violation where the client closed a session in the midst of an ordinary transmission, before the limit of silence.
+
+    Its last transaction is of kind `plain` and has no final reply, its last command is MAIL, RCPT or DATA, and nothing was
+    refused; any other session is no occasion. `limit` is in documented seconds.
+    """
     assert session.closed is not None
     commands = [exchange.command for exchange in session.exchanges]
     sent = session.transactions[-1] if session.transactions else None
@@ -294,7 +305,7 @@ def _end_of_session(facts: Facts, session: Session) -> tuple[int, float]:
 
 
 def _is_reply_owed(session: Session, n: int) -> bool:
-    """Return whether the server owed a reply when event `n` happened."""
+    """Return whether the server owed a reply when event `n` happened: the greeting, one to a command, or one to a content."""
     greeted = any(reply.n < n for reply in session.replies)
     unanswered = any(x.command.n < n and (x.reply is None or x.reply.n > n) for x in session.exchanges)
     sent = any(
@@ -304,7 +315,7 @@ def _is_reply_owed(session: Session, n: int) -> bool:
 
 
 def _is_later_reply_held(facts: Facts, session: Session, held: FaultFired) -> bool:
-    """Return whether a command or a content passed the link after the fault, and its reply was recorded later or not at all."""
+    """Return whether a command or content passed the link after the fault `held`, and its reply came later or not at all."""
     commands = any(
         x.command.n > held.n and (x.reply is None or x.reply.t > x.command.t + facts.slack) for x in session.exchanges
     )
@@ -321,7 +332,10 @@ def _is_quit_answered(session: Session, n: int) -> bool:
 
 
 def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
-    """Yield the waits of a session in order, up to its end; the first is the client's for the greeting."""
+    """Yield the waits of a session in order, up to its end; the first is the client's for the greeting.
+
+    A wait ends at each command, final dot, reply and fault. The last has no end if the session is open when the history ends.
+    """
     events: list[Command | Reply | FaultFired | tuple[int, float, int]] = [x.command for x in session.exchanges]
     events += session.replies
     events += facts.faults_by_session.get(session.name, ())

@@ -3,20 +3,21 @@
 Theory of operation
 -------------------
 A `ShadowPair` is a holder and a primary of 2013 or later, with the copies that the one holds for the other. The times of its
-contacts decide what the holder must do (ask for discard status, promote itself) and may do. What the holder knows is not
-always seen, so there are two opinions of each thing:
+contacts decide what the holder must do (ask for discard status, promote itself) and may do. What the holder knows is not always
+seen, so there are two opinions of each thing:
 
 - A copy is *surely held* only until the first event after which a right server may hold it no longer: its notification, a
-  promotion of any copy of this primary, a new database or an absence of ShadowResubmitTimeSpan that permits one, a queue
-  that is wiped, a switch that turns redundancy off, or the expiry of a shadow that is never acknowledged.
-- The holder is *waiting* for the primary from the opening of a session, or a command, to the reply. While it waits, it need
-  not ask again, so a heartbeat counts from the end of the last wait (`waits`).
+  promotion of any copy of this primary, a new database or an absence of ShadowResubmitTimeSpan that permits one, a queue that is
+  wiped, a switch that turns redundancy off, or the expiry of a shadow that is never acknowledged.
+- The holder is *waiting* for the primary from the opening of a session, or a command, to the reply. While it waits, it need not
+  ask again, so a heartbeat counts from the end of the last wait (`waits`).
 
-`n` is an event's number, times are documented seconds.
+The rules in `heartbeat`, `promotion`, `early_promotion` and `queues` read the pairs; nothing here decides whether something was
+right. `n` is an event's number, times are documented seconds.
 
-Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`; None: to
-the end); a `Configured` event is a configuration offered to a server, with the error text in `refused` or None; `ConnectFailed` is a
-connection that a client could not open.
+Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`;
+None: to the end), by what is seen of that copy alone; a `Configured` event is a configuration offered to a server, with the error
+text in `refused` or None; `ConnectFailed` is a connection that a client could not open.
 """
 
 from bisect import bisect_left
@@ -74,18 +75,21 @@ class ShadowPair:
     absences: list[tuple[int, float, float]] = field(default_factory=list)
 
     def is_surely_held(self, n: int, until_n: int) -> HeldInterval | None:
-        """Return a copy that the holder surely holds from event `n` to event `until_n`, None without one."""
+        """Return the first copy that the holder surely holds from event `n` to event `until_n`, None without one."""
         held = zip(self.copies, self.sure_ends, strict=True)
         return next((copy for copy, (end, _) in held if copy.since_n < n and until_n < end), None)
 
     def database_of(self, held: HeldInterval) -> str | None:
-        """Return the name of the database from which a copy came, None where it was not seen."""
+        """Return the last name of the primary's database that the holder was given before it stored a copy; None without one."""
         count = bisect_left(self.databases, held.since_n, key=lambda seen: seen.n)
         return self.databases[count - 1].database if count else None
 
 
 def shadow_pairs(facts: Facts) -> list[ShadowPair]:
-    """Return the pairs of servers under test of which one stored a shadow copy of the other; call it by `Facts.compute_once`."""
+    """Return the pairs of servers under test of which one stored a shadow copy of the other; call it by `Facts.compute_once`.
+
+    Copies of 2010 servers, which keep what they sent, are left out.
+    """
     groups: dict[tuple[str, str], list[HeldInterval]] = defaultdict(list)
     for held in facts.held_intervals:
         copy = held.copy
@@ -106,7 +110,10 @@ def shadow_pairs(facts: Facts) -> list[ShadowPair]:
 def _make_pair(
     facts: Facts, servers: tuple[str, str], copies: list[HeldInterval], promoted: list[tuple[int, float]]
 ) -> ShadowPair:
-    """Return the pair of `servers`, (holder, primary); `promoted` are number and time of each promotion of the holder's copies."""
+    """Return the pair of `servers`, (holder, primary), with all its lists filled.
+
+    `copies` are those that the one holds for the other; `promoted` are number and time of each promotion of one of them.
+    """
     holder, primary = servers
     opened = facts.sessions_by_client_and_server.get((holder, primary), ())
     own = [s for s in opened if s.listener == "transport"]
@@ -148,8 +155,9 @@ def _end_of_sure_holding(
 ) -> tuple[int, float]:
     """Return number and time of the event until which a copy is surely held; the history's end where nothing may end it before.
 
-    `ends` are events after which the holder may hold no copy of this primary any more. In an absence it may promote a copy, also one that
-    it stores then.
+    `ends` are number and time of events after which the holder may hold no copy of this primary any more. In an absence it may
+    promote a copy, also one that it stores then. A copy whose reply a fault delayed, or that was stored while redundancy was off,
+    ends when it was stored.
     """
     database = pair.database_of(held)
     found = [(n, t) for n, t in ends if n > held.since_n]
@@ -179,11 +187,11 @@ def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
 
 
 def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float, float]]:
-    """Yield the event and time at which the holder had had no contact in a session of its own for the resubmit time.
+    """Yield each time in which the holder may promote itself, since it had no contact in a session of its own for so long.
 
-    From then on it may promote itself, up to its next contact, whose time is the third of the tuple. `own` has time and event of
-    each contact in a session of its own. The holder may count from one
-    heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
+    It is so after ShadowResubmitTimeSpan. Each tuple has event and time at which that had passed, and the time of the next
+    contact or of the history's end. `own` has time and event of each contact in a session of its own. The holder may count from
+    one heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
     """
     first = pair.copies[0]
     spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", first.since_n, facts.end_n)
@@ -197,7 +205,7 @@ def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]])
 
 
 def _positive_replies(sessions: "list[Session] | tuple[()]") -> list[tuple[float, int]]:
-    """Return time and number of each positive reply in sessions in which EHLO was answered."""
+    """Return time and number of each positive reply in those of the sessions in which EHLO was answered."""
     return [
         (reply.t, reply.n)
         for session in sessions
@@ -236,7 +244,10 @@ def _waits_in_session(facts: Facts, session: Session, idle: float) -> Iterator[W
 
 
 def _databases_in_replies(facts: Facts, sessions: list[Session]) -> Iterator[DatabaseSeen]:
-    """Yield each naming of its database by the primary in its replies, in sessions that the holder opened itself."""
+    """Yield each naming of its database by the primary in its replies, in sessions that the holder opened itself.
+
+    It is sure only for a discard list after which the holder sent another command, in a session that no fault altered or held.
+    """
     for session in sessions:
         if session.name in facts.trace.harness_sessions:
             continue
@@ -249,7 +260,10 @@ def _databases_in_replies(facts: Facts, sessions: list[Session]) -> Iterator[Dat
 
 
 def _databases_in_requests(facts: Facts, sessions: "list[Session] | tuple[()]") -> Iterator[DatabaseSeen]:
-    """Yield each naming of its database by the primary in its requests for shadow copies, in sessions that it opened itself."""
+    """Yield each naming of its database by the primary in its requests for shadow copies, in sessions that it opened itself.
+
+    It is sure only where the holder granted the request, in a session that no fault altered or held.
+    """
     for session in sessions:
         if session.name in facts.trace.harness_sessions:
             continue

@@ -3,17 +3,15 @@
 A server announces the size of the largest message in its reply to EHLO; 0, or no number, is no limit (RFC 1870 4). The size is
 that of the content, dots as they were before stuffing. Between servers of one organisation a message that one of them may accept
 is not refused as too large by another (docs/wire-profile.md): the trace fields that they add do not count. On `frontend` the
-limit is MaxMessageSize, so that is what a server with the documented parameters announces there.
+limit is MaxMessageSize, so that is what a server with the documented parameters announces there. `n` is an event's number.
 
-`n` is an event's number, `t` its time in documented seconds. The judge calls each rule once for a recorded history (`timed=False`: it
-compares no times). A rule returns a `Finding`, whose `occasions` count the chances to fail; a violation has the numbers of the events
-that show it, and is blamed on its `row`, else on the decorator's first requirement.
-
-A `Transaction` is one mail transaction, by MAIL's event `n` and time `t`; `dot_n` and `dot_t` are those of its final dot (None before
-it), `replies` the final replies, `acceptance` the first positive one or None. Its `kind` is `shadow` (a copy that the server is to hold,
-2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`. A session is *altered* where a fault changed,
-added or removed octets in it. `facts.slack` is by how many seconds a time may miss a bound, `facts.end_n` and `end_t` are the end of the
-history, `claims` the capabilities that the candidate claims.
+Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
+its `row`, else the rule's first requirement. `limit` is the size that the server announced in the session, in octets; 0 for none.
+A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `replies` the final replies, and `message` the
+scenario's name of the message or None. A session is *altered* where a fault changed, added or removed octets in it. Of a server's
+listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `claims` are
+the capabilities that the candidate claims.
 """
 
 import re
@@ -34,7 +32,10 @@ _OTHER_REASONS = frozenset({500, 501, 503, 530, 550, 553, 555})
 
 @rule("RL-CNT-02", "RL-ACK-04", timed=False)
 def announced_size_is_kept(facts: Facts) -> Finding:
-    """Check each declared and each sent size against the one that the server announced in the session."""
+    """Check each declared and each sent size against the one that the server announced in the session.
+
+    On `frontend` the announced size is checked too. Sessions without a reply to EHLO, and altered ones, are left out.
+    """
     finding = Finding("messages above the announced SIZE are refused with 552, and no others")
     for session in facts.trace.sessions.values():
         if session.keywords is None or not facts.is_tested_server(session.server):
@@ -51,7 +52,7 @@ def announced_size_is_kept(facts: Facts) -> Finding:
 
 
 def _check_announced(facts: Facts, finding: Finding, session: Session, limit: int) -> None:
-    """Add a violation for an announced size (`limit`) that is no MaxMessageSize in force since the session began; 0 is not judged."""
+    """Add a violation for an announced size that is no MaxMessageSize in force since the session began; 0 is not judged."""
     if not limit:
         return
     n = _last_ehlo_reply(session).n
@@ -62,7 +63,11 @@ def _check_announced(facts: Facts, finding: Finding, session: Session, limit: in
 
 
 def _check_declared_size(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
-    """Add a violation for a wrong reply to the size that MAIL declares; `limit` is the announced size, 0 for none."""
+    """Add a violation for a wrong reply to the size that MAIL declares; without one, or without a reply, nothing is judged.
+
+    It is wrong to answer a size within the limit with 552, and to refuse one above it in another form (`_check_refusal`). That
+    MAIL is accepted above the limit is right: the content may be refused.
+    """
     mail = next(x for x in session.exchanges if x.command.n == sent.n)
     declared = _DECLARED.search(mail.command.line)
     if declared is None or mail.reply is None:
@@ -77,7 +82,11 @@ def _check_declared_size(facts: Facts, finding: Finding, session: Session, sent:
 
 
 def _check_sent_size(facts: Facts, finding: Finding, session: Session, sent: Transaction, limit: int) -> None:
-    """Add a violation for each wrong final reply to the size that was sent; `limit` is the announced size, 0 for none."""
+    """Add a violation for each wrong final reply to the size that was sent.
+
+    These are wrong: 552 for a size within the limit, 2yz above it, a refusal for the size in another form, and 552 between
+    servers of one organisation for a message that was within MaxMessageSize when it came from outside (RL-ACK-04).
+    """
     if sent.digest is None or not sent.replies:
         return
     size = sent.digest.size
@@ -103,7 +112,7 @@ def _check_sent_size(facts: Facts, finding: Finding, session: Session, sent: Tra
 
 
 def _is_passed_on(facts: Facts, session: Session) -> bool:
-    """Return whether in a session one server of an organisation passes mail on to another; relays are in none."""
+    """Return whether in a session one server of an organisation passes mail on to another; relays are in no organisation."""
     return (
         session.listener in ("transport", "delivery")
         and facts.is_opened_by_tested_server(session.client, session.name)
@@ -127,13 +136,13 @@ def _announced_size(session: Session) -> int:
 
 
 def _last_ehlo_reply(session: Session) -> Reply:
-    """Return the last reply that accepts EHLO; the session has one."""
+    """Return the last reply that accepts EHLO or LHLO; callers have seen that the session has one."""
     return next(reply for reply in reversed(session.replies) if reply.to in ("EHLO", "LHLO") and reply.code // 100 == 2)
 
 
 @lru_cache(maxsize=256)  # servers send the same lines in each session
 def _parse_size(lines: tuple[str, ...]) -> int:
-    """Return the number after the keyword SIZE, 0 without one."""
+    """Return the number after the keyword SIZE in the lines of a reply to EHLO, 0 without a keyword or a number; cached."""
     for line in lines[1:]:
         word, _, number = line.partition(" ")
         if word.upper() == "SIZE" and number.strip().isdigit():

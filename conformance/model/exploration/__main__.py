@@ -1,6 +1,7 @@
 """`python -m conformance.model.exploration`: explore the model, and print, write or check docs/failure-analysis.md.
 
-A tool of the project's developers, with a process of its own; a test runs it with `--check`.
+A tool of the project's developers, with a process of its own; a test runs it with `--check`. A *scope* is a bounded world of
+servers, messages and faults, a *way* a minimal set of causes of a loss or a duplicate.
 """
 
 import sys
@@ -49,13 +50,13 @@ def explore(
 
 
 def _print_ways(analysis: Analysis) -> None:
-    """Print the ways that were found in one scope."""
+    """Print the ways that were found in one scope, on standard output."""
     for way in analysis.ways:
         typer.echo(_format_way(way))
 
 
 def _format_way(way: Way) -> str:
-    """Return a way as lines: its causes, and its steps."""
+    """Return a way as lines: its outcome and causes, then its steps."""
     return "\n".join([f"  {way.outcome}: {'; '.join(sorted(way.causes))}", *(f"    {step}" for step in way.steps)])
 
 

@@ -1,8 +1,10 @@
 """Find every way in which an acknowledged message is lost or duplicated although every server obeys.
 
-A *way* is a minimal cut set of fault tree analysis: a set of things that go wrong, or long intervals that pass, none of which can be left
-out. Each is shown by one of its shortest sequences of steps. `page.py` calls `find_ways` for each scope. States are integers that
-`search.Model` numbers; a set of causes is an integer too, with one bit for each cause.
+A *way* is a minimal cut set of fault tree analysis: a set of things that go wrong, or long intervals that pass, none of which can
+be left out. Each is shown by one of its shortest sequences of steps. `page.py` calls `find_ways` for each scope. States are
+integers that `search.Model` numbers; a set of causes is an integer too, with one bit for each cause. A `Custody` (in
+`message.custodies`) is one server's responsibility for the message: `copy` is what it has, `held` what each other server holds as
+its shadow server.
 """
 
 import heapq
@@ -30,9 +32,10 @@ class Way:
 
 
 def outcome_of(message: Message) -> Outcome | None:
-    """Return what has become of an acknowledged message for good; None: nothing bad, or not decided yet, or not acknowledged.
+    """Return what happened for good to an acknowledged message; None: nothing bad, not decided yet, or not acknowledged.
 
-    It is lost when no copy is left that a rule can still deliver.
+    It is duplicated when two copies arrived. It is lost when none has, and no copy is left that a rule can still deliver: one
+    that waits, a shadow, or after a request to resubmit one in Safety Net.
     """
     if message.sender != Sender.ANSWERED:
         return None
@@ -46,10 +49,10 @@ def outcome_of(message: Message) -> Outcome | None:
 
 
 def find_ways(model: Model) -> tuple[Way, ...]:
-    """Return all ways of the scope's first message, the simplest first.
+    """Return all ways of the scope's first message, those with the fewest causes first.
 
-    Sets of causes are visited by size and then by length of the path. A pair of state and causes is left out if a smaller set has reached
-    the same state already. A state with an outcome is not followed further.
+    Sets of causes are visited by size and then by length of the path. A pair of state and causes is left out if a smaller set has
+    reached the same state already. A state with an outcome is not followed further.
     """
     names: dict[str, int] = {}
     order = count()
@@ -90,9 +93,9 @@ def find_ways(model: Model) -> tuple[Way, ...]:
 
 
 def _bit_of_cause(names: dict[str, int], cause: str, before: int) -> int:
-    """Return the bit of a cause, 0 for ''; `names` numbers the causes, and gets the ones that are new.
+    """Return the bit of a cause, 0 for ''; `names` has the bit of each cause, and gets the ones that are new.
 
-    The loss of a disk that is in the set `before` already gets the bit of its second occurrence.
+    The loss of a disk that is in the set `before` already gets the bit of its second occurrence, and so does a third.
     """
     if not cause:
         return 0
@@ -105,7 +108,10 @@ def _bit_of_cause(names: dict[str, int], cause: str, before: int) -> int:
 def _texts_of_steps(
     parents: dict[tuple[int, int], tuple[tuple[int, int] | None, str]], node: tuple[int, int]
 ) -> tuple[str, ...]:
-    """Return the texts of the steps from the start to a node; `parents` has, for each (state, causes), its predecessor and text."""
+    """Return the texts of the steps from the start to a node, which is a pair of state and causes.
+
+    `parents` has for each node its predecessor, None for the start, and the text of the step between them.
+    """
     texts: list[str] = []
     at: tuple[int, int] | None = node
     while at is not None:

@@ -1,15 +1,15 @@
 """Rules of every generation: submission, delivery, discard status, duplicate detection, failover of a mailbox.
 
-A rule is a generator: it gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the
-state of the message afterwards; `search.py` calls it for every state. A `Custody` is one server's responsibility for the message (`copy`:
-what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
-the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
-passed, and the kind of fault that it uses up.
+A rule gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the message
+afterwards, the *cause* (what went wrong or which long interval passed, '' for nothing) and the kind of fault that it uses up. A
+`Custody` is one server's responsibility for the message: `copy` is what that server, the *primary* `p`, has of it; `held` is, by
+number of the server, what each other server `h` holds of it as its *shadow server*. Two servers are *linked* when both run and
+the network is not cut.
 
 Of the values in `held`, UNNOTED is a shadow of which the primary has no note, so that no discard notification will come for it;
-DISCARDABLE is one whose discard notification waits at the primary; RELEASED is in the shadow server's Safety Net; NONE is nothing. Of
-`copy`, RECEIVED is a message whose sender waits for the reply, QUEUED one on disk, ALONE one on disk that was taken over and has no shadow
-yet.
+DISCARDABLE is one whose discard notification waits at the primary; RELEASED is in the shadow server's Safety Net; NONE is
+nothing. Of `copy`, RECEIVED is a message whose sender waits for the reply, QUEUED one on disk, ALONE one on disk that was taken
+over and has no shadow yet.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,10 @@ from conformance.model.exploration.state import WAITING_COPIES, Copy, Custody, H
 
 @rule("SR-CRE-03", "SR-ENA-05", "RL-ACK-03")
 def submit(world: World, message: Message) -> Iterator[Step]:
-    """A sender that has no answer yet sends the message, for the first time or again, to a server that runs."""
+    """Yield the transmissions by a sender that has no answer yet, to each server that runs and that it may submit to.
+
+    The sender, which sends the message for the first or the second time, then waits for the reply.
+    """
     if message.sender not in (Sender.KEEPS, Sender.KEEPS_AGAIN):
         return
     for server in world.scope.entries:
@@ -45,7 +48,10 @@ def submit(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-MNT-01", "SR-CRE-08", "SR-SFN-01", "SR-E10-04", "SR-DUP-01")
 def deliver(world: World, message: Message) -> Iterator[Step]:
-    """A server delivers what is queued. If the destination's reply is lost, it delivers again (RFC 1047)."""
+    """Yield the deliveries of what is queued by servers that run and are the last hop; by 2010 servers also before they answer.
+
+    Each may end with its reply, or with the reply lost; then the server has the message still, and delivers it again (RFC 1047).
+    """
     for custody in distinct_custodies(message):
         p = custody.primary
         at_once = custody.copy == Copy.RECEIVED and world.scope.generation == "ex2010"
@@ -63,7 +69,11 @@ def deliver(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-MNT-03", "SR-MNT-06", "SR-E10-07", "SR-WIR-05")
 def ask_for_discard_status(world: World, message: Message) -> Iterator[Step]:
-    """A shadow server asks, and releases what it may discard. A notification in a lost reply may be gone (SR-WIR-05 is a should)."""
+    """Yield the questions of shadow servers for copies that they may discard, each with the reply read or lost.
+
+    With the reply a shadow server releases its copy, into Safety Net where that matters. A notification in a lost reply may be
+    gone (SR-WIR-05 is a should).
+    """
     for custody in distinct_custodies(message):
         p = custody.primary
         for h in world.others(p):
@@ -86,8 +96,11 @@ def ask_for_discard_status(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-SFN-03", "SR-MNT-15", "SR-E10-12")
 def unnoted_shadow_expires(world: World, message: Message) -> Iterator[Step]:
-    """A shadow copy that is never discarded expires. That takes days: an outage of its primary comes to an end before (SR-MNT-09),
-    and so does the stay of the message in the primary's queue (SR-MNT-14)."""
+    """Yield the expiry of shadow copies for which no discard notification will come.
+
+    That takes days: an outage of the primary comes to an end before (SR-MNT-09), and so does the stay of the message in the
+    primary's queue (SR-MNT-14). So the servers are linked, and the message no longer waits at the primary.
+    """
     for custody in distinct_custodies(message):
         if custody.copy in WAITING_COPIES:
             continue
@@ -104,7 +117,7 @@ def unnoted_shadow_expires(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-DUP-03")
 def duplicate_window_passes(world: World, message: Message) -> Iterator[Step]:
-    """The delivered-to table forgets the message after the tracking window."""
+    """Yield the step after which the delivered-to table of the mailbox has forgotten the message, if the table has it."""
     if message.tracked:
         yield Step(
             "the window of duplicate detection passes",
@@ -115,9 +128,9 @@ def duplicate_window_passes(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-SFN-05", "SR-DUP-06")
 def mailbox_fails_over(world: World, message: Message) -> Iterator[Step]:
-    """A mailbox moves to another copy of its database, which may lack the last deliveries, and asks Safety Net to resubmit.
+    """Yield the failovers of a mailbox that has the message once: to a copy of its database that has it, or lacks it.
 
-    The delivered-to table stays behind.
+    The mailbox then asks Safety Net to resubmit. The delivered-to table stays behind.
     """
     if world.destination != "mailbox" or message.arrived != 1:
         return

@@ -1,7 +1,7 @@
 """The failures that the model has found, in words: what each means, and the scenario that shows it.
 
-A failure is one or more ways (causes.py) with the same explanation. `page.py` writes them, and raises Undescribed when the search finds a
-way that is not described here, or does not find one that is.
+A failure is one or more ways (causes.py), minimal sets of causes, with the same explanation. `page.py` writes them, and raises
+Undescribed when the search finds a way that is not described here, or does not find one that is.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ WINDOW = "the window of duplicate detection passes"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One row of the page."""
+    """One row of the page: what is lost or duplicated, in servers of which generation, why, and by which ways.
+
+    `ways` are sets of essential causes (`essential_causes`).
+    """
 
     outcome: Outcome
     generation: str
@@ -35,7 +38,7 @@ def essential_causes(causes: frozenset[str]) -> frozenset[str]:
 
 
 def _parse_ways(*ways: str) -> tuple[frozenset[str], ...]:
-    """Return sets of causes that are written as `one + other`."""
+    """Return a set of causes for each string: `one + other` is the set of these two."""
     return tuple(frozenset(way.split(" + ")) for way in ways)
 
 

@@ -1,15 +1,15 @@
 """Rules of Exchange 2010: the sender of a hop keeps the shadow of what it has handed on.
 
-A rule is a generator: it gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the
-state of the message afterwards; `search.py` calls it for every state. A `Custody` is one server's responsibility for the message (`copy`:
-what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
-the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
-passed, and the kind of fault that it uses up.
+A rule gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the message
+afterwards, the *cause* (what went wrong or which long interval passed, '' for nothing) and the kind of fault that it uses up. A
+`Custody` is one server's responsibility for the message: `copy` is what that server, the *primary* `p`, has of it; `held` is, by
+number of the server, what each other server `h` holds of it as its *shadow server* or *holder*. Two servers are *linked* when
+both run and the network is not cut.
 
-Of the values in `held`, HELD is a shadow that the primary knows of, ORPHANED one whose primary has a new queue database; TAKEN means that
-the shadow was taken over, and that its holder will tell the failed primary (SR-E10-08). SHADOWS are all values with which there is a
-shadow. Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON one that the next hop has too, QUEUED one on disk after
-the reply, GONE nothing.
+Of the values in `held`, HELD is a shadow that the primary knows of, ORPHANED one whose primary has a new queue database; TAKEN
+means that the shadow was taken over, and that its holder will notify the failed primary (SR-E10-08). SHADOWS are all values with
+which there is a shadow. Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON one that the next hop has
+too, QUEUED one on disk after the reply, GONE nothing.
 """
 
 from collections.abc import Iterator
@@ -33,9 +33,10 @@ HUB = ("ex2010",)
 
 @rule("SR-E10-03", "SR-E10-04", "SR-E10-01", generations=HUB)
 def hand_on(world: World, message: Message) -> Iterator[Step]:
-    """A server transmits to a next hop, which acknowledges at once; the server keeps its copy as a shadow for that hop.
+    """Yield the transmissions of servers to their next hops, each with the acknowledgement read or lost.
 
-    If the acknowledgement is lost, the next hop has the message, and the server transmits it again.
+    The next hop acknowledges at once, and the server keeps its copy as a shadow for that hop. If the acknowledgement is lost, the
+    next hop has the message, and the server still has it too, and transmits it again.
     """
     for custody in distinct_custodies(message):
         if custody.copy not in (Copy.RECEIVED, Copy.QUEUED):
@@ -62,7 +63,10 @@ def hand_on(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-E10-15", "SR-E10-17", generations=HUB)
 def release_acknowledgement(world: World, message: Message) -> Iterator[Step]:
-    """The withheld acknowledgement is sent once the next hop has the message."""
+    """Yield the ends of withheld acknowledgements once the next hop has the message.
+
+    The sender reads 250, or the reply is lost.
+    """
     for custody in distinct_custodies(message):
         if custody.copy == Copy.HANDED_ON:
             after = with_custody_replaced(message, custody, custody._replace(copy=Copy.GONE))
@@ -71,7 +75,10 @@ def release_acknowledgement(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-E10-16", generations=HUB)
 def acknowledgement_delay_passes(world: World, message: Message) -> Iterator[Step]:
-    """After MaxAcknowledgementDelay the acknowledgement is sent although the next hop does not have the message."""
+    """Yield the acknowledgements that are sent after MaxAcknowledgementDelay although the next hop does not have the message.
+
+    The sender reads 250, or the reply is lost; then the lost reply is the cause.
+    """
     for custody in distinct_custodies(message):
         if custody.copy == Copy.RECEIVED:
             after = with_custody_replaced(message, custody, custody._replace(copy=Copy.QUEUED))
@@ -87,7 +94,10 @@ def _has_alternative_hop(world: World, holder: int, primary: int) -> bool:
 
 @rule("SR-E10-08", "SR-E10-10", "SR-E10-11", generations=HUB)
 def take_over(world: World, message: Message) -> Iterator[Step]:
-    """After ShadowHeartbeatRetryCount failed intervals the holder takes its shadow over, if it has an alternative route."""
+    """Yield the takeovers of shadows by holders that have not reached the primary for ShadowHeartbeatRetryCount intervals.
+
+    Only a holder that runs and has an alternative route takes its shadow over. The message is queued there, without a shadow.
+    """
     for custody in distinct_custodies(message):
         p = custody.primary
         for h in world.others(p):
@@ -108,10 +118,11 @@ def take_over(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-E10-08", "SR-E10-07", generations=HUB)
 def tell_failed_primary(world: World, message: Message) -> Iterator[Step]:
-    """A failed primary that is back hears what was taken over from it and handed on, and may drop that (rulings 19 and 36).
+    """Yield the notifications to a failed primary that is back, about what was taken over from it and handed on.
 
-    Discard status is about delivered messages (SR-E10-07): a holder that still has the message itself says nothing. If it did,
-    the loss of its disk alone would lose the message.
+    The primary drops the message if it has it queued; rulings 19 and 36 permit that. Discard status is about delivered messages
+    (SR-E10-07): a holder that still has the message itself says nothing. If it did, the loss of its disk alone would lose the
+    message.
     """
     for custody in distinct_custodies(message):
         p = custody.primary
@@ -129,7 +140,7 @@ def tell_failed_primary(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-E10-21", "SR-E10-20", generations=HUB)
 def resubmit_for_new_database(world: World, message: Message) -> Iterator[Step]:
-    """A holder that finds a new queue database at the primary sends its shadow again."""
+    """Yield the resubmissions by holders that find a new queue database at the primary: they queue the message again."""
     for custody in distinct_custodies(message):
         for h in world.others(custody.primary):
             if custody.held[h] == Held.ORPHANED and world.linked(h, custody.primary):
@@ -146,7 +157,7 @@ def resubmit_for_new_database(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-E10-12", generations=HUB)
 def routeless_shadow_expires(world: World, message: Message) -> Iterator[Step]:
-    """A shadow that has no alternative route while its primary is away is removed in the end."""
+    """Yield the expiry of shadows whose holder runs, cannot reach the primary and has no alternative route."""
     for custody in distinct_custodies(message):
         p = custody.primary
         for h in world.others(p):

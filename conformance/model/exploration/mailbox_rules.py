@@ -1,16 +1,16 @@
 """Rules of Exchange 2013 and later: the receiver makes the shadow before it acknowledges.
 
-A rule is a generator: it gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the
-state of the message afterwards; `search.py` calls it for every state. A `Custody` is one server's responsibility for the message (`copy`:
-what that server has of it), with what each other server holds of it as a shadow (`held`, by number of the server). In the bodies `p` is
-the primary, `h` a server that may hold a shadow. The last arguments of a `Step` are its *cause*, what went wrong or which long interval
-passed, and the kind of fault that it uses up.
+A rule gets the `World` (scope, running servers) and one `Message`, and yields each `Step` that it permits, with the message
+afterwards, the *cause* (what went wrong or which long interval passed, '' for nothing) and the kind of fault that it uses up. A
+`Custody` is one server's responsibility for the message: `copy` is what that server, the *primary* `p`, has of it; `held` is, by
+number of the server, what each other server `h` holds of it as its *shadow server*. Two servers are *linked* when both run and
+the network is not cut.
 
-Of the values in `held`, HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one whose discard
-notification waits at the primary, ORPHANED one whose primary has a new queue database; REFUSED means that the server refused the copy
-while the sender waits, RELEASED that it keeps it in its Safety Net. SHADOWS are all values with which there is a shadow. Of `copy`,
-RECEIVED is a message whose sender waits for the reply, QUEUED one on disk, ALONE one on disk that was taken over and has no shadow yet,
-NET one in Safety Net, GONE nothing.
+Of the values in `held`, HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one whose
+discard notification waits at the primary, ORPHANED one whose primary has a new queue database; REFUSED means that the server
+refused the copy while the sender waits, RELEASED that it keeps it in its Safety Net. SHADOWS are all values with which there is a
+shadow. Of `copy`, RECEIVED is a message whose sender waits for the reply, QUEUED one on disk, ALONE one on disk that was taken
+over and has no shadow yet, NET one in Safety Net, GONE nothing.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _queued_after_session(custody: Custody) -> Custody:
 
 
 def _have_all_attempts_failed(world: World, custody: Custody) -> bool:
-    """Return whether each server of the boundary is unreachable, has refused, or has sent a reply that was lost (SR-PRF-07)."""
+    """Return whether each other server is not linked to the primary, has refused, or its reply was lost (SR-PRF-07)."""
     return all(
         not world.linked(custody.primary, other) or custody.held[other] in (Held.UNNOTED, Held.REFUSED)
         for other in world.others(custody.primary)
@@ -46,7 +46,10 @@ def _have_all_attempts_failed(world: World, custody: Custody) -> bool:
 
 @rule("SR-CRE-01", "SR-CRE-04", "SR-CRE-09", generations=MAILBOX)
 def make_shadow(world: World, message: Message) -> Iterator[Step]:
-    """Before the primary answers the sender, another server of the boundary stores a copy, refuses it, or its reply is lost."""
+    """Yield the attempts at a shadow before the primary answers: another server stores a copy, refuses it, or its reply is lost.
+
+    Only while no shadow is stored that the primary knows of, and once for each other server that is linked.
+    """
     for custody in distinct_custodies(message):
         if custody.copy != Copy.RECEIVED or Held.HELD in custody.held:
             continue
@@ -56,6 +59,7 @@ def make_shadow(world: World, message: Message) -> Iterator[Step]:
                 continue
 
             def after(held: Held, custody: Custody = custody, h: int = h) -> Message:
+                """Return the message after server `h` holds `held` of the custody."""
                 return with_custody_replaced(
                     message, custody, custody._replace(held=with_held_by(custody.held, h, held))
                 )
@@ -75,7 +79,10 @@ def make_shadow(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-CRE-01", "SR-CRE-05", "SR-TMO-03", generations=MAILBOX)
 def acknowledge(world: World, message: Message) -> Iterator[Step]:
-    """Once the shadow is stored, the primary acknowledges. If the sender does not see the reply, it keeps the message."""
+    """Yield the acknowledgements of messages whose shadow is stored.
+
+    The sender reads 250, or the reply is lost and the sender keeps the message.
+    """
     for custody in distinct_custodies(message):
         if custody.copy == Copy.RECEIVED and Held.HELD in custody.held:
             yield from steps_after_250(
@@ -86,7 +93,10 @@ def acknowledge(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-ENA-03", "SR-TMO-01", "SR-PRF-07", "SR-BND-08", generations=MAILBOX)
 def accept_without_shadow(world: World, message: Message) -> Iterator[Step]:
-    """Where no shadow can be made and RejectMessageOnShadowFailure is false, the message is accepted without one."""
+    """Yield the acknowledgements without a shadow, where every attempt has failed and RejectMessageOnShadowFailure is false.
+
+    The sender reads 250, or the reply is lost and the sender keeps the message.
+    """
     for custody in distinct_custodies(message):
         if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _have_all_attempts_failed(world, custody):
             continue
@@ -99,7 +109,10 @@ def accept_without_shadow(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", generations=MAILBOX)
 def reject_without_shadow(world: World, message: Message) -> Iterator[Step]:
-    """Where no shadow can be made and RejectMessageOnShadowFailure is true, the message is rejected, and the sender keeps it."""
+    """Yield the rejections with 451 where every attempt has failed and RejectMessageOnShadowFailure is true.
+
+    The sender keeps the message, and may send it again as if it had not sent it.
+    """
     for custody in distinct_custodies(message):
         if custody.copy != Copy.RECEIVED or Held.HELD in custody.held or not _have_all_attempts_failed(world, custody):
             continue
@@ -112,9 +125,10 @@ def reject_without_shadow(world: World, message: Message) -> Iterator[Step]:
 
 
 def steps_after_250(after: Message, text: str) -> Iterator[Step]:
-    """Yield the two ends of a session with 250: the sender reads it, or the reply is lost and the sender sends again.
+    """Yield the two ends of a session with 250: the sender reads it, or the reply is lost and the sender keeps the message.
 
-    `after` is the message as the server has it then, `text` the begin of the steps' sentence.
+    `after` is the message as the server has it then, `text` the begin of the steps' sentence. Not a rule, but what several rules
+    yield.
     """
     yield Step(text, after._replace(sender=Sender.ANSWERED))
     yield Step(
@@ -127,7 +141,7 @@ def steps_after_250(after: Message, text: str) -> Iterator[Step]:
 
 @rule("SR-MNT-09", "SR-OUT-03", generations=MAILBOX)
 def promote_after_interval(world: World, message: Message) -> Iterator[Step]:
-    """A shadow server that could not reach the primary for ShadowResubmitTimeSpan promotes its shadows."""
+    """Yield the promotions of shadows whose holder runs and could not reach the primary for ShadowResubmitTimeSpan."""
     for custody in distinct_custodies(message):
         for h in world.others(custody.primary):
             if custody.held[h] in SHADOWS and world.up[h] and not world.linked(h, custody.primary):
@@ -140,7 +154,7 @@ def promote_after_interval(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-MNT-11", "SR-OUT-01", generations=MAILBOX)
 def promote_for_new_database(world: World, message: Message) -> Iterator[Step]:
-    """A shadow server that finds a new queue database at the primary promotes its shadows at once."""
+    """Yield the promotions of shadows whose holder finds a new queue database at the primary."""
     for custody in distinct_custodies(message):
         for h in world.others(custody.primary):
             if custody.held[h] == Held.ORPHANED and world.linked(h, custody.primary):
@@ -162,7 +176,10 @@ def after_promotion(world: World, message: Message, custody: Custody, holder: in
 
 @rule("SR-BND-03", generations=MAILBOX)
 def make_redundant_again(world: World, message: Message) -> Iterator[Step]:
-    """What was taken over or resubmitted gets a shadow of its own; its delivery does not wait for that (ruling 24)."""
+    """Yield the attempts at a new shadow for what was taken over or resubmitted: it is stored, and the reply read or lost.
+
+    With a lost reply the message still has no shadow that counts. Its delivery does not wait for that (ruling 24).
+    """
     for custody in distinct_custodies(message):
         if custody.copy != Copy.ALONE:
             continue
@@ -189,7 +206,10 @@ def make_redundant_again(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-MNT-12", generations=MAILBOX)
 def delete_discard_notification(world: World, message: Message) -> Iterator[Step]:
-    """A primary whose shadow server has not asked for ShadowMessageAutoDiscardInterval deletes the notifications for it."""
+    """Yield the deletions of notifications for which the shadow server has not asked for ShadowMessageAutoDiscardInterval.
+
+    Only where the primary runs and is not linked to it. The shadow server keeps its copy, unnoted.
+    """
     for custody in distinct_custodies(message):
         p = custody.primary
         for h in world.others(p):
@@ -205,7 +225,7 @@ def delete_discard_notification(world: World, message: Message) -> Iterator[Step
 
 @rule("SR-SFN-02", "SR-SFN-03", generations=MAILBOX)
 def safety_net_expires(world: World, message: Message) -> Iterator[Step]:
-    """A server that runs drops a processed message from its Safety Net after SafetyNetHoldTime."""
+    """Yield the removals of a processed message from the Safety Net of a server that runs, after SafetyNetHoldTime."""
     for custody in distinct_custodies(message):
         if custody.copy == Copy.NET and world.up[custody.primary]:
             yield Step(
@@ -226,7 +246,10 @@ def safety_net_expires(world: World, message: Message) -> Iterator[Step]:
 
 @rule("SR-SFN-05", generations=MAILBOX)
 def resubmit_from_safety_net(world: World, message: Message) -> Iterator[Step]:
-    """Asked by a mailbox that has failed over, a Safety Net sends the message again: the primary's, or else a shadow server's."""
+    """Yield the resubmissions from Safety Net for a mailbox that has failed over.
+
+    Those of primaries that run; only without any, those of shadow servers that run. Any one of these steps serves the request.
+    """
     if not message.requested:
         return
     asked = message._replace(requested=False)

@@ -1,7 +1,8 @@
 """Write docs/failure-analysis.md: what shadow redundancy protects against and what it does not.
 
 `__main__.py` and the tests call this. A *way* is a minimal set of causes of a loss or a duplicate (`causes.py`), a *failure* the
-description in words of one or more ways (`failures.py`), a *scope* a bounded world (`scope.py`).
+description in words of one or more ways (`failures.py`), a *scope* a bounded world (`scope.py`). An *outcome* is `lost` or
+`duplicated`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,18 +27,21 @@ class Analysis:
 
 
 class Undescribed(Exception):
-    """The search and failures.py do not agree."""
+    """The search and failures.py do not agree: a way has no description, or a description has no way."""
 
 
 def analyse(scope: Scope) -> Analysis:
-    """Explore one scope: visit every reachable state, which takes seconds to a minute, and find its ways (none for TWO_MESSAGES)."""
+    """Explore one scope, which takes seconds to a minute, and return the number of its states and its ways.
+
+    TWO_MESSAGES has no ways: they are not searched, since each message is like one alone.
+    """
     model = Model(scope)
     ways = () if scope is TWO_MESSAGES else find_ways(model)
     return Analysis(scope=scope, size=model.size(), ways=ways)
 
 
 def analyse_all() -> Iterator[Analysis]:
-    """Explore every scope, one after another."""
+    """Yield the analysis of every scope, each explored only when it is asked for."""
     return map(analyse, (*SCOPES, *LARGE_SCOPES))
 
 
@@ -79,7 +83,10 @@ def scope_table(analyses: Iterable[Analysis]) -> str:
 
 
 def scope_line(analysis: Analysis) -> str:
-    """Return the line of one scope in the table, with its faults and the numbers of states and ways."""
+    """Return the line of one scope in the table, with its faults and the numbers of states and ways.
+
+    For TWO_MESSAGES, whose ways are not searched, `as one` stands in place of the numbers of ways.
+    """
     s = analysis.scope
     others = ((s.refusals, "refused copy"), (s.cuts, "interruption"), (s.failovers, "failover"))
     counts = [str(sum(way.outcome == outcome for way in analysis.ways)) for outcome in OUTCOMES]
@@ -101,7 +108,10 @@ def scope_line(analysis: Analysis) -> str:
 
 
 def _format_failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str:
-    """Return the text about one failure as Markdown; `shown` are the ways that were found for it, each with its scope."""
+    """Return the text about one failure as Markdown; `shown` are the ways that were found for it, each with its scope.
+
+    There is at least one; the sequence of steps is the shortest of theirs. A duplicate says too who can read it twice.
+    """
     lines = [f"**{failure.title}.** {failure.explanation}", "Needed, one of:" if len(failure.ways) > 1 else "Needed:"]
     if failure.outcome == "duplicated":
         to = {scope.messages[0] for scope, way in shown if WINDOW not in way.causes}
@@ -124,7 +134,7 @@ def _format_failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str
 
 
 def _format_protected(analyses: Sequence[Analysis]) -> str:
-    """Return the statements about what no sequence leads to, each with the scopes that it was checked in."""
+    """Return the section about what no sequence leads to: the scopes whose ways lose nothing, each with its faults."""
     lines = [
         "## What it protects against",
         "No sequence of steps of the scopes below leads to more than this page lists. In particular, none loses an acknowledged "
@@ -142,7 +152,7 @@ def _format_protected(analyses: Sequence[Analysis]) -> str:
 
 
 def _format_faults(scope: Scope) -> str:
-    """Return the faults that may happen in a scope, in words."""
+    """Return the faults that may happen in a scope, in words; '' for a scope without faults."""
     numbers = (
         (scope.crashes, "crash", "crashes"),
         (scope.databases, "lost disk", "lost disks"),

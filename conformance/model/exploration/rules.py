@@ -22,7 +22,7 @@ Cost = Literal["replies", "refusals", "failovers"]
 
 
 class Step(NamedTuple):
-    """One permitted step of one message."""
+    """One permitted step of one message: what a rule yields."""
 
     text: str
     """A sentence for the shortest sequences."""
@@ -49,11 +49,14 @@ class World:
 
     @property
     def keeps_processed(self) -> bool:
-        """Whether what Safety Net holds is a part of the state: only a failover of a mailbox reads it (SR-SFN-04)."""
+        """Whether what Safety Net holds is a part of the state: only where a failover of a mailbox may read it (SR-SFN-04).
+
+        That is for a message to a mailbox, in a scope of 2013 or later with failovers.
+        """
         return self.scope.failovers > 0 and self.scope.generation != "ex2010" and self.destination == "mailbox"
 
     def others(self, server: int) -> Iterator[int]:
-        """Yield every other server."""
+        """Yield the numbers of all other servers of the scope, up or not."""
         return (s for s in range(self.scope.servers) if s != server)
 
 
@@ -62,7 +65,7 @@ Rule = Callable[[World, Message], Iterator[Step]]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A rule in the table."""
+    """A rule in the table: the rows that it is made from, the generations that it is for, and the function itself."""
 
     rows: tuple[str, ...]
     generations: tuple[str, ...]
@@ -73,9 +76,13 @@ RULES: dict[str, Entry] = {}
 
 
 def rule(*rows: str, generations: tuple[str, ...] = ("ex2010", "ex2013")) -> Callable[[Rule], Rule]:
-    """Return a decorator that enters a function into the table of rules under its name, for servers of these generations."""
+    """Return a decorator that enters a function into RULES under its name and returns it unchanged.
+
+    `rows` are ids of requirements that it is written from; a scope of another generation than `generations` does not use it.
+    """
 
     def enter(permitted: Rule) -> Rule:
+        """Enter the function into RULES, in place of one of the same name, and return it."""
         RULES[permitted.__name__] = Entry(rows=rows, generations=generations, permitted=permitted)
         return permitted
 
@@ -83,12 +90,12 @@ def rule(*rows: str, generations: tuple[str, ...] = ("ex2010", "ex2013")) -> Cal
 
 
 def letter(server: int) -> str:
-    """Return the letter by which texts call a server: A, B or C."""
+    """Return the letter by which texts call a server: A, B or C. Raises IndexError for a fourth one."""
     return "ABC"[server]
 
 
 def with_held_by(held: tuple[Held, ...], server: int, what: Held) -> tuple[Held, ...]:
-    """Return `held` with the entry of one server replaced by `what`."""
+    """Return `held` with the entry of server number `server` replaced by `what`."""
     return (*held[:server], what, *held[server + 1 :])
 
 
@@ -103,7 +110,10 @@ def nothing_held(scope: Scope) -> tuple[Held, ...]:
 
 
 def with_custody_replaced(message: Message, old: Custody, *new: Custody) -> Message:
-    """Return the message with one custody replaced by others; unchanged if it has arrived twice, as it is followed no further."""
+    """Return the message with one custody, equal to `old`, replaced by others; unchanged if it has arrived twice.
+
+    A message that has arrived twice is followed no further. Raises ValueError where the message has no such custody.
+    """
     if message.arrived == 2:
         return message
     custodies = list(message.custodies)
@@ -119,7 +129,8 @@ def distinct_custodies(message: Message) -> Iterator[Custody]:
 def after_acceptance(world: World, message: Message) -> Message:
     """Return the message after its destination has accepted one transmission of it.
 
-    A mailbox drops it if the delivered-to table has it (`tracked`, SR-DUP-01). A second copy makes it DUPLICATED: two arrived.
+    A mailbox drops it if the delivered-to table has it (`tracked`, SR-DUP-01): then the message is unchanged, the same object. A
+    second copy that arrives makes it DUPLICATED.
     """
     if message.tracked:
         return message
@@ -131,7 +142,8 @@ def after_acceptance(world: World, message: Message) -> Message:
 def after_handing_on(world: World, custody: Custody, *, notify_unnoted: bool) -> Custody:
     """Return a custody whose primary has handed the message on: discard notifications wait for its shadow servers (SR-MNT-01).
 
-    `notify_unnoted`: also for a copy whose acknowledgement the primary has never seen (ruling 18: either is right).
+    `notify_unnoted`: also for a copy whose acknowledgement the primary has never seen (ruling 18: either is right). The primary's
+    copy is HANDED_ON if it was RECEIVED, else in Safety Net or gone.
     """
     held = with_entries_replaced(
         custody.held, HELD=Held.DISCARDABLE, UNNOTED=Held.DISCARDABLE if notify_unnoted else Held.UNNOTED
@@ -142,7 +154,10 @@ def after_handing_on(world: World, custody: Custody, *, notify_unnoted: bool) ->
 
 
 def custodies_after_handing_on(world: World, custody: Custody) -> Iterator[Custody]:
-    """Yield what a custody can be once its primary has handed the message on: one, or two if a shadow is unnoted (ruling 18)."""
+    """Yield what a custody can be once its primary has handed the message on: one, or two if a shadow is unnoted (ruling 18).
+
+    The second has a discard notification for the unnoted shadow too.
+    """
     yield after_handing_on(world, custody, notify_unnoted=False)
     if Held.UNNOTED in custody.held:
         yield after_handing_on(world, custody, notify_unnoted=True)

@@ -1,7 +1,8 @@
 """Scopes: how many servers, messages and faults are explored together.
 
-Of the numbers of a scope `crashes` counts crashes of servers, `databases` lost disks, `replies` lost replies, `refusals` refused shadow
-copies, `failovers` failovers of a mailbox, `cuts` interruptions between the servers: each is how many may happen at most.
+Of the numbers of a scope `crashes` counts crashes of servers, `databases` lost disks, `replies` lost replies, `refusals` refused
+shadow copies, `failovers` failovers of a mailbox, `cuts` interruptions between the servers: each is how many may happen at most.
+`__main__.py`, `page.py` and the tests explore `SCOPES` and `LARGE_SCOPES`.
 """
 
 from collections.abc import Iterator
@@ -35,12 +36,15 @@ class Scope:
 
     @property
     def entries(self) -> tuple[int, ...]:
-        """The servers that the sender may submit to."""
+        """The numbers of the servers that the sender may submit to: the first one where there are next hops, else every one."""
         return (0,) if self.next_hops else tuple(range(self.servers))
 
 
 def _scopes() -> Iterator[Scope]:
-    """Yield every scope but the two largest."""
+    """Yield every scope but the two largest.
+
+    Four with mailbox servers come once for each destination, each mandatory and not.
+    """
     two = Scope(
         name="two-servers",
         title="two mailbox servers",

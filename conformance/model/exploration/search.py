@@ -1,9 +1,9 @@
 """Enumerate every reachable state of a scope.
 
-Sites (what all messages share) and messages are numbered as they are met, and a state is one integer made of these numbers: `_BITS` bits
-for the site's, then `_BITS` for each message's. What a rule permits depends on one message and on the site only, so it is computed once
-for each pair of them. `causes.py` and `page.py` use this. In the private methods `site` and `message` are numbers, unless typed as `Site`
-or `Message`.
+Sites (what all messages share) and messages are numbered as they are met, and a state is one integer made of these numbers:
+`_BITS` bits for the site's, then `_BITS` for each message's. What a rule permits depends on one message and on the site only, so
+it is computed once for each pair of them. `causes.py` and `page.py` use this. In the private methods `site` and `message` are
+numbers, unless typed as `Site` or `Message`; the *position* of a message is its place in the scope.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a scope is."""
+    """How large a scope is: how many states can be reached, and how many moves lead from these to others."""
 
     states: int
     moves: int
@@ -78,7 +78,7 @@ class Model:
         )
 
     def site(self, state: int) -> Site:
-        """Return what the messages of a state share; the state's lowest bits are the number of the site."""
+        """Return what the messages of a state share: servers that run, faults that are left."""
         return self._sites[state & _MASK]
 
     def messages(self, state: int) -> tuple[Message, ...]:
@@ -88,7 +88,8 @@ class Model:
     def moves(self, state: int) -> Iterator[Move]:
         """Yield every move that is permitted in a state: a step of one message, or of a server or the network.
 
-        The cause of a move is the one as seen from the first message.
+        The cause of a step of a server is the one as seen from the first message. Where a step has several effects on a message,
+        each is a move.
         """
         site, messages = self._unpack(state)
         for position, message in enumerate(messages):
@@ -102,7 +103,7 @@ class Model:
                 yield Move(text=step.text, cause=effects[0][1], state=self._pack(next_site, choice))
 
     def size(self) -> Size:
-        """Visit every reachable state, and return their number and that of the moves between them."""
+        """Visit every reachable state, and return their number and that of the moves from them; this may take a minute."""
         seen, frontier, moves = {self.start}, [self.start], 0
         while frontier:
             found = []
@@ -116,9 +117,9 @@ class Model:
         return Size(len(seen), moves)
 
     def _message_steps(self, position: int, site: int, message: int) -> list[tuple[str, str, int, int]]:
-        """Return the steps of one message that faults are left for: text, cause, and the numbers of site and message afterwards.
+        """Return the steps of one message that faults are left for; cached, and the returned list is the cached one.
 
-        `position` is the message's in the scope, `site` and `message` are numbers. Cached.
+        Each is text, cause, and the numbers of site and message afterwards. `position` says which message of the scope it is.
         """
         destination = self.scope.messages[position]
         key = destination, site, message
@@ -150,7 +151,10 @@ class Model:
         return self._server_steps[site]
 
     def _effect(self, site: int, index: int, step: ServerStep, message: int) -> tuple[tuple[int, ...], str]:
-        """Return the numbers of what a message may be after step `index` of a server at a site, and the cause as seen from it; cached."""
+        """Return the numbers of what a message may be after a step of a server, and the cause as seen from the message; cached.
+
+        `index` is the place of the step among those of its site.
+        """
         key = site, index, message
         if key not in self._effects:
             before = self._messages[message]
@@ -160,11 +164,11 @@ class Model:
         return self._effects[key]
 
     def _number_of_site(self, site: Site) -> int:
-        """Return the number of a site, which gets one when it is met for the first time."""
+        """Return the number of a site, which gets the next one when it is met for the first time."""
         return _numbered(site, self._site_numbers, self._sites)
 
     def _number_of_message(self, message: Message) -> int:
-        """Return the number of a message's state, which gets one when it is met for the first time."""
+        """Return the number of a message's state, which gets the next one when it is met for the first time."""
         return _numbered(message, self._message_numbers, self._messages)
 
     def _pack(self, site: int, messages: tuple[int, ...] | list[int]) -> int:
@@ -180,7 +184,7 @@ class Model:
 
 
 def _numbered(thing: T, numbers: dict[T, int], things: list[T]) -> int:
-    """Return the number of a thing; a new thing is entered into `numbers` and `things`.
+    """Return the number of a thing; a new thing gets the next one, and is entered into `numbers` and `things`.
 
     Raises OverflowError where there are more things than `_BITS` bits can number.
     """

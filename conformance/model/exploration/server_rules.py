@@ -1,13 +1,15 @@
 """Rules for a whole server or the network: crash, restart, loss of a disk, an interruption between the servers.
 
-A rule gets the scope and the `Site`, what all messages share, and yields each `ServerStep` that is permitted, with the site afterwards.
-The step's effect is a function that `search.py` applies to each message. Servers are numbers.
+A rule gets the scope and the `Site` (what all messages share: running servers, faults that are left), and yields each
+`ServerStep` that is permitted, with the site afterwards. The step's effect is a function that `search.py` applies to each
+message. Servers are numbers.
 
-A `Custody` is one server's responsibility for a message (`copy`: what that server has of it), with what each other server holds of it as
-a shadow (`held`, by number of the server). HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one
-whose discard notification waits at the primary, ORPHANED one whose primary has a new queue database; TAKEN (2010) means that the shadow was
-taken over, and that its holder will tell the failed primary. Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON
-one that the next hop has too (2010), QUEUED one on disk, GONE nothing.
+A `Custody` is one server's responsibility for a message: `copy` is what that server, the *primary*, has of it; `held` is, by
+number of the server, what each other server holds of it as its *shadow server*. HELD is a shadow that the primary knows of,
+UNNOTED one of which it has no note, DISCARDABLE one whose discard notification waits at the primary, ORPHANED one whose primary
+has a new queue database; TAKEN (2010) means that the shadow was taken over, and that its holder will notify the failed primary.
+Of `copy`, RECEIVED is a message whose sender waits for the reply, HANDED_ON one that the next hop has too (2010), QUEUED one on
+disk, GONE nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +34,7 @@ Effect = Callable[[Message], tuple[Message, ...]]
 
 
 class ServerStep(NamedTuple):
-    """One step of a server."""
+    """One step of a server or the network: its sentence, the site afterwards, and what it does to each message."""
 
     text: str
     site: Site
@@ -47,9 +49,13 @@ SERVER_RULES: dict[str, tuple[tuple[str, ...], ServerRule]] = {}
 
 
 def server_rule(*rows: str) -> Callable[[ServerRule], ServerRule]:
-    """Return a decorator that enters a function into SERVER_RULES under its name, with the rows that it is written from."""
+    """Return a decorator that enters a function into SERVER_RULES under its name, with the rows that it is written from.
+
+    The decorator returns the function unchanged.
+    """
 
     def enter(permitted: ServerRule) -> ServerRule:
+        """Enter the function into SERVER_RULES, in place of one of the same name, and return it."""
         SERVER_RULES[permitted.__name__] = (rows, permitted)
         return permitted
 
@@ -57,7 +63,10 @@ def server_rule(*rows: str) -> Callable[[ServerRule], ServerRule]:
 
 
 def role_in_message(message: Message, server: int) -> str:
-    """Return in words what a server is for a message when it fails: the first that fits, as a part of a cause's name."""
+    """Return in words what a server is for a message when it fails: the first role that fits, as a part of a cause's name.
+
+    A server that fits no role is `a server without the message`.
+    """
     mine = [c for c in message.custodies if c.primary == server]
     if any(c.copy in (Copy.RECEIVED, Copy.HANDED_ON) for c in mine):
         return "the server that has not answered the sender yet"
@@ -73,13 +82,16 @@ def role_in_message(message: Message, server: int) -> str:
 
 
 def _name_of_cause(what: str, server: int, message: Message) -> str:
-    """Return the name of the cause that the failure of a server is for a message: `what`, and the server's role in it."""
+    """Return the name of the cause that the failure of a server is for a message: `outage of the primary server`.
+
+    `what` is the begin of the name, to which the server's role in the message is added.
+    """
     return f"{what} {role_in_message(message, server)}"
 
 
 @server_rule("SR-BND-09", "SR-MNT-05", "SR-E10-17")
 def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
-    """A server stops at once. What was on its disk stays there."""
+    """Yield the crash of each server that runs, while crashes are left. What was on its disk stays there."""
     if not site.crashes_left:
         return
     for server in range(scope.servers):
@@ -97,8 +109,9 @@ def crash(scope: Scope, site: Site) -> Iterator[ServerStep]:
 def after_crash(message: Message, server: int) -> tuple[Message, ...]:
     """Return what a message can be after a crash of a server, one state or two.
 
-    A message that was being received may be on the disk, or not; one handed on (2010) has gone. The sender, whose session is lost, keeps
-    the message (RL-ACK-03).
+    What the server had RECEIVED may be on the disk (QUEUED), or not; what it had HANDED_ON is GONE, and so is its reply. Shadows
+    of what is gone are unnoted. The sender, whose session is lost, keeps the message (RL-ACK-03). A message of which the server
+    had neither of the two is unchanged.
     """
     for custody in message.custodies:
         if custody.primary != server or custody.copy not in (Copy.RECEIVED, Copy.HANDED_ON):
@@ -117,7 +130,7 @@ def after_crash(message: Message, server: int) -> tuple[Message, ...]:
 
 @server_rule("SR-OUT-06", "SR-E10-23")
 def restart(scope: Scope, site: Site) -> Iterator[ServerStep]:
-    """A server starts again with what is on its disk."""
+    """Yield the start of each server that is down, with what is on its disk."""
     for server in range(scope.servers):
         if not site.up[server]:
             yield ServerStep(
@@ -127,7 +140,10 @@ def restart(scope: Scope, site: Site) -> Iterator[ServerStep]:
 
 @server_rule("SR-OUT-01", "SR-OUT-07", "SR-E10-20", "SR-E10-21")
 def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
-    """A server that is down loses its disk, and will start with a new queue database."""
+    """Yield the loss of its disk for each server that is down, while disks are left to lose.
+
+    The server will start with a new queue database.
+    """
     if not site.databases_left:
         return
     for server in range(scope.servers):
@@ -143,7 +159,7 @@ def lose_disk(scope: Scope, site: Site) -> Iterator[ServerStep]:
 def after_new_database(message: Message, server: int) -> tuple[Message, ...]:
     """Return, as a tuple of one, a message after a server lost everything that it had of it.
 
-    Shadows that others hold for it are orphaned.
+    Shadows that others hold for the server are orphaned.
     """
     return (with_custodies(message, [_without_disk(custody, server) for custody in message.custodies]),)
 
@@ -151,8 +167,8 @@ def after_new_database(message: Message, server: int) -> tuple[Message, ...]:
 def _without_disk(custody: Custody, server: int) -> Custody:
     """Return a custody after a server has lost its disk.
 
-    As the primary it has nothing, and the shadow copies of it are orphaned; nobody has to tell it any more what was taken over
-    (TAKEN). As a shadow server it holds nothing.
+    As the primary it has nothing, and the shadow copies of it are orphaned; what was taken over from it need not be notified any
+    more (TAKEN becomes NONE). As a shadow server it holds nothing.
     """
     if custody.primary != server:
         return custody._replace(held=(*custody.held[:server], Held.NONE, *custody.held[server + 1 :]))
@@ -164,7 +180,7 @@ def _without_disk(custody: Custody, server: int) -> Custody:
 
 @server_rule("SR-OUT-03", "SR-OUT-04")
 def cut(scope: Scope, site: Site) -> Iterator[ServerStep]:
-    """No server reaches another any more."""
+    """Yield the interruption after which no server reaches another, if one is left and none is in force."""
     if site.cuts_left and not site.cut:
         yield ServerStep(
             "the network between the servers fails",
@@ -175,11 +191,11 @@ def cut(scope: Scope, site: Site) -> Iterator[ServerStep]:
 
 @server_rule("SR-MNT-10")
 def heal(scope: Scope, site: Site) -> Iterator[ServerStep]:
-    """The servers reach each other again."""
+    """Yield the end of the interruption that is in force, if any."""
     if site.cut:
         yield ServerStep("the network between the servers works again", site._replace(cut=False))
 
 
 def _with_server_running(up: tuple[bool, ...], server: int, *, running: bool) -> tuple[bool, ...]:
-    """Return the tuple of running servers with one server's entry set to `running`."""
+    """Return a tuple of running servers (`up`) with one server's entry set to `running`."""
     return (*up[:server], running, *up[server + 1 :])

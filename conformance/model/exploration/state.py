@@ -1,7 +1,8 @@
 """The state vector: what the model of obedient servers remembers, field by field.
 
-A state is a `Site` and one `Message` for each message of the scope. Two states are equal when all their fields are, and the fields
-are all that a second enumerator needs to count the same states (tests/model/exploration/servers.pml does).
+A state is a `Site` and one `Message` for each message of the scope. Two states are equal when all their fields are, and the
+fields are all that a second enumerator needs to count the same states (tests/model/exploration/servers.pml does). States are
+never changed in place: rules build new ones with the functions below.
 """
 
 from enum import IntEnum
@@ -124,6 +125,9 @@ def with_custodies(message: Message, custodies: list[Custody]) -> Message:
 
 
 def after_lost_session(message: Message) -> Message:
-    """Return the message after the sender's session has ended without a reply: to be sent again, or left after the second time."""
+    """Return the message after the sender's session has ended without a reply: to be sent again, or UNANSWERED the second time.
+
+    The sender must be waiting for the reply.
+    """
     sender = Sender(message.sender + 1)
     return UNANSWERED if sender == Sender.LEFT else message._replace(sender=sender)
