@@ -20,7 +20,7 @@ _ENGINE_TIMEOUT_S = 5
 
 
 def engine_address() -> str:
-    """Return the address at which a Docker engine is expected."""
+    """Return the address at which a Docker engine is expected: DOCKER_HOST, else Docker's own socket."""
     return os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE_ADDRESS
 
 
@@ -90,14 +90,20 @@ class Availability:
 
 
 def installation_root() -> Path:
-    """Return the directory that `conformance candidate install` installs servers into."""
+    """Return the directory that `conformance candidate install` installs servers into; it need not exist.
+
+    It is the one of CONFORMANCE_CANDIDATES, else in the user's cache.
+    """
     configured = os.environ.get(INSTALLED_VARIABLE)
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(configured) if configured else Path(cache) / "smtp-conformance" / "candidates"
 
 
 def check_programs(candidate: CommonFields) -> Availability:
-    """Return where a candidate's programs are: in its installed directory or on the system; or what is missing."""
+    """Return where a candidate's programs are: in its installed directory or on the system; or what is missing.
+
+    As root, an installed directory that becomes a private root is not searched for programs: they have their paths only there.
+    """
     directory = installation_root() / candidate.installed if candidate.installed else None
     if directory is not None and directory.is_dir():
         if candidate.private_root and os.geteuid() == 0:  # its programs have their paths only in the private root
@@ -113,7 +119,7 @@ def check_programs(candidate: CommonFields) -> Availability:
 
 
 def _missing_program(candidate: CommonFields, installed: Path | None) -> str:
-    """Return which of a candidate's programs is not installed, or "".
+    """Return in words the first of a candidate's programs that is not installed, or "".
 
     `{installed}` in them stands for the directory `installed`; None: it does not exist, and programs in it are missing.
     """

@@ -155,7 +155,10 @@ def with_probed_generations(cell: Cell, candidate: Candidate, claim: str) -> Cel
 
 
 def with_generations(cell: Cell, generations: dict[str, Generation]) -> Cell:
-    """Return a cell with the generations of servers replaced; `generations` is by the server's name."""
+    """Return a cell with the generations of some servers replaced; `generations` is by the server's name.
+
+    Without any the cell itself is returned.
+    """
     if not generations:
         return cell
     servers = tuple(

@@ -1,7 +1,9 @@
 """A candidate: the YAML description of how a mail server under test is run, and of what it claims to support.
 
-An unknown key is an error. The identity does not depend on the kind: the same server run as two kinds has one name in every
-report.
+An unknown key is an error. The identity does not depend on the kind: the same server run as two kinds has one name in
+every report. A *kind* is a way to run a server: `python`, `exec`, `docker` or `remote`; a *feature* is something that
+the harness can do only with some kinds. The harness reads descriptions for `--candidate`; the reference server has
+one in code (`REFERENCE`).
 """
 
 import hashlib
@@ -72,6 +74,7 @@ class Candidate(CommonFields, _OfKinds):
     @field_validator("version_pattern")
     @classmethod
     def _check_pattern(cls, pattern: str) -> str:
+        """Return the pattern unchanged. Raises ValueError when it is not a regular expression."""
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
@@ -80,7 +83,7 @@ class Candidate(CommonFields, _OfKinds):
 
     @model_validator(mode="after")
     def _check_fields_together(self) -> "Candidate":
-        """Raise ValueError, whose text begins with a key, when fields contradict each other."""
+        """Return the description unchanged. Raises ValueError, whose text begins with a key, when fields contradict."""
         if not getattr(self, self.kind_definition.needs):
             raise ValueError(f"kind: the kind {self.kind} needs {self.kind_definition.needs!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
@@ -98,27 +101,30 @@ class Candidate(CommonFields, _OfKinds):
 
     @property
     def kind_definition(self) -> Kind:
-        """The class that declares what all candidates of its kind have in common."""
+        """The object that declares what all candidates of this candidate's kind have in common."""
         return KINDS[self.kind]
 
     @property
     def listener_names(self) -> tuple[ListenerName, ...]:
-        """The listeners that it opens; of a server that runs already, those that the description has an address for."""
+        """The listeners that the server opens; of one that runs already, those that the description has an address for."""
         return self.kind_definition.listener_names(self)
 
     def check_availability(self) -> Availability:
-        """Look on this machine for what is needed to run it. For a container the Docker engine is asked, once per process."""
+        """Look on this machine for what is needed to run the candidate; return where that is, or what is missing.
+
+        For a container the Docker engine is asked, once per process.
+        """
         return self.kind_definition.check_availability(self)
 
     @property
     def features(self) -> frozenset[str]:
-        """What the harness can do with candidates of its kind and not with every kind: run in process, move clocks, fail disks."""
+        """What the harness can do with this candidate's kind and not with every kind: run in process, move clocks, fail disks."""
         return self.kind_definition.features
 
     def with_feature(self, feature: str) -> "Candidate":
-        """Return the candidate as a kind that has a feature.
+        """Return a copy of the candidate as the first kind that has a feature and whose required field the description has.
 
-        Unchanged when its own kind has it, or when the description lacks what every kind with that feature needs.
+        The candidate itself is returned when its own kind has the feature, or when no kind with it is possible.
         """
         if feature in self.features:
             return self
@@ -127,12 +133,12 @@ class Candidate(CommonFields, _OfKinds):
 
     @property
     def is_configured_here(self) -> bool:
-        """Whether the harness configures it. A server that runs already was configured by its user."""
+        """Whether the harness configures the server. One that runs already was configured by its user."""
         return self.kind_definition.is_configured_here(self)
 
     @property
     def reads_json_document(self) -> bool:
-        """Whether its command contains `{config}`: the program reads the node's JSON document, which names its status file."""
+        """Whether `argv` contains `{config}`: the program reads the node's JSON document, which names its status file."""
         return any("{config}" in word for word in self.argv)
 
     @property
@@ -145,7 +151,7 @@ class Candidate(CommonFields, _OfKinds):
 
     @property
     def resolved_dialect(self) -> Dialect:
-        """The dialect in which its sessions are interpreted."""
+        """The dialect in which the candidate's sessions are interpreted: its own, or that of the wire profile."""
         return PROFILE_1 if self.dialect == "profile-1" else self.dialect
 
     @property

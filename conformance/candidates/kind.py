@@ -2,7 +2,8 @@
 
 A kind is one way to run a server: in this process, as a program, in a container, or not at all because it runs already. Each
 is declared by a subclass of `Kind` in `conformance/candidates/kinds/`; its node is in `conformance/nodes/KIND_node.py`, and the
-two find each other by the kind's name.
+two find each other by the kind's name. A *description* is the YAML file of a candidate; a *cell* is one scenario run with one
+candidate for each server. A *word* such as `docker:IMAGE` names a candidate of a kind that has no description.
 """
 
 import re
@@ -69,18 +70,22 @@ class Kind:
     """How many claims `conformance candidate check` tries at a time. Programs mostly wait; one server plays one part."""
 
     def __init_subclass__(cls) -> None:
+        """Register an object of the subclass under its name."""
         KINDS.add(cls.name, cls())
 
     def parse_word(self, argument: str, name: str) -> dict[str, Any]:
         """Return the fields of the candidate that a word names, from its argument (what follows the colon).
 
         `name` is the argument with every character replaced that a name cannot have. Raises ValueError when the argument
-        is malformed.
+        is malformed; by default for every argument, since only kinds with a `word` have such candidates.
         """
         raise ValueError(argument)
 
     def check(self, candidate: CommonFields) -> None:
-        """Raise ValueError when fields contradict each other; its text begins with a field's name and a colon."""
+        """Raise ValueError when fields contradict each other; by default never.
+
+        The error's text begins with a field's name and a colon.
+        """
 
     def listener_names(self, candidate: CommonFields) -> tuple[ListenerName, ...]:
         """Return the names of the listeners that the server opens."""
@@ -91,7 +96,10 @@ class Kind:
         return True
 
     def external_addresses(self, candidate: CommonFields) -> Mapping[str, Address]:
-        """Return every address that the description states, by its key; `--allow-hosts` must permit their hosts."""
+        """Return every address that the description states, by its key; by default none.
+
+        `--allow-hosts` must permit hosts that are not this machine.
+        """
         return {}
 
     def check_availability(self, candidate: CommonFields) -> Availability:

@@ -1,5 +1,8 @@
-"""Which candidate a word of `--candidate` names: `NAME`, `FILE.yaml`, `exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`, or
-`reference+DEFECT`, the reference server with a defect or another conforming reading.
+"""Which candidate a word of `--candidate` names.
+
+The words are `NAME`, `FILE.yaml`, `exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`, or `reference+DEFECT`, the
+reference server with a defect or another conforming reading. *Shipped* descriptions are those that come with the
+harness.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """The placeholders in commands and files of a description, and how they are filled in.
 
-In a command, `{NAME}` is replaced where NAME is one of PLACEHOLDERS; all other braces stay as they are. Files are Jinja templates.
-They see the node's JSON document as `node`, the description's `options`, and the function `seconds`. The table in
-docs/testing-your-server.md is made from PLACEHOLDERS.
+In a command, `{NAME}` is replaced where NAME is one of PLACEHOLDERS; all other braces stay as they are. Files are Jinja
+templates. They see the node's JSON document as `node`, the description's `options`, and the function `seconds`. The
+table in docs/testing-your-server.md is made from PLACEHOLDERS.
 """
 
 import math
@@ -57,7 +57,7 @@ def placeholder_table() -> str:
 
 
 def unknown_placeholders(candidate: Candidate) -> Iterator[str]:
-    """Yield a message for each word of a command that looks like a placeholder and has an unknown name."""
+    """Yield a message for each placeholder with an unknown name in the words of `argv` and of the other commands."""
     for key, words, arguments in _commands(candidate):
         known = {*_known_names(candidate), *arguments}
         for number, word in enumerate(words):

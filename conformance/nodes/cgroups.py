@@ -60,7 +60,7 @@ class Cgroup:
 
     @property
     def join_prefix(self) -> list[str]:
-        """The words before a command that have it run in the groups."""
+        """The words before a command that have it run in the groups: a shell enters them, and exits with 126 if it cannot."""
         return ["/bin/sh", "-c", _JOIN_SCRIPT, "sh", *self.paths, "--"]
 
     def kill_and_remove(self) -> str:
@@ -81,7 +81,10 @@ _JOIN_SCRIPT = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 126; 
 
 
 def make_cgroup(limits: Limits) -> Cgroup | None:
-    """Make the groups for a new start of a node, with its limits; None where this machine allows none."""
+    """Make the groups for a new start of a node, with its limits; None where this machine allows none.
+
+    A limit is set only where the controller exists. The first call of a process also removes what dead harnesses left.
+    """
     parent = _parent()
     if parent is None:
         return None
@@ -113,7 +116,7 @@ def make_cgroup(limits: Limits) -> Cgroup | None:
 def _parent() -> Cgroup | None:
     """Return the groups of this process below which it can make others, after removing what dead harnesses left there.
 
-    None where it cannot make, enter and kill a group of version 2.
+    None where it cannot make, enter and kill a group of version 2. Later calls return the result of the first.
     """
     own = dict(_own_groups())
     main = own.pop("", None)
@@ -129,7 +132,7 @@ def _parent() -> Cgroup | None:
 
 
 def _own_groups() -> Iterator[tuple[str, Path]]:
-    """Yield each controller (for version 2: '') with the directory of this process's group in its hierarchy."""
+    """Yield each controller (for version 2: '') with the directory of this process's group, where that is mounted here."""
     mounts: dict[str, Path] = {}
     for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines():
         before, _, after = line.partition(" - ")
@@ -174,7 +177,10 @@ def _remove(path: Path) -> bool:
 
 
 def _is_orphaned(name: str) -> bool:
-    """Whether the harness that made the group of this name has ended; its start time tells it from a later process."""
+    """Whether the harness that made the group of this name has ended; False for a name of another form.
+
+    The start time in the name tells that harness from a later process with the same id.
+    """
     match = _NAME.fullmatch(name)
     return match is not None and _start_time(int(match[1])) != int(match[2])
 

@@ -1,6 +1,7 @@
 """Runs a command of a candidate's description, with a limit on its time and output and no child left running.
 
-The command `version` is run here too: for the report, before there is a node.
+The command `version` is run here too: for the report, before there is a node. A *command of the node contract* is `inspect`,
+`redirect-messages` or `resubmit`, which print JSON. `node` and `name` are the node and the command that an error is about.
 """
 
 import asyncio
@@ -93,10 +94,10 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
 
 
 def parse_output(node: str, name: str, text: str) -> Any:
-    """Return what a command printed: for a command of the node contract its JSON, or None when it printed nothing; for
-    any other command the text itself.
+    """Return what a command printed: the parsed JSON of a command of the node contract, the text itself of any other.
 
-    Raises NodeError when it is not JSON, or when that of `inspect` does not have the contract's shape.
+    A command of the contract that printed nothing gives None. Raises NodeError when it is not JSON, or when that of
+    `inspect` does not have the contract's shape.
     """
     if name not in NODE_COMMANDS:
         return text
@@ -112,8 +113,9 @@ def parse_output(node: str, name: str, text: str) -> Any:
 async def version_by_command(candidate: Candidate) -> str:
     """Return the version that the description's `version` command prints, at most 200 characters.
 
-    Return what the description says instead when it has no such command, or when the server is not installed or its
-    output does not match `version-pattern`. Raises NodeError when the command fails.
+    It is the first group of the match of `version-pattern`, or all of the match. Return what the description says
+    instead when it has no such command, or when the server is not installed or its output does not match. Raises
+    NodeError when the command fails.
     """
     template = candidate.commands.get("version")
     availability = candidate.check_availability()

@@ -1,6 +1,10 @@
 """Renders the JSON document that a node reads, from the topology and the addresses of the links.
 
-`conformance.nodes.document` is its model; docs/node-contract.md says what each key means.
+`conformance.nodes.document` is its model; docs/node-contract.md says what each key means. A *node* is one running
+server of the topology, a *peer* another one, a *sink* an SMTP or LMTP server of the harness, and a *link* the address
+that one party dials to reach another. `wiring.listen` and `wiring.dial` give the addresses. A *documented* second is
+one of the scenario; the node's seconds are shorter under a scaled clock. The document has contract 1 or 2, as the
+candidate's description says.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +20,10 @@ Address = tuple[str, int]
 
 
 def spelled(topology: Topology, server: str) -> str:
-    """Return a server's name as the topology's `server_names` has it in configurations and commands, but for a server's own name."""
+    """Return a server's name as configurations have it: in upper case if the topology's `server_names` says so.
+
+    The key `name`, in which a configuration has the name of its own server, does not pass through here.
+    """
     return server.upper() if topology.server_names == "upper" else server
 
 
@@ -71,8 +78,8 @@ def render(
     (listener -> setting -> value) are what the scenario has configured so far; `mailbox_servers` is the server at which
     each mailbox database is active now, for those that moved; `unknown` are keys outside the contract that the scenario
     adds. `opened` are the listeners that the candidate opens (None: all of its role); `left_out` are transport
-    parameters that are omitted, so that the server uses its own defaults. Without `defaults` everything is omitted that neither the topology
-    nor the changes set: parameters, and limits of listeners.
+    parameters that are omitted, so that the server uses its own defaults. Without `defaults` everything is omitted that
+    neither the topology nor the changes set: parameters, and limits of listeners.
     """
     stated = {**topology.transport, **server.transport, **(changes or {})}
     parameters = effective_parameters(stated, {}) if defaults else stated
@@ -124,7 +131,7 @@ def _sites(topology: Topology, contract_2: Contract2 | None) -> list[dict[str, A
 
 
 def _convert_times(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:
-    """Return the parameters with every time converted by `duration`; a value that is not a number is left as it is.
+    """Return the parameters with every time (`TIME_PARAMETERS`) converted by `duration`; a value that is no number stays.
 
     A scenario may configure anything: the node must refuse it.
     """
@@ -147,7 +154,8 @@ def _listeners(
 ) -> dict[str, Any]:
     """Return the address and limits of each listener of a server's role; `changes` are the scenario's, by listener.
 
-    Without `defaults`, limits that nothing sets are left out.
+    Times are converted by `duration`. The listener `transport` also has `externally_secured`, from the topology unless
+    set otherwise. Without `defaults`, limits that nothing sets are left out.
     """
     limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""] if defaults else {}  # '': the other roles
     rendered: dict[str, Any] = {}
@@ -160,7 +168,10 @@ def _listeners(
 
 
 def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str, Any]]:
-    """Return every other server of the topology with the links to dial it, and the peer `submission`, which only submits."""
+    """Return every other server of the topology with the links to dial it, and the peer `submission`, which only submits.
+
+    Each listener of a peer but its `frontend` has a link. No link leads to `submission`.
+    """
     peers = [
         {
             "name": spelled(topology, other.name),
@@ -224,7 +235,7 @@ def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str
 
 
 def _mailboxes(topology: Topology, server: Server, wiring: Wiring, active: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all mailboxes; `active` is the server of each database that moved.
+    """Return all mailboxes with the server that has each now; `active` is the server of each database that moved.
 
     Those that are at this server now have the sink that it delivers them to: the server's own store, by LMTP.
     """

@@ -1,7 +1,8 @@
 """What the harness can ask of a node under test, whatever its kind (docs/node-contract.md).
 
 A node is driven through the interface `Node` only. Its configuration is the JSON document of the contract, rendered by
-`conformance.nodes.configuration`; the reference gets nothing that another candidate does not get.
+`conformance.nodes.configuration`; the reference gets nothing that another candidate does not get. The *description* of
+a candidate is the YAML file that says how its server is started, and which commands it has for steps such as `inspect`.
 """
 
 from collections.abc import Mapping, Sequence

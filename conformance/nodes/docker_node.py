@@ -1,7 +1,8 @@
 """The `docker` kind: a server in a container of an image, hardened, on a network of its own.
 
 The node sees its directory as `/node`, read-only but for `/node/data` and (contract 2) `/node/status`. Every start makes
-a new container, so that a node that was killed comes back with its data and with nothing else.
+a new container, so that a node that was killed comes back with its data and with nothing else. The *engine* is the Docker engine
+that DOCKER_HOST names; a *place* (`conformance.nodes.places`) has the addresses that a node opens and at which links dial it.
 """
 
 import asyncio
@@ -81,9 +82,10 @@ class DockerNode(ManagedNode, kind="docker"):
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
-        """Return the version that the image's label has, else the description's, else the image's short id.
+        """Return the version that the image's label has, else the description's, else (`unknown`) the image's short id.
 
-        Raises NodeError when the engine does not answer or does not have the image.
+        Where no engine answers here, or the description names no image, only the description's. Raises NodeError when
+        the engine fails or does not have the image.
         """
         container = DockerFields.of(candidate).container
         if candidate.check_availability().missing or container is None:
@@ -137,7 +139,10 @@ class DockerNode(ManagedNode, kind="docker"):
         """None: the engine reports such a kill of the first process only."""
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Write the files, make and start a container, and wait until every listener has greeted. Raises NodeError."""
+        """Write the files, make and start a container, and wait until every listener has greeted.
+
+        Raises NodeError, as ConfigurationRefused when the program ended with exit code 2; the container is removed then.
+        """
         fields = DockerFields.of(self._candidate).container
         assert fields is not None
         image = await self._engine.image(fields.image)
@@ -159,11 +164,11 @@ class DockerNode(ManagedNode, kind="docker"):
             raise
 
     async def pause(self) -> None:
-        """Freeze all processes in the container."""
+        """Freeze all processes in the container. Raises NodeError when the node is down."""
         await self._engine.call("pause", self._running_container("pause").pause)
 
     async def resume(self) -> None:
-        """Let the frozen processes go on."""
+        """Let the frozen processes go on. Raises NodeError when the node is down."""
         await self._engine.call("resume", self._running_container("resume").unpause)
 
     async def _start_container(self, configuration: NodeConfiguration) -> None:
@@ -181,8 +186,9 @@ class DockerNode(ManagedNode, kind="docker"):
     def _choose_user(self, image_user: str) -> tuple[str, bool]:
         """Return the user to run as ('': the image's), and whether all users of this machine need access to the files.
 
-        The user is the description's, else this process's, so that the node's files are its own; root leaves the choice to
-        the image, whose user may be any here.
+        The user is the description's, else this process's, so that the node's files are its own. A harness that is root leaves
+        the choice to the image. Access for all is needed where the description or (for root) the image names a user other
+        than root.
         """
         if self._candidate.user is not None or os.geteuid() == 0:
             other = (self._candidate.user or image_user).partition(":")[0] not in ("", "0", "root")
@@ -216,7 +222,10 @@ class DockerNode(ManagedNode, kind="docker"):
         self._log_thread.start()
 
     def _log(self, container: Any, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
-        """Write what a container prints to the log until it has ended, then report its end to the loop; runs in a thread."""
+        """Write what a container prints to the log until it has ended, then report its end to the loop; runs in a thread.
+
+        When the engine or the log fails, the end is reported without an exit code. A loop that is closed gets no report.
+        """
         code: int | None = None
         try:
             code = copy_to_log(container, stream, self._files.log.descriptor, self._candidate.log_limit)
@@ -227,7 +236,11 @@ class DockerNode(ManagedNode, kind="docker"):
             loop.call_soon_threadsafe(self._on_ended, code, why)
 
     def _on_ended(self, code: int | None, why: str) -> None:
-        """Note that the container ended: `code` is None when the engine could not be asked, `why` is said of a failure."""
+        """Note that the container ended, and let links dial nowhere; runs on the event loop.
+
+        `code` is the exit code, None when the engine could not be asked. `why` becomes the node's failure unless it was
+        asked to end.
+        """
         self._exit_code = code
         if not self._asked_to_end and self._failure is None:
             self._failure = why
@@ -235,7 +248,7 @@ class DockerNode(ManagedNode, kind="docker"):
         self._ended.set()
 
     async def _watch_size(self) -> None:
-        """Kill the container once its directory is larger than its limit."""
+        """Wait until the node's directory is larger than its limit, then kill the container and note that as its failure."""
         limit = self._candidate.directory_limit
         while await asyncio.to_thread(disk_usage, str(self._files.directory)) <= limit:  # noqa: ASYNC110
             await asyncio.sleep(_SIZE_INTERVAL)  # no event comes of what another process writes
@@ -248,7 +261,10 @@ class DockerNode(ManagedNode, kind="docker"):
             )
 
     async def _terminate(self) -> None:
-        """Kill the container if it runs, wait until all that it printed is in the log, and remove it."""
+        """Kill the container if it runs, wait until all that it printed is in the log, and remove it.
+
+        Without a container only the watch on the directory's size ends. Raises NodeError when the engine fails.
+        """
         container, self._container = self._container, None
         self._asked_to_end = True
         if self._size_task is not None:
@@ -276,7 +292,7 @@ class DockerNode(ManagedNode, kind="docker"):
             raise NodeError(self.name, stage, reason) from None
 
     async def _send_signal(self, stage: str, number: signal.Signals) -> None:
-        """Send a signal to the container's first process."""
+        """Send a signal to the container's first process. Raises NodeError, naming the stage, also when the node is down."""
         await self._engine.call(stage, partial(self._running_container(stage).kill, signal=number.name))
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:

@@ -1,4 +1,9 @@
-"""What the `docker` kind asks of a Docker engine. Calls run in threads; every failure of the engine becomes a NodeError."""
+"""What the `docker` kind asks of a Docker engine. Calls run in threads; every failure of the engine becomes a NodeError.
+
+Containers and networks have labels that name the process which made them and the node's directory. The *reaper* is a
+small process that removes everything with the first label when the harness has ended, in whatever way. A *stage* is
+what the caller does at the time (`start`, `kill`); it only appears in the text of a NodeError.
+"""
 
 import asyncio
 import atexit
@@ -53,7 +58,10 @@ def owner_id() -> str:
 
 
 def _end_reaper(process: subprocess.Popen[bytes]) -> None:
-    """Tell the reaper that this process ends, by the end of its input, and wait until it has removed what is left."""
+    """Close the reaper's input, by which it sees that this process ends, and wait until it has removed what is left.
+
+    Raises TimeoutExpired when that takes more than 60 s.
+    """
     assert process.stdin is not None
     process.stdin.close()
     process.wait(_MAX_CALL_S)
@@ -93,6 +101,7 @@ class Engine:
         """Return an image that the engine has. Raises NodeError when it does not have it; nothing is pulled."""
 
         def get() -> Any:
+            """Return the image, None when the engine does not have it. Blocks."""
             try:
                 return self._client.images.get(name)
             except docker.errors.ImageNotFound:
@@ -108,6 +117,7 @@ class Engine:
         """Make a network for the node alone, from which only this machine can be reached."""
 
         def make() -> Any:
+            """Make the network, and read its attributes, which have its addresses. Blocks."""
             name = f"conformance-{self._node}-{uuid.uuid4().hex[:12]}"
             network = self._client.networks.create(name, driver="bridge", internal=True, labels=self._labels())
             network.reload()
@@ -143,7 +153,7 @@ class Engine:
         return {OWNER_LABEL: owner_id(), DIRECTORY_LABEL: str(self._directory.absolute())}
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; containers and networks stay."""
         self._client.close()
 
 

@@ -2,7 +2,9 @@
 
 The program runs below a guard (`conformance.nodes.guard`), a small process that signals and kills the tree when the
 harness writes an octet to its standard input. Around that the program may have a private root, a disk that fails, a
-shifted clock, and, where the machine allows it, a cgroup of its own.
+shifted clock, and, where the machine allows it, a cgroup of its own. A *private root* is a file system that only this server
+sees, in namespaces of its own, with an init process as the guard's only child. A *shifted clock* lets time jump for the node's
+processes; the `on_...` calls say when it must not. The node is *down* before `start` and after `_terminate`.
 """
 
 import asyncio
@@ -97,7 +99,7 @@ class ExecNode(ManagedNode, kind="exec"):
 
     @property
     def guard_pid(self) -> int | None:
-        """The process id of the guard while it runs."""
+        """The process id of the guard; None while the node is down."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -107,7 +109,12 @@ class ExecNode(ManagedNode, kind="exec"):
         return None if now is None or self._earlier_oom_kills is None else self._earlier_oom_kills + now
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Write the files, start the program under its guard, and wait until every listener has greeted."""
+        """Write the files, start the program under its guard, and wait until every listener has greeted.
+
+        With `flush-to-retry` also begin to run the `flush` command at each retry interval. Raises NodeError when the
+        program is not installed, ends or does not greet in time (ConfigurationRefused for exit code 2); no process of
+        it is left then.
+        """
         if self._availability.missing:
             raise NodeError(self.name, "start", self._availability.missing)
         await asyncio.to_thread(self._files.write, configuration)  # other cells may be on this loop
@@ -150,7 +157,10 @@ class ExecNode(ManagedNode, kind="exec"):
             self._flushing = asyncio.create_task(self._flush_regularly(seconds), name=f"flush {self.name}")
 
     async def wipe(self) -> None:
-        """Run the `wipe` command of a node that is down, or empty its data directory; destroy what a failing disk holds."""
+        """Run the `wipe` command of a node that is down, or without one empty its data directory; also wipe a failing disk.
+
+        Raises NodeError when the node is running.
+        """
         if not self._is_running and (template := self._candidate.commands.get("wipe")):
             await self._run("wipe", template)
         else:
@@ -159,11 +169,11 @@ class ExecNode(ManagedNode, kind="exec"):
             await self._disk.wipe()
 
     async def pause(self) -> None:
-        """SIGSTOP the whole tree."""
+        """Have the guard send SIGSTOP to the whole tree; does not wait. Raises NodeError when the node is down."""
         await self._send_signal("pause", signal.SIGSTOP)
 
     async def resume(self) -> None:
-        """SIGCONT the whole tree."""
+        """Have the guard send SIGCONT to the whole tree; does not wait. Raises NodeError when the node is down."""
         await self._send_signal("resume", signal.SIGCONT)
 
     async def close(self) -> None:
@@ -240,14 +250,14 @@ class ExecNode(ManagedNode, kind="exec"):
                 self._files.log.add_note(f"flush: {error.reason}")
 
     async def _stop_flushing(self) -> None:
-        """Cancel the task that runs the `flush` command, and wait for its end."""
+        """Cancel the task that runs the `flush` command, if any, and wait for its end."""
         task, self._flushing = self._flushing, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def _watch_guard(self, process: Process) -> None:
-        """Wait for the guard's end, then remove the cgroup and note the exit code and why the node ended."""
+        """Wait for the guard's end, remove the cgroup, note the exit code and (unless asked to end) the failure, set `_ended`."""
         code = await process.wait()
         await self._end_cgroup()
         self._exit_code = code
@@ -308,7 +318,10 @@ class ExecNode(ManagedNode, kind="exec"):
             self._files.log.add_note(f"not all of the server's processes could be ended: {left} is left")
 
     async def _send_signal(self, stage: str, number: signal.Signals) -> None:
-        """Have the guard send a signal: SIGTERM and SIGHUP to the program, others to the whole tree."""
+        """Have the guard send a signal: SIGTERM and SIGHUP to the program, others to the whole tree.
+
+        Does not wait for the signal. Raises NodeError, naming the stage, when the node is down.
+        """
         self._write_to_guard(number, self._running_process(stage))
 
     def _write_to_guard(self, number: signal.Signals, process: Process) -> None:

@@ -165,7 +165,10 @@ class Guard:
         self._reading, self._waking = reading, waking
 
     def _start(self, output: int) -> subprocess.Popen[bytes]:
-        """Start the command with its stdout and stderr to `output`, in its cgroups, which the guard enters only meanwhile."""
+        """Start the command as its user, with its stdout and stderr to `output`, in its cgroups, and return its process.
+
+        The guard itself enters the cgroups only meanwhile. No single file of the command can outgrow the directory's limit.
+        """
         options = self._options
         account = pwd.getpwnam(options.user) if options.user else None
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -193,7 +196,8 @@ class Guard:
     def run(self) -> int:
         """Block until the command ends, is over a limit, or the harness ends or asks for SIGKILL; kill the tree.
 
-        Return the exit code of the guard.
+        With two guards the end of the other one ends this one too. Return the exit code of the guard: the command's,
+        120 for a limit, 137 when the tree was killed.
         """
         due = time.monotonic() + _LIMIT_INTERVAL_S
         while True:
@@ -245,7 +249,7 @@ class Guard:
         return code if code >= 0 else 128 - code
 
     def _exceeded_limit(self) -> str:
-        """Return, in words for the log, which limit the tree is over; '' for none."""
+        """Return, in words for the log, the first limit that the tree is over; '' for none."""
         options = self._options
         if disk_usage(options.directory) > options.directory_limit:
             return f"its directory grew beyond {options.directory_limit} octets"
@@ -272,9 +276,9 @@ def _enter(group: str) -> None:
 
 
 def _kernel_refusal(options: Options) -> str:
-    """Return, in words for the log, at which limit the kernel refused or killed something; '' for none.
+    """Return, in words for the log, at which limit the kernel refused or killed something; '' for none, or without cgroups.
 
-    It is read from the counters of the node's cgroups.
+    It is read from the counters of the node's cgroups. A process killed because the machine lacked memory does not count.
     """
     for group in options.cgroups:
         if _counter(f"{group}/pids.events", "max"):

@@ -2,6 +2,9 @@
 
 A cell gets a node in two steps: `find_place` chooses its addresses, so that the links can be opened, and `create` makes
 the node itself, which is still down.
+
+Under the *shifted* clock a node's processes see the machine's time plus a shift. Time *jumps* when the harness
+increases that shift, because nothing is due before a later time.
 """
 
 import importlib
@@ -102,7 +105,7 @@ class NodeBase:
 
     @classmethod
     def prepare(cls, candidate: Candidate) -> None:
-        """Do slow preparations, such as imports, before any clock runs. Raises NodeError."""
+        """Do slow preparations, such as imports, before any clock runs; by default nothing. Raises NodeError."""
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
@@ -116,15 +119,15 @@ class NodeBase:
     async def find_place(
         cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, exit_stack: AsyncExitStack
     ) -> Place:
-        """Choose the addresses of a server's node, and release with `exit_stack` what that takes.
+        """Choose the addresses of a server's node; what that takes is released by callbacks on `exit_stack`.
 
-        Raises NodeError, and OSError when no port is free.
+        By default each listener gets a leased port of 127.0.0.1. Raises NodeError, and OSError when no port is free.
         """
         return leased_place(server.role, candidate, leases)
 
     @classmethod
     def create(cls, context: NodeContext) -> Node:
-        """Return a new node, which is down."""
+        """Return a new node, which is down. Each class of a kind overrides this; here it raises NotImplementedError."""
         raise NotImplementedError
 
 
@@ -132,7 +135,10 @@ _CLASSES: registry.Registry[type[NodeBase]] = registry.Registry("node of a kind"
 
 
 def node_class(kind: str) -> type[NodeBase]:
-    """Return the class of a kind's nodes; import its module only now, since some imports are slow."""
+    """Return the class of a kind's nodes; import its module only now, since some imports are slow.
+
+    Raises RegistryError when the module registers no class for the kind.
+    """
     importlib.import_module(f"{nodes.__name__}.{kind}{_NODE}")
     if kind not in _CLASSES:
         raise registry.RegistryError(f"conformance/nodes/{kind}{_NODE}.py has no class NodeBase, kind={kind!r}")

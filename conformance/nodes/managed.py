@@ -1,4 +1,9 @@
-"""What the kinds `exec` and `docker` have in common: the harness itself starts the node's program, signals it, and sees it end."""
+"""What the kinds `exec` and `docker` have in common: the harness starts the node's program, signals it, and sees its end.
+
+A node is *down* before its first start, and after it was stopped or killed from here. A node whose program has ended by
+itself counts as running until then. Timings such as `stop-within` are fields of the candidate's description, in real
+seconds.
+"""
 
 import asyncio
 import signal
@@ -43,13 +48,15 @@ class ManagedNode(NodeBase, ABC, kind=None):
 
     @property
     def failure(self) -> str | None:
-        """Why the program ended without being asked to, or None."""
+        """Why the program ended without being asked to; None while it runs, or after it was asked to end."""
         return self._failure
 
     async def stop(self) -> int:
-        """Run the `stop` command, or send SIGTERM, and return the exit code; 0 for one of the description's `exit-codes`.
+        """Run the `stop` command, or send SIGTERM; wait for the program's end and return its exit code.
 
-        Raises NodeError when the program has not ended within `stop-within`; it is killed then.
+        0 stands for each of the description's `exit-codes`, and for an exit code that is not known.
+        Raises NodeError when the node is down, the command fails, or the program has not ended within `stop-within`; in
+        the last case it is killed.
         """
         self._require_running("stop")
         await self._before_stop()
@@ -70,18 +77,21 @@ class ManagedNode(NodeBase, ABC, kind=None):
         return 0 if code in self._candidate.exit_codes else code
 
     async def kill(self) -> None:
-        """SIGKILL all processes of the node and wait for their end."""
+        """SIGKILL all processes of the node and wait for their end. Raises NodeError when the node is down."""
         self._require_running("kill")
         await self._terminate()
 
     async def wipe(self) -> None:
-        """Empty the data directory of a node that is down."""
+        """Empty the data directory of a node that is down. Raises NodeError when it is running."""
         if self._is_running:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
         self._files.wipe()
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files, send SIGHUP (or run the `reload` command), and wait until the node has applied them."""
+        """Write the files, send SIGHUP (or run the `reload` command), and wait until the node has applied them.
+
+        Raises ConfigurationRefused when the node refuses them, NodeError when it is down or does not answer in time.
+        """
         self._require_running("reload")
         send_sighup = partial(self._send_signal, "reload", signal.SIGHUP)
         await reload(
@@ -94,7 +104,10 @@ class ManagedNode(NodeBase, ABC, kind=None):
         )
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run a command of the description; return its JSON, or its text when the node contract does not define it."""
+        """Run a command of the description; return its JSON, or its text when the node contract does not define it.
+
+        Raises Unsupported when the description has no such command, NodeError when it fails or its JSON cannot be read.
+        """
         text = await self._run(name, command_template(self._candidate, self.name, name), arguments)
         return parse_output(self.name, name, text)
 
@@ -153,4 +166,4 @@ class ManagedNode(NodeBase, ABC, kind=None):
 
     @abstractmethod
     async def _terminate(self) -> None:
-        """Kill what is left of the node, if anything, and wait for its end."""
+        """Kill what is left of the node, if anything, and wait for its end; then the node is down."""

@@ -1,4 +1,9 @@
-"""A node's directory: its JSON document, the files rendered from its description, its data and its log."""
+"""A node's directory: its JSON document, the files rendered from its description, its data and its log.
+
+Each kind of node has one for its node. *Data* is the directory of the queue database. The *status file* is written by a
+node of contract 2 to answer a reload. A *placeholder* such as `{config}` in the description's commands and files stands
+for a value of this node.
+"""
 
 import json
 import os
@@ -100,7 +105,7 @@ class NodeDirectory:
 
     @property
     def writable(self) -> tuple[Path, ...]:
-        """The directories in the node's own that the node must be able to write."""
+        """The directories in the node's own that the node must be able to write: data, and with contract 2 that of the status."""
         return (self.data, *([self.status.parent] if self._candidate.contract == 2 else []))
 
     def _owner(self) -> Owner | None:
@@ -124,7 +129,10 @@ class NodeDirectory:
 
     @property
     def placeholders(self) -> dict[str, str]:
-        """The value of each placeholder that commands and files of the description may contain."""
+        """The value of each placeholder that commands and files of the description may contain, without braces.
+
+        Listeners and the next hop are those of the document written last, so they are missing before the first.
+        """
         listeners = self.configuration.get("listeners", {})
         seen_as = self._seen_as or self.directory
         return {
@@ -155,7 +163,10 @@ class NodeDirectory:
         return fill_argv(template, self.placeholders, arguments)
 
     def wipe(self) -> None:
-        """Empty the data directory, which stays, since it may be a mount point. Raises NodeError."""
+        """Empty the data directory, which stays, since it may be a mount point; do nothing when it does not exist.
+
+        Raises NodeError when something cannot be removed.
+        """
         try:
             self._inside.empty_directory(self.data.name)
         except FileNotFoundError:

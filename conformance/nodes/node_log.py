@@ -52,7 +52,7 @@ def failure_excerpt(text: str) -> str:
 
 
 def _final_errors(lines: Sequence[str]) -> str:
-    """Return the error lines that a log ends with; '' when its last line is not one."""
+    """Return the error lines that a log ends with, at most the last three, joined by "; "; '' when its last line is not one."""
     errors = list(takewhile(_ERROR.search, reversed(lines)))
     return "; ".join(line.strip() for line in reversed(errors[:_MAX_ERRORS]))
 
@@ -73,7 +73,7 @@ def _last_exception(lines: Sequence[str]) -> str:
 
 
 def _python_exception(lines: Sequence[str]) -> str:
-    """Return the first line that is not indented after the head of a traceback: it names the exception."""
+    """Return the first line that is not indented after the head of a traceback: it names the exception; '' for none."""
     return next((line.strip() for line in lines if line[:1].strip() and not _TRACEBACK.search(line)), "")
 
 
@@ -112,7 +112,7 @@ class NodeLog:
         return read_at(self.descriptor, start, max_octets).decode("utf-8", "replace")
 
     def add_note(self, text: str) -> None:
-        """Append a line of the harness's own, marked as such."""
+        """Append a line of the harness's own, which begins with `[harness]`."""
         os.write(self.descriptor, f"[harness] {text}\n".encode())
 
     def failure_excerpt(self) -> str:
@@ -123,7 +123,10 @@ class NodeLog:
         return failure_excerpt(self.read(max(self._start_offset, self.size - _TAIL), _TAIL))
 
     def close(self) -> None:
-        """Close the log, and put it at its path again where something else has taken its place. The node must be dead."""
+        """Close the log, and put it at its path again where something else has taken its place. The node must be dead.
+
+        Do nothing if the log was never opened, or is closed.
+        """
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return

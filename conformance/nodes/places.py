@@ -43,7 +43,7 @@ class PortLeases:
         raise OSError(f"no loopback port between {FIRST} and {LAST} is free")
 
     def lease_name(self, name: str) -> bool:
-        """Lease a name; return False when any process has leased it already."""
+        """Lease a name until `release`; return False when any process, this one included, has leased it already."""
         held = _bind_name(name)
         if held is not None:
             self._names.append(held.detach())
@@ -107,7 +107,7 @@ class Place:
 def addresses_by_listener(role: Role, opened: Mapping[str, Address]) -> dict[str, Address]:
     """Return an address for each listener of a role: the one in `opened`, else that of the listener `frontend`.
 
-    A server that opens fewer listeners than its role has, but always a frontend, gets all its mail there.
+    A server that opens fewer listeners than its role has gets the mail of the others at its `frontend`, which `opened` must have.
     """
     return {listener: opened.get(listener, opened["frontend"]) for listener in listeners_of(role)}
 

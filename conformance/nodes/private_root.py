@@ -1,13 +1,14 @@
 """A private root: a file system that only one server sees, made of what was installed for it over the system's own.
 
 Run as a program by the guard, as the first process of a new PID namespace: `python private_root.py LAYER KEEP NAME
-[--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay over `/` (an overlayfs for each of /etc, /usr, /var).
-What the server writes goes to memory and is lost when it ends, except in the directory KEEP, which is the real one and is
-mounted at `/node` too. NAME is the host name; LIBRARY is loaded into every program, whatever its rights and environment.
+[--share DIRECTORY] [--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay over `/` (an overlayfs for each of
+/etc, /usr, /var). What the server writes goes to memory and is lost when it ends, except in the directory KEEP, which
+is the real one and is mounted at `/node` too. NAME is the host name; DIRECTORY becomes the node's data in place of its
+own; LIBRARY is loaded into every program, whatever its rights and environment.
 
-The process stays as the namespace's init: it passes SIGTERM and SIGHUP on to the command, reaps all processes, and
-exits with the command's exit code. Then the kernel kills everything in the namespace. It imports the standard library
-only, since it must start at once.
+The guard is the harness's process above the server's processes (`guard`). This process stays as the namespace's init:
+it passes SIGTERM and SIGHUP on to the command, reaps all processes, and exits with the command's exit code. Then the
+kernel kills everything in the namespace. It imports the standard library only, since it must start at once.
 """
 
 import ctypes
@@ -44,8 +45,8 @@ def enter_root(layer: Path, keep: Path, name: str, preload: str = "", share: str
     """Make the private root in this process's own mount namespace, and chroot to it. Raises OSError.
 
     `layer` is laid over `/`, `keep` stays the real directory and is at `/node` too, and `name` becomes the host name.
-    `preload` is the path of a library that all programs load; '' for none. `share` is a directory that is the node's data in place of
-    its own; '' for none.
+    `preload` is the path of a library that all programs load; '' for none. `share` is a directory that is the node's
+    data in place of its own; '' for none.
     """
     mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
     work = Path("/mnt")
@@ -159,7 +160,11 @@ def _reap(command: int) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Parse the arguments, enter the private root, and run the command in it; return its exit code."""
+    """Parse the arguments, enter the private root, and run the command in it; return its exit code.
+
+    Raises SystemExit when something else than `-- COMMAND` follows the options, ValueError when arguments are missing, and
+    OSError when the root cannot be made.
+    """
     layer, keep, name, *rest = argv
     share = rest[1] if rest[:1] == ["--share"] else ""
     rest = rest[2:] if share else rest

@@ -26,7 +26,7 @@ def threads_of(pid: int) -> list[str]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the ids of all processes below `pid`, parents first."""
+    """Yield the ids of all processes below `pid`, without `pid` itself, parents first."""
     waiting = deque([pid])
     while waiting:
         parent = waiting.popleft()
@@ -51,7 +51,7 @@ def memory_of(pid: int) -> int:
 
 
 def signal_tree(number: signal.Signals) -> None:
-    """Send a signal to every process below this one; those that end meanwhile are passed over."""
+    """Send a signal to every process below this one; those that end meanwhile, or run as another user, are skipped."""
     for pid in list(descendants(os.getpid())):
         try:
             os.kill(pid, number)
@@ -94,7 +94,7 @@ def kill_tree(cgroups: Sequence[str] = ()) -> dict[int, int]:
 
 
 def kill_groups(cgroups: Sequence[str]) -> None:
-    """Kill every process in these cgroups of version 2 by `cgroup.kill`; groups that have gone or are of version 1 are skipped."""
+    """Kill every process in these cgroups of version 2 by `cgroup.kill`; skip groups that have gone or are of version 1."""
     for group in cgroups:
         try:
             with open(f"{group}/cgroup.kill", "w", encoding="ascii") as kill:  # noqa: PTH123

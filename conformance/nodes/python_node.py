@@ -1,4 +1,8 @@
-"""The `python` kind: a node in this process, on its event loop; the only kind that can live in virtual time."""
+"""The `python` kind: a node in this process, on its event loop; the only kind that can live in virtual time.
+
+A factory of the candidate makes the server (`InProcessNode`), which the `PythonNode` of the harness starts and ends. A
+server that is killed is dropped, and the next start makes another one.
+"""
 
 import importlib
 import logging
@@ -136,7 +140,7 @@ class PythonNode(NodeBase, kind="python"):
 
     @property
     def failure(self) -> str | None:
-        """Why the node failed on its own, or None."""
+        """Why the node failed on its own; None if it has not, and while it is down."""
         return self._node.failure if self._node is not None else None
 
     async def start(self, configuration: NodeConfiguration) -> None:
@@ -164,25 +168,25 @@ class PythonNode(NodeBase, kind="python"):
         self._node = node
 
     async def stop(self) -> int:
-        """Stop in an orderly way; return 1 when the node reports a failure, else 0."""
+        """Stop in an orderly way; return 1 when the node reports a failure, else 0. Raises NodeError when it is down."""
         node = self._running_node("stop")
         await node.stop()
         self._node = None
         return 0 if node.failure is None else 1
 
     async def kill(self) -> None:
-        """Abort every socket and drop everything that was not committed."""
+        """Abort every socket and drop everything that was not committed. Raises NodeError when the node is down."""
         await self._running_node("kill").kill()
         self._node = None
 
     async def wipe(self) -> None:
-        """Delete the data directory of a node that is down."""
+        """Delete the data directory of a node that is down. Raises NodeError when it is running."""
         if self._node is not None:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
         shutil.rmtree(self._data, ignore_errors=False)
 
     async def pause(self) -> None:
-        """Stop all traffic on the node's links."""
+        """Stop all traffic on the node's links; the node itself goes on."""
         self._freeze(True)
 
     async def resume(self) -> None:
@@ -190,7 +194,11 @@ class PythonNode(NodeBase, kind="python"):
         self._freeze(False)
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the file and have the node read it. Raises ConfigurationRefused for a ValueError of the node."""
+        """Write the file and have the node read it.
+
+        Raises ConfigurationRefused for a ValueError of the node, and NodeError when it is down. Other exceptions of it
+        pass unchanged.
+        """
         node = self._running_node("reload")
         self._write(configuration)
         try:
@@ -230,7 +238,7 @@ class PythonNode(NodeBase, kind="python"):
         return self._node
 
     def _log_to_file(self) -> None:
-        """Send what the logger `conformance.node.NAME` gets to the node's log, from the first start on."""
+        """Send what the logger `conformance.node.NAME` gets to the node's log; do nothing if it does so already."""
         if self._handler is None:
             self._handler = _LogFile(self.log, encoding="utf-8", delay=True)
             self._handler.setFormatter(_CellTimeFormatter(self._clock))
@@ -255,7 +263,7 @@ class _LogFile(logging.FileHandler):
     """A log file that drops lines in silence when the disk is full: the cell itself reports that."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base class calls it so
-        """Report the error of writing a line, unless it means that the machine has run out of something."""
+        """Report the error of writing a line as logging does; drop one which means that the machine has run out of something."""
         if not shortage_of(sys.exc_info()[1] or Exception()):
             super().handleError(record)
 
@@ -268,5 +276,5 @@ class _CellTimeFormatter(logging.Formatter):
         self._clock = clock
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  # logging's name
-        """Return the cell's current time, POSIX seconds."""
+        """Return the cell's current time, POSIX seconds with three decimals; `datefmt` is ignored."""
         return f"{self._clock.now():.3f}"

@@ -34,9 +34,10 @@ MAX_STATUS_OCTETS = 4096
 
 
 async def read_greeting(host: str, port: int) -> str | None:
-    """Connect to a listener, read its greeting, say QUIT, and return the greeting; None when there is none to read yet.
+    """Connect to a listener, read its greeting, say QUIT, and return the greeting.
 
-    Raises ValueError when the first line is not an SMTP greeting with code 220.
+    None when the connection is refused, breaks, or ends without a line: the listener may not be ready yet. It waits for the line
+    without a deadline. Raises ValueError when the first line is not an SMTP greeting with code 220.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port)
@@ -177,9 +178,10 @@ def read_status(node: str, path: Path) -> Status | None:
 
 
 async def _wait_for_log_line(node: str, log: NodeLog, offset: int) -> None:
-    """Wait, without a deadline, for a line after `offset` octets of the log that contains "configuration".
+    """Wait, without a deadline, for a line that contains "configuration", within 1 MiB after `offset` octets of the log.
 
-    Raises ConfigurationRefused when that line contains "refused".
+    Upper and lower case are the same there. Raises ConfigurationRefused when the first such line contains "refused", in
+    lower case.
     """
     while True:
         text = log.read(offset, _MAX_LOG_OCTETS)

@@ -1,7 +1,8 @@
 """The `remote` kind: a server at fixed addresses, maybe on another machine, controlled by commands of its description.
 
 With a `start` command the harness starts it for each cell, after its `wipe`, and ends it afterwards. Without one the
-server must be running already, and it is left running.
+server must be running already, and it is left running. A step whose command the description lacks raises Unsupported, and one
+whose command fails NodeError.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ class RemoteNode(NodeBase, kind="remote"):
     async def find_place(
         cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, exit_stack: AsyncExitStack
     ) -> Place:
-        """Return the addresses of the description."""
+        """Return the addresses of the description; no port is leased here."""
         fields = RemoteFields.of(candidate)
         opened: dict[str, Address] = {listener: address.at for listener, address in fields.addresses.items()}
         addresses = addresses_by_listener(server.role, opened)
@@ -101,7 +102,7 @@ class RemoteNode(NodeBase, kind="remote"):
         self._up = False
 
     async def wipe(self) -> None:
-        """Run the description's `wipe` command for a server that is down."""
+        """Run the description's `wipe` command for a server that is down. Raises NodeError when it is up."""
         if self._up:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
         await self._run("wipe")
@@ -115,12 +116,18 @@ class RemoteNode(NodeBase, kind="remote"):
         await self._run("resume")
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files and run `reload`, whose exit code says whether the server applied them."""
+        """Write the files and run `reload`, whose exit code says whether the server applied them.
+
+        Raises ConfigurationRefused for exit code 2.
+        """
         self._files.write(configuration)
         await reload_by_command(self.name, self._run)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run a command of the description; return its JSON, or its text when the node contract does not define it."""
+        """Run a command of the description; return its JSON, or its text when the node contract does not define it.
+
+        Raises Unsupported when the description has no such command, NodeError when it fails or its JSON cannot be read.
+        """
         argv = self._files.fill(command_template(self._candidate, self.name, name), arguments)
         text = await run_command(
             self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
@@ -128,7 +135,7 @@ class RemoteNode(NodeBase, kind="remote"):
         return parse_output(self.name, name, text)
 
     async def close(self) -> None:
-        """Kill or stop a server that the harness started, and release the directory."""
+        """End a server that the harness started and that is up, by `kill` or else `stop`, and release the directory."""
         try:
             if self._up and "start" in self._candidate.commands:
                 await self._run("kill" if "kill" in self._candidate.commands else "stop")
@@ -139,7 +146,8 @@ class RemoteNode(NodeBase, kind="remote"):
     async def _run(self, name: str) -> None:
         """Run a command with its output in the log; wait for its end, but not for that of processes that it leaves running.
 
-        Raises NodeError when it cannot be started or takes too long, CommandFailed when its exit code is not 0.
+        A command that takes too long is killed with its process group. Raises Unsupported when the description has no
+        such command, NodeError when it cannot be started or takes too long, CommandFailed when its exit code is not 0.
         """
         argv = self._files.fill(command_template(self._candidate, self.name, name))
         limit = self._candidate.command_within

@@ -1,7 +1,8 @@
 """Reads what a container, or a command in one, prints, as a Docker engine hands it out, in threads that cannot hang.
 
 The engine does not always end a stream when it should, and the SDK waits for that without a limit. So each stream here
-has a deadline, or an event (the end of its container), after which this side ends it.
+has a deadline, or an event (the end of its container), after which this side ends it. A stream has chunks of stdout (1) and of
+stderr (2). `DockerNode` calls these functions in threads of its own.
 """
 
 import contextlib
@@ -78,9 +79,9 @@ def closing_after(stream: Stream, seconds: float) -> Iterator[Stream]:
 def copy_to_log(container: Any, stream: Stream, log: int, limit: int) -> int:
     """Append what a container prints to the log, a file descriptor, until the container ends; return its exit code.
 
-    At most `limit` octets are copied. It blocks, but not beyond the end of the container by more than 5 s: the engine is
-    asked for that end, since the end of the stream may come late or never. Raises DockerException and RequestException of
-    the SDK, and OSError of the log.
+    At most `limit` octets are copied, and the stream is closed at the end. It blocks, but not beyond the end of the
+    container by more than 5 s: the engine is asked for that end, since the end of the stream may come late or never.
+    Raises DockerException and RequestException of the SDK, and OSError of the log.
     """
     copied = threading.Event()
     ender = threading.Thread(target=_end_after_container, args=(container, stream, copied), name="cut off", daemon=True)
@@ -121,8 +122,8 @@ def run_inside(
 ) -> tuple[int, bytes, bytes]:
     """Run a command in a container; return its exit code and up to `max_octets` octets each of its stdout and stderr.
 
-    It blocks for at most `within` seconds. Raises TimeoutError when the command has not ended by then, and what the SDK
-    raises.
+    It blocks for at most `within` seconds. Raises TimeoutError when the command has not ended by then (it is not killed),
+    and what the SDK raises.
     """
     command = api.exec_create(container, argv)["Id"]
     printed = {1: bytearray(), 2: bytearray()}

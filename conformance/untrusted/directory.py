@@ -1,4 +1,8 @@
-"""A directory that a hostile program can write: create, write, log to and empty what is below it."""
+"""A directory that a hostile program can write: create, write, log to and empty what is below it.
+
+The program is a server under test, which at any moment can put a link, a pipe or another user's file at any name. So each name is
+looked up relative to an open directory, without following links; a *handle* is a file descriptor.
+"""
 
 import os
 import stat
@@ -49,8 +53,9 @@ class UntrustedDirectory:
         os.close(self._make_and_open(PurePosixPath(name), owner, mode))
 
     def write_file(self, name: str, content: bytes, *, owner: Owner | None = None, readable: bool = False) -> None:
-        """Write a file, in place of whatever has the name, and create its missing parents.
+        """Write a file, in place of a file, link or pipe that has the name, and create its missing parents.
 
+        A directory at the name is an OSError. Created parents get the same owner.
         With `readable` every user can read what is created; otherwise the process's umask decides.
         """
         path = PurePosixPath(name)
@@ -61,7 +66,7 @@ class UntrustedDirectory:
             os.close(folder)
 
     def open_for_append(self, name: str) -> int:
-        """Open a file for reading and appending, and return the descriptor.
+        """Open a file directly in the directory for reading and appending, create it if needed, and return the descriptor.
 
         Anything but a regular file of this user with a single name is deleted and replaced by a new file.
         """
@@ -79,7 +84,7 @@ class UntrustedDirectory:
         return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=self._handle)
 
     def refers_to(self, name: str, handle: int) -> bool:
-        """Whether a name is, at this moment, a name of the file that is open as `handle`."""
+        """Whether a name is, at this moment, a name of the file that is open as `handle`; False when nothing has the name."""
         try:
             status = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
         except FileNotFoundError:
@@ -89,7 +94,8 @@ class UntrustedDirectory:
     def empty_directory(self, name: str) -> None:
         """Delete everything in a directory below. The directory may itself be a mount; mounts in it are not entered.
 
-        Raises NotADirectoryError for a link or anything else that is not a directory.
+        Raises NotADirectoryError for a link or anything else that is not a directory, FileNotFoundError when nothing
+        has the name, and OSError for a mount in it.
         """
         folder = self._open(PurePosixPath(name))
         try:
@@ -102,7 +108,7 @@ class UntrustedDirectory:
         delete_name(self._handle, name)
 
     def _open(self, path: PurePosixPath) -> int:
-        """Return the descriptor of an existing directory below. Raises FileNotFoundError."""
+        """Return the descriptor of an existing directory below. Raises FileNotFoundError, NotADirectoryError also for a link."""
         handle = os.dup(self._handle)
         for part in _parts_of(path):
             handle = _open_child(handle, part)

@@ -1,4 +1,8 @@
-"""Walking, measuring, reading and deleting directory trees that a hostile program can change meanwhile."""
+"""Walking, measuring, reading and deleting directory trees that a hostile program can change meanwhile.
+
+A *folder*, or the `top` of a walk, is the descriptor of an open directory; a `handle` is any descriptor. The names in a
+folder are looked up relative to it, and no symbolic link is followed.
+"""
 
 # ruff: noqa: PTH208  # a descriptor has no path
 
@@ -45,17 +49,17 @@ class DirectoryEntry:
 
     @property
     def is_deep(self) -> bool:
-        """Whether it is nested so deep that its path may be too long to be used."""
+        """Whether the entry is nested so deep (15 directories) that its path may be too long to be used."""
         return len(self.above) >= _MAX_DEPTH
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file."""
+        """Whether the entry was a regular file when the walk found it."""
         return stat.S_ISREG(self.status.st_mode)
 
     @property
     def may_be_copied(self) -> bool:
-        """Whether it is a regular file whose copy does no harm.
+        """Whether the entry is a regular file whose copy does no harm.
 
         A sparse file can fill the disk, since its copy may have no holes. The path of a deep one is too long. A second name
         of a file that belongs to another user than the directory would disclose that user's data.
@@ -65,11 +69,11 @@ class DirectoryEntry:
         return self.is_file and not (is_sparse or is_foreign or self.is_deep)
 
     def open(self) -> int:
-        """Open it for reading and return the descriptor. Raises OSError; NotRegularFile when it is something else by now."""
+        """Open the entry for reading and return the descriptor. Raises OSError; NotRegularFile when it is no regular file."""
         return open_regular_at(self.folder, self.name)
 
     def replace(self, content: bytes) -> None:
-        """Replace it by a file with this content and the same mode; with the same owner, where this user is root."""
+        """Replace the entry by a file with this content and the same mode; with the same owner, where this user is root."""
         owner = (self.status.st_uid, self.status.st_gid) if os.geteuid() == 0 else None
         replace_file(self.folder, self.name, content, owner=owner, mode=stat.S_IMODE(self.status.st_mode) & 0o777)
 
@@ -104,7 +108,7 @@ def open_regular_at(folder: int, name: str) -> int:
 
 
 def read_at(handle: int, start: int, most: int) -> bytes:
-    """Return up to `most` octets of an open file, beginning at the offset `start`."""
+    """Return up to `most` octets of an open file, beginning at the offset `start`; fewer where the file ends."""
     pieces: list[bytes] = []
     while most > 0 and (piece := os.pread(handle, min(most, 1 << 20), start)):
         pieces.append(piece)
@@ -143,8 +147,8 @@ def walk(top: int) -> Iterator[DirectoryEntry]:
 
     An entry is valid only until the next one is asked for: its `folder` may be closed and its `above` changed then.
 
-    No link is followed and no mount entered. What disappears meanwhile, and what this user has no permission to open, is left out.
-    Raises DirectoryMoved when a directory was moved away during the walk.
+    No link is followed and no mount entered. What disappears meanwhile, and what this user has no permission to open,
+    is left out. Raises DirectoryMoved when a directory was moved away during the walk.
     """
     device = os.fstat(top).st_dev
     here = os.dup(top)

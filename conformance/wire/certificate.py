@@ -15,7 +15,7 @@ _VALID_FROM, _VALID_UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 
 
 @cache
 def sink_context() -> ssl.SSLContext:
-    """Return the context with which a sink begins TLS as a server."""
+    """Return the context with which a sink begins TLS as a server: made at the first call, and the same at each later one."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sink")])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())

@@ -1,7 +1,8 @@
 """An SMTP client: connects, greets, secures and authenticates a session, sends commands and reads replies.
 
 Each wait and each reply is bounded. A session that cannot go on is an exception: `SessionLost` if it broke, `SessionRefused`
-if the server ended it with a reply.
+if the server ended it with a reply. Limits are in documented seconds (those of the scenario), except that of the function
+`read_reply`, which is in seconds of the event loop. `Sender` sends messages over this client.
 """
 
 import asyncio
@@ -59,7 +60,10 @@ class ServerReply:
 
 
 async def read_reply(reader: asyncio.StreamReader, limit: float) -> ServerReply:
-    """Wait for one reply and return it. Raises SessionLost, also after `limit` seconds of the loop."""
+    """Wait for one reply of one or more lines and return it; `limit` is in seconds of the loop.
+
+    Raises SessionLost if the session ends, the limit passes, a line is not one of a reply, or there are more than `REPLY_LINES`.
+    """
     lines: list[str] = []
     try:
         async with asyncio.timeout(limit):
@@ -168,7 +172,9 @@ class SmtpClient:
     async def open(self) -> None:
         """Connect, wait for the greeting, and do what the identity asks for before mail: EHLO, STARTTLS, AUTH, XSHADOW.
 
-        Raises SessionLost, SessionRefused, and OSError if this machine has run out of something.
+        XSHADOW is sent only if the server offers it. Raises SessionLost, SessionRefused for a reply that is not
+        positive, and OSError if this machine has run out of something. The caller closes the connection after an
+        exception.
         """
         self._port = 0
         try:
@@ -195,7 +201,7 @@ class SmtpClient:
             self.shadowing = True
 
     async def close(self) -> None:
-        """Close the connection without QUIT, and wait until it is closed."""
+        """Close the connection without QUIT, and wait until it is closed; do nothing without one."""
         writer = self._writer
         if writer is not None:
             self.abort()
@@ -203,7 +209,10 @@ class SmtpClient:
                 await writer.wait_closed()
 
     async def close_after_421(self) -> None:
-        """Wait up to `CLOSE_TIMEOUT` for the server to close the connection, as 421 announces; then close it in any case."""
+        """Wait up to `CLOSE_TIMEOUT` for the server to close the connection, as 421 announces; then close it in any case.
+
+        Octets that the server still sends are dropped. Without a connection nothing happens.
+        """
         if self._reader is not None:
             with contextlib.suppress(TimeoutError, OSError):  # still open, or reset: either way it is closed now
                 async with asyncio.timeout(self._duration(CLOSE_TIMEOUT)):
@@ -212,7 +221,7 @@ class SmtpClient:
         await self.close()
 
     def abort(self) -> None:
-        """Close the connection at once, without QUIT and without waiting."""
+        """Close the connection, if any, at once, without QUIT and without waiting; the client can `open` again."""
         if self._writer is not None:
             self._writer.transport.abort()
         self._reader = self._writer = None
@@ -224,7 +233,10 @@ class SmtpClient:
         return await self.read_reply(limit)
 
     async def write(self, octets: bytes, limit: float) -> None:
-        """Send octets in blocks of 64 KiB, each within `limit` documented seconds. Raises SessionLost."""
+        """Send octets in blocks of 64 KiB, each within `limit` documented seconds.
+
+        Raises SessionLost if the connection is closed or breaks, or the server does not take a block in time.
+        """
         if self._writer is None:
             raise SessionLost("the session is closed")
         try:
@@ -238,13 +250,19 @@ class SmtpClient:
             raise SessionLost(f"the session broke: {describe_error(error)}") from None
 
     async def read_reply(self, limit: float) -> ServerReply:
-        """Wait for a reply and return it. Raises SessionLost, also after `limit` documented seconds."""
+        """Wait for a reply of the open session and return it; `limit` is in documented seconds.
+
+        Raises SessionLost as the function `read_reply` does, also if the connection is closed.
+        """
         if self._reader is None:
             raise SessionLost("the session is closed")
         return await read_reply(self._reader, self._duration(limit))
 
     async def _greet(self) -> None:
-        """Send EHLO, and HELO if that is refused with 5yz; set `keywords`. Raises SessionLost, SessionRefused."""
+        """Send EHLO, and HELO if that is refused with 5yz; set `keywords` ({} after HELO).
+
+        Raises SessionLost, and SessionRefused for any other reply that is not positive.
+        """
         reply = await self.send_command(f"EHLO {self.identity.ehlo}", COMMAND_TIMEOUT)
         if reply.code // 100 == 5:
             reply = await self.send_command(f"HELO {self.identity.ehlo}", COMMAND_TIMEOUT)

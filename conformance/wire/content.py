@@ -3,6 +3,9 @@
 A digest is made while the content is forwarded, without keeping it. It has hashes of the whole content, of its body, and
 (`stable_sha256`) of the content without the trace fields that each transport may add. If the header looks like that of a report
 (RFC 3464, or a journal report), up to `MAX_KEPT` octets of the body are kept, and parsed at the end.
+
+A *report* is such a message. Its *status part* has groups of header fields, here *blocks*: one about the message, then one for
+each recipient. What is sent to a server is *dot-stuffed*: a line that begins with a dot has another one before it.
 """
 
 import hashlib
@@ -122,7 +125,7 @@ class Digester:
         )
 
     def _find_header_end(self) -> None:
-        """End the header at the first empty line of what is kept, or after `MAX_KEPT` octets without one."""
+        """End the header at the first empty line of what is kept, or after `MAX_KEPT` octets without one; else do nothing."""
         if self._kept[:2] == b"\r\n":
             self._end_header(b"", bytes(self._kept[2:]))
             return
@@ -134,7 +137,11 @@ class Digester:
             self._end_header(bytes(self._kept), b"")
 
     def _end_header(self, header: bytes, body: bytes) -> None:
-        """Keep the header, begin the stable hash if it can differ from that of the whole, and add the body's beginning."""
+        """Keep the header, begin the stable hash if it can differ from that of the whole, and add the body's beginning.
+
+        The stable hash is that of the content without trace fields. A body is kept later only if the header looks like
+        a report's.
+        """
         self._header = header
         lower = header.lower()
         self._is_report = any(mark in lower for mark in _REPORT_MARKS)
@@ -161,7 +168,10 @@ def digest(content: bytes) -> Digest:
 
 
 def dot_stuffed(content: bytes) -> bytes:
-    """Return a content as it is sent before the final dot: dots added (RFC 5321 4.5.2), the last line ended with CRLF."""
+    """Return a content as it is sent before the final dot: dots added (RFC 5321 4.5.2), the last line ended with CRLF.
+
+    An empty content stays empty.
+    """
     wire = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
     return wire if not wire or wire.endswith(b"\r\n") else wire + b"\r\n"
 
@@ -179,13 +189,16 @@ def without_trace_fields(header: bytes) -> bytes:
 
 
 def _raw_field(header: bytes, pattern: re.Pattern[bytes]) -> str | None:
-    """Return the first field's value that a pattern matches, unfolded and cut to 998 characters; None if none does."""
+    """Return the value (group 1) of the first field that a pattern matches, on one line and cut to 998 characters.
+
+    None if no field matches.
+    """
     match = pattern.search(header)
     return " ".join(match[1].decode("utf-8", "backslashreplace").split())[:998] if match else None
 
 
 def _field(message: Message, name: str) -> str | None:
-    """Return the value of a message's field, unfolded and cut to 998 characters; None if it has none of that name.
+    """Return the value of a message's first field of a name, on one line and cut to 998 characters; None if it has none.
 
     Octets above 127 are read as UTF-8 (RFC 6532).
     """
@@ -196,13 +209,16 @@ def _field(message: Message, name: str) -> str | None:
 
 
 def _plain_part(match: re.Match[bytes]) -> bytes:
-    """Return the Content-Type of a part of an internationalized report (RFC 6533 4) as that of an ordinary one, which has its form."""
+    """Return a match of `_GLOBAL_PART` with an ordinary report's type in place of that of RFC 6533 (`message/global...`).
+
+    The parts of an internationalized report have the form of the ordinary ones, and can be parsed as these.
+    """
     kinds = {b"": b"message/rfc822", b"-headers": b"text/rfc822-headers", b"-delivery-status": _STATUS_PART}
     return match[1] + kinds[(match[2] or b"").lower()]
 
 
 def _without_brackets(value: str | None) -> str | None:
-    """Return a Message-ID without its angle brackets; None for None or an empty value."""
+    """Return what is within the angle brackets of a Message-ID, or the value if it has no brackets; None for None or ''."""
     match = _ANGLE_BRACKETS.search(value or "")
     return (match[1] if match else value) or None
 
@@ -211,9 +227,9 @@ def _without_brackets(value: str | None) -> str | None:
 class _Report:
     """What a report says: its kind, the Message-ID of the message it is about, and each action with its recipients' addresses.
 
-    The actions are those of RFC 3464 2.3, in lower case; `envelope_id` and `originals` are the fields Original-Envelope-Id and
-    Original-Recipient. `form_problem` and `returned` are as `report_form` finds them. All is None or empty for a message that is not a
-    report.
+    The actions are those of RFC 3464 2.3, in lower case; `envelope_id` and `originals` are the fields
+    Original-Envelope-Id and Original-Recipient. `form_problem` and `returned` are as `report_form` finds them. All is
+    None or empty for a message that is not a report.
     """
 
     kind: Literal["delivery-status", "journal"] | None = None
@@ -226,10 +242,11 @@ class _Report:
 
 
 def _parse_report(header: bytes, body: bytes) -> _Report:
-    """Return what a report says; of one that is nested too deeply to be parsed, only its kind.
+    """Return what a report says, an empty `_Report` for a message that is not one.
 
-    A status part in a multipart/mixed counts as a report too: it lacks the form of RFC 3464 2, and still informs the sender
-    (RFC 5321 6.1).
+    Of a report that is nested too deeply to be parsed only the kind is returned. Of a journal report only the kind and
+    the Message-ID are returned. A status part in a multipart/mixed counts as a report too: it lacks the form of RFC
+    3464 2 (which is then not judged), and still informs the sender (RFC 5321 6.1).
     """
     outer = BytesParser(policy=compat32).parsebytes(header + b"\r\n", headersonly=True)
     kind: Literal["delivery-status", "journal"]
@@ -266,7 +283,10 @@ def _parse_report(header: bytes, body: bytes) -> _Report:
 
 
 def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
-    """Whether a message is a report of delivery status, by its header (parsed as `outer`) or by one of its parts."""
+    """Whether a message is a report of delivery status: by the header (parsed as `outer`) of a multipart/report.
+
+    A multipart/mixed is one if a part directly in it is of delivery status; False if it is nested too deeply to be parsed.
+    """
     if outer.get_content_type() == "multipart/report":
         return str(outer.get_param("report-type")).lower() == "delivery-status"
     if outer.get_content_type() != "multipart/mixed" or _STATUS_PART not in body.lower():
@@ -279,11 +299,10 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
 
 
 def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each recipient of a report's status parts the action and the recipient's one or two addresses.
+    """Yield for each recipient of a report's status parts the action in lower case and the recipient's addresses.
 
-    These are the final address, and the original one if it differs. `blocks` are the groups of fields in those parts.
-
-    A comment after the action (RFC 3464 2.1.1) is left out.
+    These are the final address, and the original one if it differs, as far as given. `blocks` are the groups of fields in those
+    parts; one without an Action is skipped. A comment after the action (RFC 3464 2.1.1) is left out.
     """
     for block in blocks:
         if action := _field(block, "Action"):
@@ -293,7 +312,10 @@ def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _address_in(value: str) -> str:
-    """Return the address in the value of a recipient field; of the type utf-8 with its escapes decoded (RFC 6533 3)."""
+    """Return the address in the value `TYPE;ADDRESS` of a recipient field; '' without a type.
+
+    Escapes in an address of the type utf-8 are decoded (RFC 6533 3).
+    """
     kind, _, address = value.partition(";")
     if kind.strip().lower() != "utf-8":
         return address.strip()
@@ -301,9 +323,9 @@ def _address_in(value: str) -> str:
 
 
 def _reported_message_id(report: Message) -> str | None:
-    """Return the Message-ID of the message (or header) that a report returns, else of a Message-ID line of its text.
+    """Return the Message-ID of the first message (or header) that a report returns, else of a Message-ID line of its text.
 
-    None if it has none of these.
+    None if it has none of these, or if what it returns has no Message-ID.
     """
     for part in report.walk():
         kind = part.get_content_type()
@@ -321,7 +343,10 @@ def _reported_message_id(report: Message) -> str | None:
 
 
 def _message_id(message: Message) -> str | None:
-    """Return the Message-ID field of a returned message, also behind a line that is no field: there the parser ends the header."""
+    """Return the Message-ID field of a returned message, None if it has none.
+
+    The parser ends the header at a line that is no field. The field is therefore looked for behind that line too.
+    """
     found = _field(message, "Message-ID")
     if found is None and any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in message.defects):
         found = _raw_field(_payload(message).partition(b"\r\n\r\n")[0], _MESSAGE_ID)

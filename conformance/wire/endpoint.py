@@ -1,7 +1,9 @@
 """One endpoint of a relay: its connection to the client or to the server, as an asyncio protocol.
 
 A relay, one session over a link of the harness, has two of them, and passes octets from one to the other. asyncio calls the
-methods of the protocol, and the relay and its lanes call the others, all in the event loop.
+methods of the protocol, and the relay and its lanes call the others, all in the event loop. The *owner* is the relay; the
+*peer* is the client or server at the other end of the connection. Once the relay itself has closed the connection (`leave`,
+`close`, `close_with_rst`: then `_leaving` is set), the owner is not notified any more of octets, FIN or RST of the peer.
 """
 
 import asyncio
@@ -87,8 +89,8 @@ class Endpoint(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify the owner that the connection is closed, and before that of a reset that the relay did not cause.
 
-        asyncio also closes a connection whose octets could not be handled here, such as recorded on a full disk, with that error: the peer
-        has not ended it then, and there is no use in recording that it did.
+        asyncio also closes a connection when handling its octets here has raised an error, such as that of a full disk
+        (`SHORTAGES`). The peer has not ended the connection then, so the owner is not notified of a reset.
         """
         self._transport = None
         if exc is not None and not self._leaving and not (isinstance(exc, OSError) and exc.errno in SHORTAGES):
@@ -118,7 +120,7 @@ class Endpoint(asyncio.BufferedProtocol):
 
     @property
     def is_reset(self) -> bool:
-        """Whether the peer has sent RST after its FIN, which asyncio does not notice. Needs Linux."""
+        """Whether the peer has sent RST after its FIN, which asyncio does not notice; False without a connection. Needs Linux."""
         sock = self._transport.get_extra_info("socket") if self._transport else None
         return sock is not None and bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE)
 
@@ -134,7 +136,10 @@ class Endpoint(asyncio.BufferedProtocol):
             transport.write(octets)
 
     def write_eof(self) -> None:
-        """Send FIN after everything written; reading goes on."""
+        """Send FIN after everything written; reading goes on. Do nothing if the connection is closed or closing.
+
+        If the peer has reset the connection, close it, and notify the owner of the reset unless `leave` or a close came before.
+        """
         if (transport := self._open_transport) is None:
             return
         self._fin_sent = True
@@ -146,7 +151,10 @@ class Endpoint(asyncio.BufferedProtocol):
                 self._owner.peer_ended(self, "reset")
 
     def leave(self) -> None:
-        """Send FIN as close() does, and wait for the peer's; if the peer sends octets instead, it gets RST."""
+        """Send FIN as close() does, and close the connection when the peer's FIN comes; if octets come instead, it gets RST.
+
+        Returns at once; the owner is not notified any more of what the peer sends.
+        """
         self._leaving = True
         self.write_eof()
         if self._fin_received:
@@ -155,7 +163,7 @@ class Endpoint(asyncio.BufferedProtocol):
             transport.resume_reading()  # else the peer's FIN would not be seen
 
     def close(self) -> None:
-        """Close the connection after what was written is sent."""
+        """Close the connection after what was written is sent; does not wait for that."""
         self._leaving = True
         if self._transport is not None:
             self._transport.close()
@@ -173,7 +181,7 @@ class Endpoint(asyncio.BufferedProtocol):
             transport.pause_reading()
 
     def release_reading(self, reason: str) -> None:
-        """Remove a reason not to read, and read again if it was the last."""
+        """Remove a reason not to read, and read again if it was the last; ignore a reason that is not in force."""
         if reason not in self._read_holds:
             return
         self._read_holds.discard(reason)

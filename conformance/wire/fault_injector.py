@@ -7,9 +7,10 @@ point at which a function is called, such as one that kills a server.
 Theory of operation
 -------------------
 
-Relays ask the injector at three points: for a new connection (`admit`), for each unit before it is forwarded (`intercept`),
-and for each unit whose octets were written (`after_write`). At each, the faults in force are tried in the order in which they
-were armed; each that acts at this point counts an occurrence, and the first that is due fires. Others that are due fire at their next occurrence.
+Relays ask the injector at three points: for a new connection (`admit`), for each unit before it is forwarded
+(`intercept`), and for each unit whose octets were written (`after_write`). At each, the faults in force are tried in
+the order in which they were armed; each that acts at this point counts an occurrence, and the first that is due fires.
+Others that are due fire at their next occurrence.
 
 What stops a session does so by named holds: a lane with a hold forwards nothing, a relay with a hold on dialling does not
 connect to the server. Each fault, partition, frozen party and moment has a hold reason of its own, so several can hold one
@@ -84,9 +85,10 @@ class FaultInjector:
         self._record_armed(fault.name, fault.does, armed.pairs, healed=False)
 
     def partition(self, partition: Partition) -> None:
-        """Put a partition in force, also for open sessions. Raises ValueError if no link crosses it.
+        """Put a partition in force, also for open sessions, after healing one of the same name.
 
         It is between two groups of parties; with `one_way` only links from the first to the second cross it.
+        Raises ValueError if no link crosses it.
         """
         near, far = (frozenset(group) for group in partition.between)
         pairs = self._matching_pairs(
@@ -113,7 +115,7 @@ class FaultInjector:
                 raise ValueError(f"no fault or partition {each!r} is in force")
 
     def freeze(self, party: str, *, frozen: bool) -> None:
-        """Hold every session from or to a party (`frozen`), or release those holds."""
+        """Hold every session from or to a party (`frozen`), open or new, or release those holds."""
         reason = f"frozen {party}"
         if frozen:
             self._frozen.add(party)
@@ -130,7 +132,10 @@ class FaultInjector:
         self._moments.append(AwaitedMoment(moment, do, name))
 
     async def close(self) -> None:
-        """Disarm everything without undoing it, and cancel the tasks of moments. Raises the first failure of such a task."""
+        """Disarm everything without undoing it; cancel the tasks of moments and wait for their end.
+
+        Raises the first exception that such a task has raised.
+        """
         for armed in self._faults.values():
             armed.cancel_timers()
         self._faults.clear()
@@ -146,7 +151,7 @@ class FaultInjector:
     # called by links and relays (conformance.wire.interfaces.Interceptor)
 
     def may_act_on(self, pair: Pair) -> bool:
-        """Whether a fault that is not spent, or a moment, may concern the link."""
+        """Whether a fault that is not spent, or a moment, may concern the link. Partitions and frozen parties do not count."""
         if not self._faults and not self._moments:  # the usual case, tested first since this is called for every read
             return False
         return any(pair in armed.pairs and not armed.spent for armed in self._faults.values()) or any(
@@ -154,7 +159,10 @@ class FaultInjector:
         )
 
     def admit(self, link: Link, relay: Relay) -> None:
-        """Apply partitions, frozen parties and the first due fault at `connect` to a client's new connection."""
+        """Apply partitions, frozen parties and the first due fault at `connect` to a client's new connection.
+
+        A partition that refuses ends the connection, and nothing after it is applied.
+        """
         for partition in self._partitions.values():
             if link.pair in partition.pairs:
                 self._record_fired(partition.name, partition.action, relay, "at connect")
@@ -251,14 +259,17 @@ class FaultInjector:
     # helpers
 
     def _matching_pairs(self, matches: Callable[[Pair], bool], subject: str) -> frozenset[Pair]:
-        """Return the pairs of the open links that match. Raises ValueError, about `subject`, if none does."""
+        """Return the pairs of the open links that match. Raises ValueError, whose text begins with `subject`, if none does."""
         pairs = frozenset(link.pair for link in self._links() if matches(link.pair))
         if not pairs:
             raise ValueError(f"{subject} concerns no link: none of those parties dials another of them")
         return pairs
 
     def _interrupt(self, partition: ActivePartition, link: Link, relay: Relay) -> None:
-        """Apply a new partition to a session that is open already."""
+        """Apply a new partition to a session that is open already: `blackhole` holds it, `refuse` resets it.
+
+        A client whose server is not reached yet is refused instead.
+        """
         self._record_fired(partition.name, partition.action, relay, "cut while open")
         if partition.how == "blackhole":
             _hold_lanes(relay, partition.hold_reason)
@@ -268,7 +279,7 @@ class FaultInjector:
             link.refuse(relay, partition.hold_reason)
 
     def _heal_one(self, name: str) -> bool:
-        """Heal the fault and the partition of this name; return whether there was one."""
+        """Heal the fault and the partition of this name, record that, and release their holds; return whether there was one."""
         armed, partition = self._faults.pop(name, None), self._partitions.pop(name, None)
         if armed is not None:
             self._record_armed(name, armed.fault.does, armed.pairs, healed=True)
@@ -280,7 +291,7 @@ class FaultInjector:
         return armed is not None or partition is not None
 
     def _release_everywhere(self, reason: str) -> None:
-        """Release the holds of a reason in every session, on its lanes and on dialling."""
+        """Release the holds of a reason in every session, on its lanes and on dialling; what they kept back then proceeds."""
         for link in self._links():
             for relay in tuple(link.relays):
                 for lane in (relay.to_server, relay.to_client):
@@ -292,14 +303,16 @@ class FaultInjector:
         """Return what the handlers of a fault get when it fires in a lane of a session."""
 
         def record(detail: str) -> None:
+            """Record the event `fault-fired` of this fault in this session, with a detail."""
             self._record_fired(armed.fault.name, armed.fault.does, relay, detail)
 
         return FaultContext(armed, relay, lane, record, self._release_everywhere, self._duration)
 
     def _start_action(self, awaited: AwaitedMoment, held: Lane | None) -> None:
-        """Begin what is to be done at a moment, in a task; the lane `held`, if any, is held until that has ended."""
+        """Call a moment's function in a task; the lane `held`, if any, is held until the task has ended."""
 
         async def run() -> None:
+            """Call the function, keep an exception of it for `close`, and release the lane in any case."""
             try:
                 await awaited.do()
             except Exception as error:  # noqa: BLE001  # raised by close(), when the cell ends
@@ -346,7 +359,7 @@ def _first_due(acting: Iterable[ArmedFault]) -> ArmedFault | None:
 
 
 def _concerns(fault: Fault, pair: Pair) -> bool:
-    """Whether a fault's `from`, `to` and `listener` match a link; `*` and no listener match any."""
+    """Whether a fault's `from`, `to` and `listener` match a link; `*` matches any party, no listener any listener."""
     return (
         fault.sender in ("*", pair.client)
         and fault.to in ("*", pair.server)

@@ -4,6 +4,10 @@ A point is a pair of a name and a time: `("DATA", "before")` is when a DATA comm
 forwarded, `("DATA", "after")` when its reply arrives, `("DATA", "answered")` when the reply was forwarded. Names are verbs of
 the wire profile, operations (`shadow-message`), `greeting` and `dot`. A moment is a point at which something else than a fault
 is to happen, such as killing a server.
+
+A session that passes such a point is one *occurrence* of it. A fault or moment is due from, or at, its n-th (`nth`). A
+*hold* stops a lane (a direction of a session) or the dialling of a server; it is released by its reason, a text.
+`FaultInjector` uses all this.
 """
 
 import asyncio
@@ -42,7 +46,7 @@ def check_fault(fault: Fault) -> None:
 def points_on_arrival(unit: Unit) -> frozenset[tuple[str, When]]:
     """Return the points that a unit reaches when it arrives: none for parts of a content and for raw octets.
 
-    A command has the reply that it waits for (`pending`), and a reply the entry of the command that it answers.
+    The time is `before` for what the client sends, and `after` for a reply, which has the names of the command that it answers.
     """
     match unit:
         case CommandLine():
@@ -60,7 +64,10 @@ def points_on_arrival(unit: Unit) -> frozenset[tuple[str, When]]:
 
 
 def points_when_forwarded(unit: Unit) -> frozenset[tuple[str, When]]:
-    """Return the points that a unit reaches when its octets were written."""
+    """Return the points that a unit reaches when its octets were written: `answered` for replies, else `heard`.
+
+    As on arrival, there are none for parts of a content and for raw octets.
+    """
     when: When = "answered" if isinstance(unit, WholeReply) else "heard"
     return frozenset((name, when) for name, _ in points_on_arrival(unit))
 
@@ -68,7 +75,8 @@ def points_when_forwarded(unit: Unit) -> frozenset[tuple[str, When]]:
 def _names(verb: str, pending: PendingReply | None) -> set[str]:
     """Return the names under which a command can be given in a scenario: its canonical verb, and its operation if any.
 
-    `pending` is the entry of the command among those that wait for a reply; None for a reply that answers no command.
+    `verb` is the verb as it was sent. `pending` is the command's pending reply, which knows both names; None for a reply that
+    answers no command: then the only name is `verb` ('').
     """
     if pending is None:
         return {verb}
@@ -96,33 +104,39 @@ class ArmedFault:
 
     @property
     def spent(self) -> bool:
-        """Whether it will never fire again."""
+        """Whether the fault has fired as often as it may (`times`), and never fires again; False if it has no limit."""
         return self.fault.times is not None and self.fired >= self.fault.times
 
     @property
     def offset(self) -> int:
-        """Octet of the content, as it is on the wire, at which a fault at `body` acts."""
+        """Number of octets of the content, as on the wire, after which a fault at `body` acts; 0 if the step gives none."""
         return self.fault.offset or 0
 
     @property
     def hold_reason(self) -> str:
-        """The reason under which it holds lanes and dialling."""
+        """The reason under which the fault holds lanes and dialling."""
         return f"fault {self.fault.name}"
 
     @property
     def point(self) -> tuple[str, When]:
-        """The point at which it acts; a kind that alters replies acts on the reply, even if `before` is given."""
+        """The point at which the fault acts: its name and its time.
+
+        At the greeting, and for a kind that alters replies, `before` means when the reply arrives (`after`).
+        """
         on_reply = self.fault.when == "before" and (
             self.fault.at == "greeting" or FAULTS[self.fault.does].acts_on_reply
         )
         return self.fault.at, "after" if on_reply else self.fault.when
 
     def concerns(self, pair: Pair, session: str) -> bool:
-        """Whether it may act on a session of a link; the name of a session that is not connected yet is ''."""
+        """Whether the fault may act on a session of a link; the name of a session that is not connected yet is ''."""
         return pair in self.pairs and self.session in (None, session)
 
     def count_occurrence(self) -> bool:
-        """Count an occurrence; return whether the fault is due to fire at this one."""
+        """Count an occurrence; return whether the fault is due: this is its `nth` or a later one, and it is not spent.
+
+        The caller counts it in `fired` if the fault fires.
+        """
         self.occurrences += 1
         return self.occurrences >= self.fault.nth and not self.spent
 
@@ -131,20 +145,20 @@ class ArmedFault:
         return content in self._contents
 
     def note_reached(self, content: tuple[str, int]) -> bool:
-        """Note that the fault's offset in a content was reached; return whether that is new, so that it acts once."""
+        """Note that the fault's offset in a content was reached; return True at the first call for a content, later False."""
         new = content not in self._contents
         self._contents.add(content)
         return new
 
     def heal(self) -> None:
-        """Cancel what it would do later, and undo what it still does."""
+        """Cancel the fault's timers, and call each function of `undo` once."""
         self.cancel_timers()
         for undo in self.undo:
             undo()
         self.undo.clear()
 
     def cancel_timers(self) -> None:
-        """Cancel what it would do later."""
+        """Cancel what the fault would do later; what it has done stays."""
         for timer in self.timers:
             timer.cancel()
         self.timers.clear()
@@ -164,12 +178,12 @@ class ActivePartition:
 
     @property
     def action(self) -> str:
-        """Its action in the events `fault-armed` and `fault-fired`."""
+        """The partition's action in the events `fault-armed` and `fault-fired`: `partition-refuse` or `partition-blackhole`."""
         return f"partition-{self.how}"
 
     @property
     def hold_reason(self) -> str:
-        """The reason under which it holds lanes and dialling."""
+        """The reason under which the partition holds lanes and dialling."""
         return f"partition {self.name}"
 
 
@@ -188,15 +202,15 @@ class AwaitedMoment:
 
     @property
     def hold_reason(self) -> str:
-        """The reason under which it holds a lane."""
+        """The reason under which the moment holds a lane; it differs for each moment."""
         return f"moment {id(self)}"
 
     def concerns(self, pair: Pair) -> bool:
-        """Whether the moment may come on a link."""
+        """Whether the moment may come on a link: its `from` and `to` match the link's parties, or are `*`."""
         return self.moment.sender in ("*", pair.client) and self.moment.to in ("*", pair.server)
 
     def count_unit(self, pair: Pair, unit: Unit) -> bool:
-        """Count a unit of a link if it matches; return whether the moment has come with it."""
+        """Count a unit of a link if it matches; return whether it is the `nth` that does, so that the moment has come."""
         if not self.concerns(pair) or not self._matches(unit):
             return False
         self.occurrences += 1

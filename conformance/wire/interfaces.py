@@ -33,6 +33,7 @@ class Pair:
     listener: Listener
 
     def __str__(self) -> str:
+        """Return the link's name in events and messages, such as `edge1 -> hub1 transport`."""
         return f"{self.client} -> {self.server} {self.listener}"
 
 

@@ -16,7 +16,8 @@ unit is completed after the lane has left the fast path, the unit is queued with
 it is written. When the lane returns to the fast path, `flush_partial_line` writes what an unfinished line still lacks.
 
 Faults change how a lane writes: `hold` stops the queue until each of its reasons is released, `pace` writes slowly,
-`merge_with_next` keeps octets back until the next are written, `discard_all` ends the lane.
+`merge_with_next` keeps octets back until the next are written, `discard_all` ends the lane. In each method, `skip` is the
+number of octets at the beginning of a unit that were written before.
 
 Flow control: a queue of more than `QUEUED` octets stops reading from the source until it has been forwarded.
 """
@@ -82,11 +83,11 @@ class LaneObserver(Protocol):
 class Lane:
     """Forwards octets from `source` to `target`. `ended` is set once FIN was forwarded; `discarding` after `discard_all`.
 
-    `pace` is how slowly it writes, None for at once; `_throttled` has the octets that this keeps back, `_merging`
-    the units kept by `merge_with_next`, each with its `skip`. `_queue` has each waiting unit with the number of its octets that were written
-    before (`skip`), and `_queued` counts the octets of those units. `_holds` are the reasons for which the queue
-    stands still. `_examined` is a unit that was put back into the queue after the observer had examined it: it is forwarded without
-    being examined again.
+    `pace` is how slowly it writes, None for at once; `_throttled` has the octets that this keeps back, `_merging` the
+    units kept by `merge_with_next`, each with its `skip`. `_queue` has each waiting unit with the number of its octets
+    that were written before (`skip`), and `_queued` counts the octets of those units. `_holds` are the reasons for
+    which the queue stands still. `_examined` is a unit that was put back into the queue after the observer had examined
+    it: it is forwarded without being examined again.
     """
 
     def __init__(self, observer: LaneObserver, source: Endpoint, target: Endpoint) -> None:
@@ -107,7 +108,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
 
     def forward_fast(self, data: bytes, unparsed: int) -> bool:
-        """Write octets that have just arrived if the fast path is open; return whether they were written.
+        """Write octets that have just arrived if the fast path is open; return whether they were written (else do nothing).
 
         `unparsed` counts the octets received before them that are in no unit yet.
         """
@@ -121,7 +122,8 @@ class Lane:
         """Record and forward the units that `data` completed; `written`: `forward_fast` has written `data`.
 
         `unparsed` counts the octets that are in no unit yet, `data` included. If something may act on the units, they
-        are queued; else all octets are written that were not written yet, those of an unfinished line too.
+        are queued; else they are recorded, and all octets written that were not written yet, those of an unfinished
+        line too. A lane that discards does nothing.
         """
         if self.discarding:
             return
@@ -143,7 +145,10 @@ class Lane:
         self._written_early = unparsed
 
     def enqueue(self, unit: Unit | EndOfStream, skip: int = 0) -> None:
-        """Append a unit to the queue, the first `skip` octets of which were written before."""
+        """Append a unit to the queue, the first `skip` octets of which were written before; `process_queue` forwards it.
+
+        With more than `QUEUED` octets in the queue, the source is not read any more.
+        """
         self._queue.append((unit, skip))
         if not isinstance(unit, EndOfStream):
             self._queued += len(unit.raw)
@@ -151,20 +156,26 @@ class Lane:
                 self.source.hold_reading("queue")
 
     def requeue(self, unit: Unit, skip: int = 0, *, examined: bool = True) -> None:
-        """Put a unit back at the head of the queue; `examined`: it will not be examined a second time."""
+        """Put a unit back at the head of the queue; `examined`: it will be forwarded without being examined again."""
         self._queue.appendleft((unit, skip))
         self._queued += len(unit.raw)
         self._examined = unit if examined else None
 
     def enqueue_end(self, how: Literal["fin", "reset"]) -> None:
-        """Queue the end of the source's stream, after everything that it sent; before FIN also an unfinished line."""
+        """Queue the end of the source's stream after everything that it sent, and process the queue.
+
+        The octets of an unfinished line are queued before FIN, and are lost with RST.
+        """
         if how == "fin" and (rest := self._observer.unparsed(self)[self._written_early :]):
             self.enqueue(RawOctets(rest))
         self.enqueue(EndOfStream(how))
         self.process_queue()
 
     def process_queue(self) -> None:
-        """Examine, record and write queued units until the lane is held or the queue is empty."""
+        """Examine, record and write queued units until the lane is held or the queue is empty.
+
+        Do nothing if called while this runs. With `QUEUED` octets or fewer left, the source is read again.
+        """
         if self._processing:
             return
         self._processing = True
@@ -177,14 +188,17 @@ class Lane:
             self.source.release_reading("queue")
 
     def forward(self, unit: Unit, skip: int = 0) -> None:
-        """Record a unit, after those that `merge_with_next` kept, then write their octets and its own after the first `skip`."""
+        """Record a unit, after those that `merge_with_next` kept, then write their octets and its own after the first `skip`.
+
+        The observer's `after_write` is called for the unit, not for those that were kept.
+        """
         kept = self._take_merged()
         self._observer.record_unit(self, unit)
         self.write(kept + unit.raw[skip:])
         self._observer.after_write(self, unit)
 
     def write(self, octets: bytes) -> None:
-        """Write octets at the lane's pace, after those that `merge_with_next` kept."""
+        """Write octets after those that `merge_with_next` kept, which are recorded now: at once, or slowly at the lane's pace."""
         octets = self._take_merged() + octets
         if self.pace is None:
             self.target.write(octets)
@@ -194,11 +208,11 @@ class Lane:
             self._write_slowly()
 
     def merge_with_next(self, unit: Unit, skip: int) -> None:
-        """Keep a unit, to record it and to write its octets after the first `skip` in one piece with the next ones."""
+        """Keep a unit: it is recorded, and its octets after the first `skip` are written, in one piece with the next ones."""
         self._merging.append((unit, skip))
 
     def flush_merged(self) -> None:
-        """Write what `merge_with_next` kept."""
+        """Record and write what `merge_with_next` kept, if anything."""
         if self._merging:
             self.write(b"")  # write() puts what is kept before its octets
 
@@ -219,7 +233,10 @@ class Lane:
         self.process_queue()
 
     def flush_partial_line(self) -> None:
-        """Write the octets of an unfinished line that were kept for its end, if no unit needs to be examined any more."""
+        """Write the octets of an unfinished line that were kept for its end, and count them in `_written_early`.
+
+        Do nothing while a unit waits or may have to be examined, or the lane is held, throttled or discards.
+        """
         idle = not self._queue and not self._throttled and not self._merging
         if idle and not self.discarding and not self._holds and not self._observer.must_examine:
             unparsed = self._observer.unparsed(self)
@@ -227,7 +244,10 @@ class Lane:
             self._written_early = len(unparsed)
 
     def flush_throttled(self) -> None:
-        """Write at once what a pace has kept back, and end a pace that was for one unit only."""
+        """Write at once what a pace has kept back, end a pace that was for one unit only, and release the hold of the pace.
+
+        Another pace stays in force for the octets after these.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -238,7 +258,10 @@ class Lane:
         self.release("pace")
 
     def discard_all(self) -> None:
-        """Discard what is queued and everything that arrives from now on."""
+        """Discard what is queued, throttled or kept for merging, and everything that arrives from now on.
+
+        The source is read again, so that its end is noticed.
+        """
         self.discarding = True
         if self._timer is not None:
             self._timer.cancel()
@@ -253,7 +276,11 @@ class Lane:
         del self._observer
 
     def _process(self, unit: Unit | EndOfStream, skip: int) -> None:
-        """Forward the head of the queue; the end of the stream waits until what is throttled was written."""
+        """Examine and forward a unit just taken from the queue; one that was examined before is only forwarded.
+
+        At the end of the stream, what `merge_with_next` kept is written first. The end is put back while throttled octets are
+        unwritten; else the observer's `end_reached` is called.
+        """
         if isinstance(unit, EndOfStream):
             self.flush_merged()
             if self._throttled:
@@ -269,9 +296,9 @@ class Lane:
             self.forward(instead, skip)
 
     def _write_slowly(self) -> None:
-        """Write the next octets of a throttled lane, and hold it until the time for the octets after them.
+        """Write the next octets of a throttled lane, hold the lane (reason "pace"), and call this again after their time.
 
-        Nothing left to write means that `flush_throttled` lifts that hold (reason "pace").
+        When nothing is left to write, or the pace has ended, `flush_throttled` releases that hold.
         """
         if not self._throttled or self.pace is None:
             self.flush_throttled()

@@ -1,7 +1,8 @@
 """Lines of SMTP, without the state of a session: parse a command line, a reply's line, or a whole reply.
 
 Lines are bounded, decoded without losing octets, and stripped of secrets. The functions that are called for each line of
-each session are cached, since the same few lines occur in every session.
+each session are cached, since the same few lines occur in every session. `SessionParser` calls them. A line's *text* has no
+line end; the text of a reply's line is what follows the code. A *pending* reply is one that the server has not sent yet.
 """
 
 import re
@@ -58,11 +59,14 @@ class BoundedLine:
         return bool(self._beginning)
 
     def add(self, octets: bytes) -> None:
-        """Add a part of an unfinished line."""
+        """Add a part of an unfinished line; octets beyond the line's first `TEXT` + 3 are dropped."""
         self._beginning = (self._beginning + octets)[: TEXT + 3]
 
     def finish(self, octets: bytes) -> str:
-        """Add the last part and return the line's text without its end; beyond `TEXT` octets it is cut and ends in `...`."""
+        """Add the last part, return the line's text without its end, and begin the next line.
+
+        A text of more than `TEXT` octets is cut there and ends in `...`. Octets that are not UTF-8 become backslash escapes.
+        """
         if not self._beginning and len(octets) <= TEXT:
             return octets.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
         line = self._beginning + octets[: TEXT + 3]
@@ -74,25 +78,37 @@ class BoundedLine:
 
 @lru_cache(maxsize=_CACHED)
 def parse_command(text: str) -> tuple[str, str | None, str]:
-    """Return a command line's verb, the address between `TO:<` and `>` if it is RCPT (else None), and the redacted line."""
+    """Return a command line's verb ('' for none), its recipient, and the redacted line.
+
+    The recipient is the address between `TO:<` and `>` of RCPT; None if there is none, and for every other verb.
+    """
     verb = verb_of(text)
     recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
     return verb, recipient[1] if recipient else None, redacted(text)
 
 
 def verb_of(text: str) -> str:
-    """Return the verb of a command line in upper case, '' if the line does not begin with one."""
+    """Return the verb of a command line in upper case, '' if the line does not begin with one.
+
+    A verb is a letter and up to 31 letters, digits or hyphens, up to the first space; after AUTH a tab ends it too.
+    """
     verb = "AUTH" if _AUTH_COMMAND.match(text) else text.partition(" ")[0]
     return verb.upper() if _VERB.fullmatch(verb) else ""
 
 
 def redacted(text: str) -> str:
-    """Return a command line, with the initial response of an AUTH command (RFC 4954 4) replaced by `(redacted)`."""
+    """Return a command line, with the initial response of an AUTH command (RFC 4954 4) replaced by `(redacted)`.
+
+    A line of another command, or of AUTH without a response or with the empty one (`=`), is returned unchanged.
+    """
     return _SECRET.sub(r"\1 (redacted)", text) if "AUTH" in text.upper() else text
 
 
 def is_auth_response(text: str) -> bool:
-    """Whether a line may be a response of an AUTH exchange (RFC 4954): one word of Base64 that is not a command."""
+    """Whether a line may be a response of an AUTH exchange (RFC 4954).
+
+    Such a line is one word of Base64 of four characters or more, and not one of `_ONE_WORD_COMMANDS`.
+    """
     return len(text) >= _MIN_BASE64 and _BASE64.fullmatch(text) is not None and text.upper() not in _ONE_WORD_COMMANDS
 
 
@@ -104,7 +120,7 @@ def parse_bdat(text: str) -> tuple[int, bool] | None:
 
 @lru_cache(maxsize=_CACHED)
 def parse_reply_line(text: str) -> tuple[int, bool, str]:
-    """Return a reply line's code, whether more lines follow (`250-`), and its text; code 0 and the line if unreadable."""
+    """Return a reply line's code, whether more lines follow (`250-`), and its text; for an unreadable line 0, False, the line."""
     match = _REPLY.fullmatch(text)
     if match is None:
         return 0, False, text
@@ -112,7 +128,10 @@ def parse_reply_line(text: str) -> tuple[int, bool, str]:
 
 
 def parse_substitute(reply: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the code and the lines of a well-formed reply that lacks its last CRLF, as scenarios and relays give them."""
+    """Return the code of the last line and the texts of all lines of a reply that lacks its last CRLF.
+
+    Such replies are given by scenarios and relays in a server's place. They are expected to be well-formed, and not checked.
+    """
     parts = [parse_reply_line(text) for text in reply.decode("ascii", "replace").split("\r\n")]
     return parts[-1][0], tuple(text for _, _, text in parts)
 
@@ -154,7 +173,7 @@ def make_reply(raw: bytes, code: int, lines: tuple[str, ...], pending: PendingRe
 
 @lru_cache(maxsize=_CACHED)
 def describe_malformed(raw: bytes) -> str:
-    """Return how the octets of a reply violate RFC 5321 4.2 or 4.5.3.1.5, in words; '' if they do not."""
+    """Return in words the first way in which a reply's octets violate RFC 5321 4.2 or 4.5.3.1.5; '' if they do not."""
     lines = raw.removesuffix(b"\n").split(b"\n")
     for line in lines:
         if not line.endswith(b"\r"):

@@ -1,4 +1,10 @@
-"""A link: the address that one party dials to reach another, and every session over it."""
+"""A link: the address that one party dials to reach another, and every session over it.
+
+A *session* is one connection of a client through the link; its `Relay` connects it to the server and forwards octets. To
+*dial* the server is to connect to it. A *hold* on dialling is the reason of a fault, a partition or a frozen party for which the
+server is not dialled yet. A session has a *name* (`s1`, `s2`, ...) from the moment at which it is recorded as connected.
+`Links` opens the links of a cell; relays call `client_connected` and the other methods of `RelayOwner`.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -37,7 +43,7 @@ class SessionNames:
         self._by_ports: dict[tuple[int, int], RecordedSession] = {}
 
     def assign(self, relay: Relay) -> str:
-        """Return the name of a session that begins now, and note the ports of both of its connections."""
+        """Return the next name (`s1`, `s2`, ...) for a session that begins now, and note the ports of both of its connections."""
         self._count += 1
         session = RecordedSession(f"s{self._count}", relay.pair.client)
         client, server = relay.client, relay.server
@@ -46,7 +52,7 @@ class SessionNames:
         return session.session
 
     def forget_ports(self, relay: Relay) -> None:
-        """Forget the earlier session with the ports of the relay's client, whose connection is new and has no name yet."""
+        """Forget an earlier session that had the ports of this relay's new connection to its client, which has no name yet."""
         ports = port_of(relay.client.address("peername")), port_of(relay.client.address("sockname"))
         self._by_ports.pop(ports, None)
 
@@ -105,7 +111,10 @@ class Link:
         return Relay(self)
 
     async def close(self) -> None:
-        """Stop listening, reset every session, and wait until no server is being dialled any more."""
+        """Stop listening, reset every session, cancel the attempts to dial the server, and wait until these have ended.
+
+        Sessions that were not connected yet are not recorded as failed.
+        """
         if self._listening is not None:
             self._listening.close()
         self._refused.update(self.relays)
@@ -119,7 +128,10 @@ class Link:
         await asyncio.gather(*self._dialling, return_exceptions=True)
 
     def client_connected(self, relay: Relay) -> None:
-        """Dial the server, unless the interceptor holds or refuses the connection."""
+        """Add the session to `relays`, let the interceptor act on it, and dial the server.
+
+        The server is not dialled if the interceptor has held or refused the connection, or answers in the server's place.
+        """
         self.relays.append(relay)
         self._names.forget_ports(relay)
         relay.to_server.hold("connecting")  # until `server_connected`
@@ -149,7 +161,10 @@ class Link:
         relay.record_connected(self._names.assign(relay))
 
     def allow_dialling(self, relay: Relay, hold: str) -> None:
-        """Remove one of a relay's holds on dialling, and dial the server when it was the last."""
+        """Remove one of a relay's holds on dialling, and dial the server if it was the last and the session has not ended.
+
+        Nothing happens if the relay has no such hold.
+        """
         if hold in relay.dial_holds:
             relay.dial_holds.discard(hold)
             if not relay.dial_holds and not relay.ended:
@@ -181,7 +196,10 @@ class Link:
         task.add_done_callback(self._dialling.discard)
 
     async def _connect(self, relay: Relay) -> None:
-        """Connect to the server; refuse the client if that fails, and record it if the machine ran out of something."""
+        """Connect to the server; refuse the client if that fails or `target` is None. Do nothing for a session that has ended.
+
+        If this machine ran out of something (files, ports), the server's node is recorded as starved before.
+        """
         if relay.ended:
             return
         if self.target is None:

@@ -1,6 +1,8 @@
 """All links of a cell, by client, server and listener, and the faults, partitions and moments on them.
 
-A *moment* is a point of a session at which a function is called. *Documented* seconds are those of the scenario.
+The run of a cell opens its links here, and its steps arm and heal faults here. A *moment* is a point of a session at which a
+function is called. *Documented* seconds are those of the scenario. A *listener* is a server's `frontend`, `transport` or
+`delivery`, or a sink's `smtp` or `lmtp`.
 """
 
 import asyncio
@@ -83,7 +85,10 @@ class Links:
         self._injector.arm(fault)
 
     def partition(self, partition: Partition) -> None:
-        """Cut every link between two groups of parties. Raises ValueError if there is none between them."""
+        """Put a partition between two groups of parties in force, also for open sessions, after healing one of the same name.
+
+        Raises ValueError if no link crosses it.
+        """
         self._injector.partition(partition)
 
     def heal(self, name: str) -> None:
@@ -99,7 +104,10 @@ class Links:
         self._injector.run_at_moment(moment, do, name)
 
     async def close(self) -> None:
-        """Close every link. Raises the first exception that a function called at a moment has raised."""
+        """Close every link, then disarm all faults and cancel the functions called at moments that still run.
+
+        Raises the first exception that such a function has raised.
+        """
         for link in self._links.values():
             await link.close()
         await asyncio.sleep(0)  # the loop calls connection_lost() of the connections that were just reset

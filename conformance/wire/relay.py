@@ -82,7 +82,7 @@ class Relay:
     # called by the endpoints (conformance.wire.endpoint.EndpointOwner)
 
     def connection_made(self, endpoint: Endpoint) -> None:
-        """Notify the link; a server that is reached after the session has ended is reset."""
+        """Notify the link that the client or the server is connected; reset a server reached after the session has ended."""
         if endpoint is self.client:
             self._link.client_connected(self)
         elif self.ended:
@@ -91,7 +91,10 @@ class Relay:
             self._link.server_connected(self)
 
     def data_received(self, endpoint: Endpoint, data: bytes) -> None:
-        """Parse and forward octets, and those of the client that waited for a reply in them (`client_unblocked`)."""
+        """Parse and forward octets, and those of the client that waited for a reply in them (`client_unblocked`).
+
+        Octets that arrive after the session has ended are dropped.
+        """
         if self.ended:
             return
         if endpoint is self.client:
@@ -103,7 +106,11 @@ class Relay:
             self._parse_server_octets(b"")
 
     def peer_ended(self, endpoint: Endpoint, how: Literal["fin", "reset"]) -> None:
-        """Queue the end of a peer's stream after its octets; RST also discards what was on its way to that peer."""
+        """Queue the end of a peer's stream after its octets; RST also discards what was on its way to that peer.
+
+        If the client ends while the server was not dialled (`dial_holds`), the session ends at once. Nothing happens
+        after its end.
+        """
         if self.ended:
             return
         if self._ended_by is None:
@@ -120,7 +127,10 @@ class Relay:
         lane.enqueue_end(how)
 
     def connection_closed(self, endpoint: Endpoint) -> None:
-        """Drop all references of an ended session when both connections are closed, so that it is freed at once."""
+        """Drop all references of an ended session when both connections are closed, so that it is freed at once.
+
+        Do nothing while one of them is open. A session that was never connected keeps its own references.
+        """
         if self.ended and self.client.closed and self.server.closed:
             self._link.session_closed(self)
             if self.name:  # else the server may still be reached
@@ -128,7 +138,7 @@ class Relay:
                     part.detach()  # reference cycles would wait for the garbage collector
 
     def write_buffer_changed(self, endpoint: Endpoint, *, full: bool) -> None:
-        """Stop reading from the other endpoint while this one takes no more octets."""
+        """Stop reading from the other endpoint while `endpoint` takes no more octets (`full`), and read again afterwards."""
         source = self.server if endpoint is self.client else self.client
         if full:
             source.hold_reading("full")
@@ -143,7 +153,10 @@ class Relay:
         return self._server_dropped or self._has_substitutes or self._interceptor.may_act_on(self.pair)
 
     def examine(self, lane: Lane, unit: Unit, skip: int) -> Unit | None:
-        """Return the unit to forward, None for nothing: the interceptor's decision, or (server dropped) an answer here."""
+        """Return the unit to forward, None for nothing, as the interceptor decides.
+
+        After `drop_server` a unit of the client is answered here instead, and None returned.
+        """
         if self._server_dropped and lane is self.to_server:
             self._answer_without_server(unit)
             return None
@@ -162,7 +175,10 @@ class Relay:
         return self.parser.unparsed_client if lane is self.to_server else self.parser.unparsed_server
 
     def end_reached(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
-        """Forward FIN in the lane's direction, RST to both; the session ends with RST, or when both directions have."""
+        """Forward FIN in the lane's direction, or RST to both parties.
+
+        The session ends with RST, or with the FIN of the second direction. Nothing happens once it has ended.
+        """
         if self.ended:
             return
         if how == "reset":
@@ -178,13 +194,13 @@ class Relay:
     # called by the link and by faults
 
     def record_connected(self, name: str) -> None:
-        """Record that the session has begun, under this name."""
+        """Give the session its name, and record that it is connected."""
         self.name = self._units.session = name
         pair = self.pair
         self._recorder.record(Connected, session=name, client=pair.client, server=pair.server, listener=pair.listener)
 
     def close_with_fin(self) -> None:
-        """End the session in the link's name, with FIN to both parties."""
+        """End the session in the link's name, with FIN to both parties; do nothing if it has ended."""
         if not self.ended:
             self._ended_by = "link"
             self._end_session("fin")
@@ -192,7 +208,10 @@ class Relay:
             self.server.leave()
 
     def close_with_rst(self, by: Literal["link"] | None = None) -> None:
-        """End the session with RST to both parties; `by` names the link as the one that ended it."""
+        """End the session with RST to both parties; do nothing if it has ended.
+
+        With `by` the link is recorded as the one that ended it, else the party that did so first (the link if none did).
+        """
         if not self.ended:
             self._ended_by = by or self._ended_by
             self._end_session("reset")
@@ -200,7 +219,10 @@ class Relay:
             self.server.close_with_rst()
 
     def half_close(self, lane: Lane) -> None:
-        """Send FIN in one direction, and discard what its source still sends."""
+        """Send FIN in one direction, and discard what is queued in it and what its source still sends.
+
+        The session ends if the other direction has ended already.
+        """
         self._ended_by = self._ended_by or "link"
         lane.discard_all()
         self.end_reached(lane, "fin")
@@ -230,13 +252,16 @@ class Relay:
         self._send_due_substitutes()
 
     def _send_due_substitutes(self) -> None:
-        """Queue the substitute replies whose turn has come to the client."""
+        """Queue the substitute replies whose turn has come, and process the queue to the client."""
         for reply in self.parser.take_due_substitutes():
             self.to_client.enqueue(reply)
         self.to_client.process_queue()
 
     def _answer_without_server(self, unit: Unit) -> None:
-        """Record a command after the server was dropped, answer it and end the session; ignore any other unit."""
+        """Record a command after the server was dropped, answer it (421, QUIT: 221) and end the session with FIN.
+
+        Any other unit is ignored.
+        """
         if not isinstance(unit, CommandLine):
             return
         self.record_unit(self.to_server, unit)

@@ -1,4 +1,8 @@
-"""Whether a report of delivery status has the form of RFC 3464, and what it returns of the message that it is about."""
+"""Whether a report of delivery status has the form of RFC 3464, and what it returns of the message that it is about.
+
+`content` calls this for each report that passes. A *problem* is a text that says what is wrong; it continues a sentence about the
+report. A *block* is a group of header fields in the report's status part: one about the message, then one for each recipient.
+"""
 
 import re
 from collections.abc import Sequence
@@ -15,10 +19,10 @@ _EIGHT_BIT_ENCODINGS = frozenset({"8bit", "binary"})
 
 
 def find_form_problem(report: Message, blocks: Sequence[Message], *, eight_bit: bool) -> str:
-    """Return in words what a report lacks of the form of RFC 3464, '' for nothing.
+    """Return in words the first thing that a report lacks of the form of RFC 3464, '' for nothing.
 
-    `blocks` are the groups of fields of its status part: that of the message first, then one for each recipient. `eight_bit`: its body
-    has octets above 127, which must be declared (RFC 2045 6.2).
+    `blocks` are the groups of fields of its status part: that of the message first, then one for each recipient.
+    `eight_bit`: its body has octets above 127, which must be declared (RFC 2045 6.2).
     """
     if not _is_date(report.get("Date")):
         return "it has no valid Date"
@@ -62,7 +66,7 @@ def _find_problem_of_header(part: Message) -> str:
 
 
 def find_returned(report: Message) -> Literal["message", "header"] | None:
-    """Return what a report returns of the message: all of it, its header only, or nothing (None)."""
+    """Return what a report returns of the message, by its first such part: all of it, its header only, or nothing (None)."""
     for part in report.walk():
         if part.get_content_type() == "message/rfc822":
             return "message"
@@ -72,7 +76,7 @@ def find_returned(report: Message) -> Literal["message", "header"] | None:
 
 
 def _encoding(part: Message) -> str:
-    """Return the Content-Transfer-Encoding of a part, in lower case."""
+    """Return the Content-Transfer-Encoding of a part in lower case, '' if it declares none."""
     return str(part.get("Content-Transfer-Encoding", "")).strip().lower()
 
 

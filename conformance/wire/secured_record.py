@@ -1,6 +1,7 @@
 """Records what a sink says and hears within TLS, where the link sees encrypted octets only.
 
-The events are those that the link would have recorded, under the same session name.
+The events are those that the link would have recorded, under the same session name. A *unit* is what is recorded as a whole: a
+command line, a reply, a part of a content or its end.
 """
 
 from collections.abc import Sequence
@@ -31,5 +32,6 @@ class SecuredRecord:
             self._record(self._parser.feed_server(b""))
 
     def _record(self, units: Sequence[Unit]) -> None:
+        """Record the events of units, in their order."""
         for unit in units:
             self._units.record(unit)

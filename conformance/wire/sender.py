@@ -1,6 +1,11 @@
 """Sends messages of the harness to a server over SMTP, one or many in a session, with deliberate ends of the session.
 
-What goes wrong while sending is a `SendResult`, not an exception: a refusal, a lost session, a reply that does not come.
+What goes wrong while sending is a `SendResult`, not an exception: a refusal, a lost session, a reply that does not come. Its
+outcome is `answered` (a reply decided, positive or not), `lost`, or `abandoned` (the sender closed the connection on purpose).
+
+A *transmission* is one message to send. Its *refusal* is the reply because of which it goes no further. `SmtpClient` holds the
+session; limits of waits are in documented seconds. *Shadowing* is a session in which the server has accepted XSHADOW, by which
+the sender acts as an Exchange 2010 server that keeps a shadow copy.
 """
 
 import asyncio
@@ -117,7 +122,12 @@ class Sender:
         return self._client.usable
 
     async def send(self, transmission: Transmission) -> SendResult:
-        """Send a message over the open session or a new one, and return the result; closes the session after a 421 or a loss."""
+        """Send a message over the open session or a new one, and return the result.
+
+        The session is closed after a 421, after a greeting or other step before mail that the server refuses, after a
+        loss, and where `abandon` asks for it. Raises OSError if this machine has run out of something. A cancellation
+        closes the connection at once.
+        """
         progress = _Progress()
         try:
             if not self.usable:
@@ -137,9 +147,10 @@ class Sender:
             raise
 
     async def quit(self) -> None:
-        """Send QUIT and close the connection; a session with XSHADOW asks for discards before (XQDISCARD), as EX2010 does.
+        """Send QUIT, wait for the reply, and close the connection; without a usable session only close.
 
-        It asks for 100 at most, and does nothing with them.
+        A session that has given XSHADOW asks for discards before (XQDISCARD), as EX2010 does: for 100 at most, and does
+        nothing with them. A session that is lost meanwhile raises nothing.
         """
         if self.usable:
             with contextlib.suppress(SessionLost):  # the session is at its end, and every result known
@@ -149,7 +160,7 @@ class Sender:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection without QUIT."""
+        """Close the connection, if there is one, without QUIT, and wait until it is closed."""
         await self._client.close()
 
     async def _close_after_refusal(self, refusal: ServerReply) -> None:
@@ -184,7 +195,8 @@ class Sender:
     async def _send_chunks(self, transmission: Transmission, size: int, progress: _Progress) -> SendResult:
         """Send the envelope, and the content by BDAT in chunks, each once the one before was accepted (RFC 3030 2).
 
-        `size` is that of a chunk, octets. The final chunk stands for the final dot (`dot_sent`).
+        `size` is that of a chunk, octets. The final chunk stands for the final dot (`dot_sent`). After a refused chunk
+        RSET is sent, and that reply is the result.
         """
         refusal = await self._send_recipients(transmission, progress)
         if refusal is not None:
@@ -237,7 +249,11 @@ class Sender:
         return None if reply.code == 354 else await self._reset_transaction(reply)
 
     async def _send_pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
-        """Do what `_send_envelope` does in one group of commands (RFC 2920)."""
+        """Do what `_send_envelope` does in one group of commands (RFC 2920); return the refusal, None if the content may follow.
+
+        The refusal is the first of MAIL, the last RCPT and DATA that is not positive. If the server waits for a content
+        although no recipient was accepted, an empty one is sent.
+        """
         recipients = self._rcpt_commands(transmission)
         lines = [self._mail_command(transmission), *(line for line, _ in recipients), "DATA"]
         await self._client.write(
@@ -268,7 +284,7 @@ class Sender:
         return " ".join([f"MAIL FROM:<{transmission.sender}>", *parameters])
 
     def _rcpt_commands(self, transmission: Transmission) -> Sequence[tuple[str, str]]:
-        """Return the RCPT command and the address of each recipient."""
+        """Return (RCPT command, address) for each recipient, in their order."""
         return [
             (" ".join([f"RCPT TO:<{to.address}>", *self._offered(to.parameters)]), to.address)
             for to in transmission.recipients
@@ -287,7 +303,10 @@ class Sender:
         (progress.accepted if reply.positive else progress.refused).append(address)
 
     async def _reset_transaction(self, refusal: ServerReply) -> ServerReply:
-        """Send RSET, so that the session can carry another message, and return the refusal. Raises SessionRefused for 421."""
+        """Send RSET, so that the session can carry another message, and return the refusal unchanged.
+
+        A session that is lost meanwhile is closed. Raises SessionRefused if the refusal is 421.
+        """
         if refusal.code == 421:
             raise SessionRefused(refusal)
         try:
@@ -297,7 +316,7 @@ class Sender:
         return refusal
 
     async def _abandon(self, progress: _Progress) -> SendResult:
-        """Close the connection on purpose."""
+        """Close the connection on purpose, without QUIT, and return the result `abandoned`."""
         result = self._result("abandoned", progress, None)
         await self.close()
         return result

@@ -12,7 +12,8 @@ each recipient of it). A complete reply of the server answers the first of the q
 that answers no command, which is a unit too.
 
 A command after which the client's next octets can mean two things (DATA, AUTH, STARTTLS) blocks the client side: what the
-client has pipelined after it is buffered until the reply decides. `feed_server` then stops after that reply and sets
+client has pipelined after it is buffered until the reply decides (`_deciding` is that pending reply). So does a full queue of
+`MAX_PENDING` pending replies. `feed_server` then stops after that reply and sets
 `client_unblocked`; the caller calls `feed_client(b"")` for the units that are decided now, and `feed_server(b"")` for the
 rest of the server's octets. This keeps the order of events the same however the octets arrive.
 
@@ -134,7 +135,10 @@ class SessionParser:
         return not self.secured and (self._deciding is not None or len(self._pending) >= MAX_PENDING)
 
     def feed_client(self, data: bytes) -> list[ClientUnit]:
-        """Add octets from the client, and return the units that are complete now."""
+        """Add octets from the client, and return the units that are complete now; reset `client_unblocked`.
+
+        Octets of an incomplete unit, or behind a command that blocks the client side, are kept for a later call.
+        """
         self._client += data
         self.client_unblocked = False
         units: list[ClientUnit] = []
@@ -232,7 +236,8 @@ class SessionParser:
     def _make_command(self, raw: bytes) -> CommandLine:
         """Return the unit of a client's line, and change the parser's state as the command does.
 
-        A pending reply is queued for it, except for BDAT LAST: the reply to that answers the content.
+        A pending reply is queued for it, except for BDAT LAST: the reply to that answers the content. A client's line
+        within an AUTH exchange counts as a command AUTH whose text is redacted.
         """
         text = self._client_line.finish(raw)
         if self._in_auth:
@@ -305,7 +310,10 @@ class SessionParser:
         return ContentEnd(raw, pending)
 
     def _add_reply_line(self, raw: bytes) -> list[ServerUnit]:
-        """Add a line of the server; return its reply if that is complete, octets that are too many to hold, or nothing."""
+        """Add a line of the server; return its reply if that is complete, octets that are too many to hold, or nothing.
+
+        More than `UNASKED` replies to no command are returned as `RawOctets`.
+        """
         code, more, text = parse_reply_line(self._server_line.finish(raw))
         if not more and not self._reply_raw and not self._reply_lines and self._pending:
             return [self._answer_pending(raw, code, (text,))]

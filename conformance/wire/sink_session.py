@@ -1,9 +1,13 @@
 """One session of a sink: the server side of SMTP (RFC 5321) or LMTP (RFC 2033).
 
-It offers SIZE and the extensions of its sink (`OFFERED` unless the scenario says otherwise), and knows no parameter of an
-extension that it does not offer. Content after DATA ends with CRLF . CRLF and with nothing else: a mail server that ends it
-otherwise is seen to merge or to split messages. Chunks of BDAT are taken as they are (RFC 3030). Octets behind STARTTLS are dropped
-(RFC 3207 4.2), and what is said within TLS is recorded by the sink, since the link cannot.
+It offers SIZE and the extensions of its sink (`OFFERED` unless the scenario says otherwise), and knows no parameter of
+an extension that it does not offer. Content after DATA ends with CRLF . CRLF and with nothing else: a mail server that
+ends it otherwise is seen to merge or to split messages. Chunks of BDAT are taken as they are (RFC 3030). Octets behind
+STARTTLS are dropped (RFC 3207 4.2), and what is said within TLS is recorded by the sink, since the link cannot.
+
+The method for a verb (`_mail`, `_data`) gets what follows the verb, and returns the reply without its last CRLF; '' if
+the reply was sent already or comes later. A *scripted* reply is the one that the scenario has given for this point; it
+replaces the sink's own.
 """
 
 import asyncio
@@ -85,9 +89,9 @@ class SinkSession(asyncio.Protocol):
 
     `_sender` is None outside of a transaction. `_content` has what has come of a content, after a CRLF, and is None
     outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. `_chunk` is the BDAT
-    chunk that is being read, `_chunks` what came in those before; None outside of them. `_handshake` is the task that begins TLS,
-    `_record` what records what is said within it. A *scripted* reply is the scenario's. A handler in `_verbs` gets what follows the verb,
-    and returns the reply without its last CRLF.
+    chunk that is being read, `_chunks` what came in those before; None outside of them. `_handshake` is the task that
+    begins TLS, `_record` what records what is said within it. A *scripted* reply is the scenario's. A handler in
+    `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
     """
 
     _transport: asyncio.Transport
@@ -133,7 +137,10 @@ class SinkSession(asyncio.Protocol):
             transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Answer every complete command line, and accept or refuse a content that has ended."""
+        """Buffer octets, answer each complete command line, and accept or refuse a content that has ended.
+
+        Within TLS the octets are recorded first.
+        """
         self._buffer += data
         if self._record is not None:
             self._record.heard(data)
@@ -155,13 +162,13 @@ class SinkSession(asyncio.Protocol):
                 return
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the session; an unfinished content is not delivered."""
+        """Cancel a handshake that still runs, and let the sink forget the connection; an unfinished content is not delivered."""
         if self._handshake is not None:
             self._handshake.cancel()
         self._sink.connection_closed(self._transport)
 
     def _send(self, reply: str) -> None:
-        """Send a reply of one or more lines, and add the last CRLF."""
+        """Send a reply of one or more lines, and add the last CRLF; within TLS also record it."""
         octets = reply.encode("ascii", "backslashreplace") + b"\r\n"
         if self._record is not None:
             self._record.said(octets)
@@ -183,7 +190,7 @@ class SinkSession(asyncio.Protocol):
         return line
 
     def _answer(self, line: bytes) -> str:
-        """Return the reply to a command line, '' for none."""
+        """Return the reply to a command line, '' if it was sent already or comes later."""
         if len(line) > _MAX_COMMAND:
             return "500 5.5.2 the line is too long"
         if not line.isascii() and "SMTPUTF8" not in self._offered:
@@ -195,7 +202,7 @@ class SinkSession(asyncio.Protocol):
         return handler(rest.strip())
 
     def _extended_hello(self, client: str) -> str:
-        """Answer EHLO (LMTP: LHLO), and reset the transaction."""
+        """Answer EHLO (LMTP: LHLO) with the keywords, and reset the transaction; refuse it without a client's name."""
         if not client:
             return f"501 5.5.4 {self._hello} wants the name of the client"
         self._greeted = True
@@ -207,7 +214,7 @@ class SinkSession(asyncio.Protocol):
         return "\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])
 
     def _plain_hello(self, client: str) -> str:
-        """Answer HELO, and reset the transaction."""
+        """Answer HELO, and reset the transaction; refuse it without a client's name."""
         if not client:
             return "501 5.5.4 HELO wants the name of the client"
         self._greeted = True
@@ -215,7 +222,10 @@ class SinkSession(asyncio.Protocol):
         return f"250 {self._sink.name}.test"
 
     def _starttls(self, rest: str) -> str:
-        """Answer STARTTLS; after 220 begin TLS in a task, and drop what has come behind the command."""
+        """Answer STARTTLS; send 220 here, begin TLS in a task, drop what has come behind the command, and return ''.
+
+        A refusal, also a scripted one, is returned.
+        """
         if "STARTTLS" not in self._offered:
             return "500 5.5.1 no such command"
         if rest:
@@ -229,7 +239,10 @@ class SinkSession(asyncio.Protocol):
         return ""
 
     async def _begin_tls(self) -> None:
-        """Make the handshake, then forget what the client has said before; close the connection if it fails."""
+        """Make the handshake, forget what the client has said before, record from now on, and answer what has come.
+
+        If the handshake fails, the connection is closed.
+        """
         port = port_of(self._transport.get_extra_info("peername"))
         try:
             secured = await asyncio.get_running_loop().start_tls(
@@ -253,7 +266,7 @@ class SinkSession(asyncio.Protocol):
         self._handle_buffer()
 
     def _mail(self, rest: str) -> str:
-        """Answer MAIL; if it is accepted, begin a transaction."""
+        """Answer MAIL; if it is accepted, begin a transaction, else change nothing."""
         if not self._greeted:
             return f"503 5.5.1 {self._hello} comes first"
         if self._sender is not None:
@@ -293,7 +306,10 @@ class SinkSession(asyncio.Protocol):
         return "354 end with CRLF . CRLF"
 
     def _bdat(self, rest: str) -> str:
-        """Begin to read a chunk, which is answered at its end (RFC 3030 2); refuse a malformed command at once."""
+        """Begin to read a chunk and return '', since it is answered at its end (RFC 3030 2), also where it is refused.
+
+        A malformed command, or BDAT where CHUNKING is not offered, is refused at once.
+        """
         if "CHUNKING" not in self._offered:
             return "500 5.5.1 no such command"
         chunk = _BDAT.fullmatch(rest)
@@ -306,6 +322,7 @@ class SinkSession(asyncio.Protocol):
         return ""
 
     def _rset(self, _: str) -> str:
+        """Answer RSET, and end the transaction."""
         self._reset()
         return "250 2.0.0 OK"
 
@@ -316,6 +333,7 @@ class SinkSession(asyncio.Protocol):
         return ""
 
     def _reset(self) -> None:
+        """End the transaction: forget the sender, the recipients and the chunks."""
         self._sender = None
         self._recipients = []
         self._chunks = None
@@ -323,7 +341,8 @@ class SinkSession(asyncio.Protocol):
     def _read_chunk(self, chunk: _Chunk) -> bool:
         """Move octets from the buffer to the chunks; return whether this one is complete, and was answered.
 
-        The octets of a refused chunk are read and dropped; with it the transaction ends.
+        The octets of a refused chunk are read and dropped; with it the transaction ends. With the last chunk the
+        message is delivered.
         """
         taken = self._buffer[: chunk.left]
         del self._buffer[: chunk.left]
@@ -346,7 +365,10 @@ class SinkSession(asyncio.Protocol):
         return True
 
     def _read_content(self, content: bytearray) -> bool:
-        """Move octets from the buffer to the content; return whether it is complete, and was answered."""
+        """Move octets from the buffer to the content; return whether it is complete, and was answered.
+
+        A complete content is delivered, or refused if it is longer than `MAX_MESSAGE`. Either way the transaction ends.
+        """
         start = max(0, len(content) - len(_END_OF_CONTENT) + 1)
         content += self._buffer
         self._buffer.clear()
@@ -369,7 +391,11 @@ class SinkSession(asyncio.Protocol):
         return True
 
     def _deliver(self, content: bytes) -> str:
-        """Hand a content that is not dot-stuffed to the sink, and return the replies to its end."""
+        """Hand a content that is not dot-stuffed to the sink, and return the replies to its end.
+
+        A content with a line of more than `MAX_CONTENT_LINE` octets is refused with 500. An exception of the sink is
+        kept there, and answered with 451.
+        """
         if len(content) > MAX_CONTENT_LINE and max(map(len, content.split(b"\r\n"))) > MAX_CONTENT_LINE:
             return self._repeat_reply("500 5.5.2 a line of the content is too long")
         port = port_of(self._transport.get_extra_info("peername"))

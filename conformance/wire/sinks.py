@@ -1,6 +1,9 @@
 """Sinks: the harness's servers that receive mail, by SMTP for outside domains and by LMTP for mailboxes.
 
-A sink accepts everything, except where the scenario has given it an answer, and records each delivery.
+A sink accepts everything, except where the scenario has given it an answer, and records each delivery. The answer has a
+place, which is `connect`, `STARTTLS`, `MAIL`, `RCPT`, `DATA` or `dot`, is for one recipient or for all, and may be
+limited to some uses (`times`). A *session* is the link's, through which a client reaches the sink; it has a name (`s1`)
+in the history.
 """
 
 import asyncio
@@ -44,7 +47,11 @@ class ScriptedAnswers:
         self._answers: list[_ScriptedAnswer] = []
 
     def add(self, answer: Answer) -> None:
-        """Add an answer; the reply `accept` removes the earlier ones at its place (only for its recipient, if it names one)."""
+        """Add an answer, which comes before the earlier ones that match.
+
+        The reply `accept` is not added: it removes the earlier answers at its place. If it names a recipient, it removes only
+        those for this recipient in the same spelling.
+        """
         if answer.reply == "accept":
             self._answers = [
                 scripted
@@ -59,7 +66,10 @@ class ScriptedAnswers:
         self._answers.clear()
 
     def take_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply to give at a place now, which is one of its uses; None if no answer matches."""
+        """Return the reply of the latest answer that matches a place and has uses left, and count a use; None if none matches.
+
+        An answer for one recipient matches only that `recipient`, in any case of letters.
+        """
         for scripted in reversed(self._answers):
             only_for = scripted.answer.recipient
             matches = only_for is None or (recipient is not None and only_for.lower() == recipient.lower())
@@ -110,7 +120,10 @@ class Sink:
         self._address = (host, port)
 
     async def close(self) -> None:
-        """Stop listening and abort every connection. Raises the first exception that was raised while delivering."""
+        """Stop listening and abort every connection; return once the loop has noticed that.
+
+        Raises the first exception that was noted while delivering, and forgets all.
+        """
         if self._server is not None:
             self._server.close()
         for transport in tuple(self._connections):
@@ -125,7 +138,7 @@ class Sink:
         self._failures.append(error)
 
     def script_answer(self, answer: Answer) -> None:
-        """Give a scenario's answer from now on."""
+        """Give a scenario's answer from now on; with the reply `accept` remove earlier ones (see `ScriptedAnswers.add`)."""
         self._answers.add(answer)
 
     def clear_answers(self) -> None:
@@ -145,7 +158,7 @@ class Sink:
 
         Return one reply; with LMTP one for each recipient, in their order. A scripted answer at `dot` decides, if
         there is one: with SMTP about all recipients, one without a recipient first. The recorded session that came from
-        `port` says which party delivers (`giver`).
+        `port` says which party delivers (`giver`). `on_delivery` is called before the recording, if anyone was accepted.
         """
         summary = digest(content)
         replies = []
@@ -182,7 +195,7 @@ class Sink:
         return SecuredRecord(self._recorder, session.session) if session is not None else None
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply scripted for `connect`, `STARTTLS`, `MAIL`, `RCPT` or `DATA`, and count this as one of its uses; None for none."""
+        """Return the scripted reply for `connect`, `STARTTLS`, `MAIL`, `RCPT` or `DATA`, and count a use; None for none."""
         return self._answers.take_reply(at, recipient)
 
 

@@ -1,4 +1,4 @@
-"""Small operations on sockets and transports that asyncio lacks."""
+"""Small operations on sockets and transports that asyncio lacks, for relays, clients and sinks of the harness."""
 
 import asyncio
 import os
@@ -41,6 +41,7 @@ def port_of(address: object) -> int:
 async def has_unread_octets(reader: asyncio.StreamReader) -> bool:
     """Whether octets have arrived that were not read, without waiting; consumes one, so end the session if it is true.
 
+    False also at the end of the stream.
     Octets sent after the reply to STARTTLS would otherwise be taken for a part of the secured session (RFC 3207 4.2).
     """
     try:

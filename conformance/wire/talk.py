@@ -1,4 +1,10 @@
-"""Holds one SMTP session line by line: sends what a scenario's `talk` says, and compares each reply with the expected one."""
+"""Holds one SMTP session line by line: sends what a scenario's `talk` says, and compares each reply with the expected one.
+
+A `Line` of a scenario has what to send (`say`, `octets` or the `message` of that name), and the `code` of the expected
+reply: one or several codes, `closed` for the end of the session, None where no reply is awaited. A *problem* is a text
+that says how the server behaved otherwise, '' if it did not. Seconds are documented (the scenario's) where a comment
+says so, else those of the event loop.
+"""
 
 import asyncio
 import re
@@ -54,7 +60,7 @@ class TalkResult:
 
     @property
     def problem(self) -> str:
-        """The first exchange's problem that there is, or ''."""
+        """The first problem among the exchanges, '' if none has one."""
         return next((exchange.problem for exchange in self.exchanges if exchange.problem), "")
 
 
@@ -148,12 +154,12 @@ async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 
 def unescaped(text: str) -> bytes:
-    r"""Return the octets of a text in which `\r \n \0 \\ \xhh` stand for octets."""
+    r"""Return the octets (UTF-8) of a text in which `\r \n \0 \\ \xhh` stand for octets; other backslashes stay."""
     return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if m[1] else _PLAIN[m[2]], text.encode())
 
 
 def _octets_of(line: Line, make_content: Callable[[str], bytes]) -> bytes:
-    """Return what is sent for a line: its octets, its message and the final dot, its command, or nothing."""
+    """Return what is sent for a line: its octets, its message and the final dot, or its command with CRLF; b"" for none."""
     if line.octets is not None:
         return unescaped(line.octets)
     if line.message is not None:

@@ -1,4 +1,10 @@
-"""Records the units of one session as events: commands, replies, and contents by their digest."""
+"""Records the units of one session as events: commands, replies, and contents by their digest.
+
+A relay (one session over a link) records what it forwards, and a sink what is said within TLS, which the relay cannot
+read. A *unit* is a command line, a reply, a part of a content or its end. The *dialect* is a server's spelling of the
+commands of shadow redundancy; an *operation* is what such a command means. The *pending reply* of a command
+(`unit.pending`) carries its operation and canonical verb to the reply.
+"""
 
 from conformance.history.dialects import Dialect
 from conformance.history.events import Command, Content, Reply
@@ -18,9 +24,10 @@ _LISTS_KEYWORDS = frozenset({"EHLO", "LHLO"})
 class UnitRecorder:
     """Records units under a session's name, which is '' until the session has one.
 
-    `content_count` counts the contents that began; `content_octets` the octets of the present content, as on the wire. `_digester` has
-    the octets of the present content, None between contents, and `_unstuffer` removes the dots that SMTP has added to them. The
-    dialect gives each verb and EHLO keyword as docs/wire-profile.md spells it, whatever the server's spelling.
+    `content_count` counts the contents that began; `content_octets` the octets of the present content, as on the wire.
+    `_digester` has the octets of the present content, None between contents, and `_unstuffer` removes the dots that
+    SMTP has added to them. The dialect gives each verb and EHLO keyword as docs/wire-profile.md spells it, whatever the
+    server's spelling.
     """
 
     def __init__(self, recorder: Recorder, dialect: Dialect, session: str = "") -> None:
@@ -33,7 +40,10 @@ class UnitRecorder:
         self._unstuffer = Unstuffer()
 
     def record(self, unit: Unit) -> None:
-        """Record the event of a unit; a content is digested part by part, and recorded at its end."""
+        """Record the event of a unit; a content is digested part by part, and recorded at its end.
+
+        `RawOctets` are not recorded.
+        """
         match unit:
             case CommandLine():
                 self._record_command(unit)
@@ -52,7 +62,10 @@ class UnitRecorder:
                 self._recorder.record(Content, session=self.session, digest=digester.digest())
 
     def _record_command(self, unit: CommandLine) -> None:
-        """Record a command; the secret in one of AUTH is removed from all that is recorded from now on."""
+        """Record a command; the secret in one of AUTH is removed from all that is recorded from now on.
+
+        A command of `ABORTS_CONTENT` discards an unfinished content, which is then not recorded.
+        """
         if unit.verb in ABORTS_CONTENT:
             self._digester = None
         if REDACTED in unit.line:

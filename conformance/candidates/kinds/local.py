@@ -1,4 +1,7 @@
-"""The kinds that the harness starts on this machine: `python` (in this process), `exec` (programs), `docker` (a container)."""
+"""The kinds that the harness starts on this machine: `python` (in this process), `exec` (programs), `docker` (a container).
+
+A *word* such as `docker:IMAGE` names a candidate without a description on the command line (`--candidate`).
+"""
 
 from typing import Annotated, Any
 
@@ -86,7 +89,10 @@ class Docker(Kind):
     parallel_claims = 6
 
     def parse_word(self, argument: str, name: str) -> dict[str, Any]:
-        """Return the fields of a container of the image `argument`, whose program takes `--config FILE`."""
+        """Return the fields of a container of the image `argument`, whose program takes `--config FILE`.
+
+        Raises ValueError when `name`, which is made from the argument, is empty.
+        """
         if not name:
             raise ValueError(argument)
         return {"name": name, "argv": ("--config", "{config}"), "container": Container(image=argument)}

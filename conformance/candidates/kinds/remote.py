@@ -52,7 +52,10 @@ class Remote(Kind):
     word = "tcp:HOST:PORT"
 
     def parse_word(self, argument: str, name: str) -> dict[str, Any]:
-        """Return the fields of a server at HOST:PORT that relays everything to FIRST_NEXT_HOP."""
+        """Return the fields of a server at HOST:PORT that relays everything to FIRST_NEXT_HOP.
+
+        Raises ValueError when the argument is not a host and a port from 1 to 65535.
+        """
         host, _, port = argument.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(argument)
@@ -63,7 +66,7 @@ class Remote(Kind):
         }
 
     def check(self, candidate: CommonFields) -> None:
-        """Check that a frontend has an address, that what can be started can be ended, and that next hops differ."""
+        """Raise ValueError unless a frontend has an address, what can be started can be ended, and next hops differ."""
         fields = RemoteFields.of(candidate)
         if "frontend" not in fields.addresses:
             raise ValueError("addresses: every server has a frontend")
@@ -78,11 +81,11 @@ class Remote(Kind):
         return tuple(RemoteFields.of(candidate).addresses)
 
     def is_configured_here(self, candidate: CommonFields) -> bool:
-        """Whether the harness starts it, and so can configure it."""
+        """Whether the harness starts the server, and so can configure it."""
         return "start" in candidate.commands
 
     def external_addresses(self, candidate: CommonFields) -> Mapping[str, Address]:
-        """Return the addresses of its listeners and of its next hops."""
+        """Return the addresses of the server's listeners and of its next hops, by their keys in the description."""
         fields = RemoteFields.of(candidate)
         listeners = {f"addresses.{name}": address for name, address in fields.addresses.items()}
         return {**listeners, **{f"next-hops.{party}": address for party, address in fields.next_hops.items()}}
@@ -90,8 +93,11 @@ class Remote(Kind):
     def unsupported_reasons(
         self, cell: Cell, server: str, candidate_of: Callable[[str], CommonFields], scale: float
     ) -> Iterator[str]:
-        """Yield each reason why this server cannot play one of a cell. One that the harness starts needs its commands only;
-        one that runs already must also have been configured as the cell wants it."""
+        """Yield each reason why this candidate cannot play a server of a cell.
+
+        No candidate of this kind can be two servers. One that the harness starts needs only the commands of the steps;
+        one that runs already must also have been configured as the cell wants it.
+        """
         candidate = candidate_of(server)
         fields = RemoteFields.of(candidate)
         others = (one.name for one in cell.topology.servers if one.name != server)
@@ -114,7 +120,10 @@ class Remote(Kind):
 
 
 def _dialled(cell: Cell, server: str, steps: Sequence[Step]) -> Iterator[str]:
-    """Yield each party that a server has to dial in a cell: possible shadow servers, and next hops of recipients."""
+    """Yield each party that a server has to dial in a cell: possible shadow servers, and next hops of recipients.
+
+    A party can come repeatedly.
+    """
     if any(need.startswith("shadow") for need in cell.needs):
         boundary = cell.topology.boundary(server)
         yield from (other.name for other in cell.topology.servers if other.name in boundary - {server})

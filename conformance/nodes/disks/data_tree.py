@@ -1,8 +1,9 @@
 """A data directory as inodes and names: read from the disk, compared with those of the log, and rewritten after a cut.
 
-An inode is known by a key that is never used again, since the kernel may give its number to another file; the key ROOT is the data
-directory itself. Names are entries (key of the directory, name) with the key of the inode that each names. The layer of a
-disk (`layer`) calls these functions to compute a power cut.
+An inode is known by a key that is never used again, since the kernel may give its number to another file; the key ROOT
+is the data directory itself. Names are entries (key of the directory, name) with the key of the inode that each names.
+The *log* has the calls of the node's programs that changed or synced files (`state_file`). The layer of a disk
+(`layer`) calls these functions to compute a power cut.
 """
 
 import os
@@ -30,7 +31,7 @@ def read_tree(data: Path, copies: Path) -> tuple[dict[int, Inode], dict[Entry, i
     copies.mkdir(parents=True)
 
     def add(path: Path) -> int:
-        """Add the inode of a path, and everything below it; return its key."""
+        """Add the inode of a path, and everything below it; return its key. An inode that was added before is not added again."""
         # The path of a pinned directory is a symbolic link.
         status = data.stat() if path is data else path.lstat()
         if status.st_ino in keys:
@@ -139,7 +140,7 @@ def rewrite(
 
 
 def _write_content(path: Path, content: Content, state: StateFile) -> None:
-    """Write a file's durable content, from its copy or the log, to a new or existing file."""
+    """Write a file's durable content, from its copy or the blocks in the log, to a new file or in place of an existing one's."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         if content.copy is not None:

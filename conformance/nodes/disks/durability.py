@@ -11,10 +11,11 @@ that is never used again; ROOT is the data directory itself.
 - a list of changes (create, link, rename, unlink), each of which is durable or not yet;
 - each file's content at its last sync.
 
-A sync makes changes durable. fsync of a file does so for all changes about that file, and fsync of a directory for all
-changes to its entries. A journal commits in order: with a change every earlier change to the same entries becomes durable,
-and the entries of the directories above it, for otherwise the file could not be found by its name. The names after a
-power cut are those before the first call, with the durable changes applied.
+A sync makes changes durable: a power cut does not undo them any more. fsync of a file does so for all changes about
+that file, and fsync of a directory for all changes to its entries. A journal commits in order: with a change every
+earlier change to the same entries becomes durable, and the entries of the directories above it, for otherwise the file
+could not be found by its name. The names after a power cut are those before the first call, with the durable changes
+applied.
 
 By the stricter reading of POSIX only fsync of a directory keeps the names in it; for that the entries of each directory
 at its last fsync are kept apart.
@@ -111,7 +112,7 @@ class DurabilityModel:
         self._fsynced_directories: dict[int, dict[str, int]] = _by_directory(self.names)
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Apply all calls that succeeded, in their order, and collect those that were interrupted."""
+        """Apply all calls that succeeded, in their order, and collect those that were interrupted; skip those that failed."""
         for record in records:
             if record.status is Status.DONE:
                 self._apply(record)
@@ -184,7 +185,7 @@ class DurabilityModel:
         return self._add_inode(record) if key is None else key
 
     def _entries(self, *entries: tuple[int, str, int | None]) -> tuple[tuple[Entry, int | None], ...]:
-        """Return (entry, key) for each (number of a directory, name, key).
+        """Return (entry, key) for each (number of a directory, name, key); the key None means that the entry is removed.
 
         Entries outside the data directory are left out, and so are those of sockets, which no disk keeps.
         """
@@ -247,7 +248,10 @@ class DurabilityModel:
             self._make_names_durable(directory)
 
     def _make_durable(self, change: _Change) -> None:
-        """Make a change durable, with all earlier changes of its entries and the names of the directories they are in."""
+        """Make a change durable, with all earlier changes of its entries and the names of the directories they are in.
+
+        Do nothing if it is durable already.
+        """
         if change.durable:
             return
         change.durable = True

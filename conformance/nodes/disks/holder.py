@@ -20,7 +20,10 @@ _OPTIONS = "loop,commit=300,noatime,errors=remount-ro"
 
 
 def main(argv: list[str]) -> int:
-    """Mount the image, and carry out orders until the input ends."""
+    """Mount the image, and carry out orders until the input ends; return 0. Raises CalledProcessError if the mount fails.
+
+    An order that fails is answered with `failed` and the reason, and the next one is read.
+    """
     image, directory = Path(argv[0]), Path(argv[1])
     status = directory.stat()
     _run("mount", "-o", _OPTIONS, str(image), str(directory))

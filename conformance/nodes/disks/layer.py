@@ -2,7 +2,8 @@
 
 It is a library (`layer_c`) that every program of the node preloads; it needs a C compiler, but not root. The head of
 `layer_c/layer.h` says what counts as durable. The layer notes what it cannot observe (a static program, io_uring):
-from then on it proves nothing about the node, and the cell is not applicable.
+from then on it proves nothing about the node, and the cell is not applicable. The *log* of these calls is in the state file
+(`state_file`); a power cut is computed by replaying it on the inodes and names that were there before (`durability`).
 """
 
 import asyncio
@@ -77,14 +78,19 @@ class Layer:
         return self._state.fault_counts
 
     def check_program(self, program: str) -> None:
-        """Raise UnobservedDisk when the layer could not observe this program, which has not been started yet."""
+        """Raise UnobservedDisk when the layer could not observe this program, which has not been started yet.
+
+        A layer without a log only makes calls fail, and raises nothing.
+        """
         if self._logs_syncs and (obstacle := preload_obstacle(program)) is not None:
             raise UnobservedDisk(f"the layer does not see what {obstacle[0]} does: it {_OBSTACLES[obstacle[1]]}")
 
     async def mount(self) -> None:
         """Prepare the layer before a start of the node; at the first, everything in the data directory counts as synced.
 
-        Raises UnobservedDisk when the layer has missed something in an earlier start.
+        The library is compiled and the data directory pinned at the first; at a later start the log is completed and
+        goes on. Raises UnobservedDisk when the layer has missed something in an earlier start, NodeError when the
+        library cannot be compiled or the log is damaged.
         """
         self._require_observed()
         library = self._directory / _LIBRARY
@@ -122,9 +128,10 @@ class Layer:
         self._state.refuse_writes(after)
 
     def cut_power(self, surviving: SurvivingNames = "what-file-systems-keep") -> None:
-        """Rewrite the data directory to what a power cut leaves. The node must be dead.
+        """Rewrite the data directory to what a power cut leaves, and begin a new log. The node must be dead.
 
-        Raises UnobservedDisk when the layer has missed something.
+        Raises UnobservedDisk, with the directory unchanged, when the layer has missed something; NodeError when it
+        keeps no log or the log is damaged.
         """
         if not self._logs_syncs:
             raise NodeError(self._node, "power-cut", "its layer has no log of what was synced")
@@ -142,7 +149,7 @@ class Layer:
         self._begin_log()
 
     def wipe(self) -> None:
-        """Begin a new log, since the queue database was destroyed."""
+        """Begin a new log, since the queue database was destroyed; do nothing before the first start of the node."""
         if self._state.exists:
             self._begin_log()
 
@@ -177,7 +184,7 @@ class Layer:
         return model
 
     def _replay_completed(self) -> DurabilityModel:
-        """Complete the records of calls that a kill interrupted, from what the disk shows, and replay the log."""
+        """Complete the records of calls that a kill interrupted, from what the disk shows; return the model after all records."""
         model = self._replay()
         if not model.interrupted:
             return model

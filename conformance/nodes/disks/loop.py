@@ -1,4 +1,8 @@
-"""A file system of a node's own: ext4 on a loop device, in a mount namespace of its holder and the node (needs root)."""
+"""A file system of a node's own: ext4 on a loop device, in a mount namespace of its holder and the node (needs root).
+
+The *holder* (`disks/holder.py`) is a process that mounts the image, a file, and carries out orders on it, one line
+each. The mount exists only in the holder's namespace, which the node's programs enter by `LoopDisk.prefix`.
+"""
 
 import asyncio
 import os
@@ -55,7 +59,10 @@ class LoopDisk:
         return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--", "env", f"--chdir={Path.cwd()}"]
 
     async def mount(self) -> None:
-        """Mount the disk, unless it is mounted. A new disk is made with the present content of `directory`."""
+        """Mount the disk, unless it is mounted. A new disk is made with the present content of `directory`.
+
+        Raises NodeError when `directory` is not a directory, or the disk cannot be made or mounted.
+        """
         if self._holder is not None:
             return
         try:
@@ -92,7 +99,10 @@ class LoopDisk:
         return await self._order("read-only")
 
     async def cut_power(self) -> None:
-        """Lose what was not synced: unmount, and go on with a copy of the image as of now. The node must be dead."""
+        """Lose what was not synced: unmount, and go on with a copy of the image as of now. The node must be dead.
+
+        Raises NodeError, with the disk still mounted, when the image cannot be copied. `mount` mounts the disk again.
+        """
         cut = self._image.with_suffix(".cut")
         words = ["cp", "--", str(self._image), str(cut)]  # cp keeps holes
         copied = await asyncio.to_thread(subprocess.run, words, stdin=DEVNULL, capture_output=True, text=True)
@@ -108,18 +118,21 @@ class LoopDisk:
             await self.close()
 
     async def wipe(self) -> None:
-        """Destroy the disk; `mount` makes a new one."""
+        """Unmount the disk and delete its image; `mount` makes a new one. The node must be dead."""
         await self.unmount()
         self._image.unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """End the process that holds the mount: it ends at the end of its standard input. The kernel unmounts when the node ends too."""
+        """End the holder, if there is one, by closing its input, and wait for its end; the image stays.
+
+        The kernel unmounts the disk when the node's processes have ended too.
+        """
         process, self._holder = self._holder, None
         if process is not None:
             await asyncio.to_thread(process.communicate)
 
     async def _make_image(self) -> None:
-        """Make the image: an ext4 with the present content of `directory`."""
+        """Make the image: an ext4 with the present content of `directory`. Raises NodeError, and removes it, if mkfs fails."""
         with self._image.open("wb") as image:
             image.truncate(self._size)
         words = ["mkfs.ext4", "-q", "-F", "-m", "0", "-d", str(self._directory), str(self._image)]

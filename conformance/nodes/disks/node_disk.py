@@ -1,7 +1,8 @@
 """The failing disk of one node: a file system on a loop device (`loop`), a layer before its C library (`layer`), or both.
 
-Which of them a node needs follows from the troubles of its cell: a full or read-only disk needs the loop device; slow and
-failing syncs, and a write that finds the disk full, need the layer; a power cut can have either.
+Which of them a node needs follows from the *troubles* of its cell, which are what its steps do to the disk: a full or
+read-only disk needs the loop device; slow and failing syncs, and a write that finds the disk full, need the layer; a
+power cut can have either.
 """
 
 from collections.abc import Iterable
@@ -125,12 +126,12 @@ class NodeDisk:
 
     @property
     def needs_restart(self) -> bool:
-        """Whether `heal` needs the node to be down."""
+        """Whether `heal` needs the node to be down, as it does while the disk is read-only."""
         return self._read_only
 
     @property
     def faults_met(self) -> str:
-        """How often the node has met the present trouble, in words ("3 slow syncs"); '' when it has not."""
+        """How often the node has met the present trouble, in words ("3 slow syncs"); '' when it has not, or without a layer."""
         if self._layer is None:
             return ""
         now, before = self._layer.fault_counts, self._counts_before
@@ -142,19 +143,22 @@ class NodeDisk:
         return ", ".join(f"{count} {fault}" for fault, count in counts.items() if count)
 
     def check_program(self, program: str) -> None:
-        """Raise UnobservedDisk when a layer could not observe this program, which has not been started yet."""
+        """Raise UnobservedDisk when the disk's layer, if any, could not observe this program, which has not been started yet."""
         if self._layer:
             self._layer.check_program(program)
 
     async def mount(self) -> None:
-        """Prepare the disk before a start of the node."""
+        """Prepare the disk before a start of the node: mount the loop disk, and make the layer ready, where there is one."""
         if self._loop:
             await self._loop.mount()
         if self._layer:
             await self._layer.mount()
 
     async def cut_power(self, surviving: SurvivingNames = "what-file-systems-keep") -> None:
-        """Lose what was not synced. The node must be dead."""
+        """Lose what was not synced, and end a full or read-only disk. The node must be dead.
+
+        `surviving` says which names a layer keeps; a loop disk keeps what its file system does.
+        """
         if self._loop:
             await self._loop.cut_power()
         elif self._layer:
@@ -188,7 +192,10 @@ class NodeDisk:
         return ""
 
     async def heal(self) -> None:
-        """End all troubles. A read-only disk is unmounted, so the node must be down (`needs_restart`)."""
+        """End all troubles.
+
+        A read-only disk is unmounted until the next `mount`, so the node must be down then (`needs_restart`).
+        """
         if self._full:
             await self._required_loop().make_room()
         if self._read_only:
@@ -208,7 +215,7 @@ class NodeDisk:
         self._full = self._read_only = False
 
     async def close(self) -> None:
-        """Unmount and release everything. The node must be dead."""
+        """Release everything: end the holder of the loop disk, remove the layer's log. The node must be dead."""
         if self._loop:
             await self._loop.close()
         if self._layer:

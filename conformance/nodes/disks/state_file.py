@@ -2,6 +2,10 @@
 
 `layer_c/layer.h` has the same layout. The harness reads and writes the file only while no process of the node runs, except
 the fields of the faults. The node's processes can write anything to it, so records are checked when they are read.
+
+A *layer* is a library between a program of the node and its C library. A *record* of the log is one call of the node
+that changed or synced files. A *fault* is a call that the layer delays or makes fail. Offsets are in octets from the
+beginning of the file.
 """
 
 import os

@@ -1,5 +1,6 @@
 """Faults by which a party receives what the other has not sent.
 
+A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
 `FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
 now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
 """
@@ -17,7 +18,11 @@ _GO_AHEAD = (354, 220)
 
 @on_unit("garble")
 def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
-    """Return the unit with the high bit of each octet inverted, except of line ends; of a content, only of one octet."""
+    """Return a command or reply with the high bit of each octet inverted, except of line ends.
+
+    Of a part of a content only the first octet that is neither of a line end nor a dot is garbled, if there is one.
+    Other units are returned unchanged.
+    """
     match unit:
         case ContentPart():
             first = next((n for n, octet in enumerate(unit.raw) if octet not in b"\r\n."), None)
@@ -40,8 +45,10 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
 def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Give the fault's reply in place of the server's, or (unit of the client) without forwarding the unit to the server.
 
-    Where client and server would disagree about what follows, a command or a content, `drop_server` resets the server's
-    connection, and the harness answers the client's next command. `unit.to` is the verb that a reply answers.
+    The reply to return is the substitute if `unit` is a reply; for a unit of the client the substitute is queued and
+    None returned. Where client and server would disagree about what follows, a command or a content, `drop_server`
+    resets the server's connection, and the harness answers the client's next command. `unit.to` is the verb that a
+    reply answers. Raises ValueError for a unit that is neither a reply, a command nor the end of a content.
     """
     relay, reply = context.relay, _octets(context.fault.reply)
     match unit:
@@ -68,7 +75,10 @@ def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | No
 
 @on_connection("answer")
 def _greet_in_place_of_server(context: FaultContext, link: Link) -> None:
-    """Record the session as connected, and give the fault's reply as the greeting without dialling the server."""
+    """Record the session as connected, and give the fault's reply as the greeting without dialling the server.
+
+    `drop_server` answers the client's next command with 421 (QUIT: 221) and ends the session.
+    """
     link.record_session(context.relay)
     context.record_fired(f"at connect: {context.fault.reply}")
     context.relay.to_server.release("connecting")  # held until the server is reached
@@ -76,11 +86,12 @@ def _greet_in_place_of_server(context: FaultContext, link: Link) -> None:
 
 
 def _octets(reply: str | None) -> bytes:
-    """Return a reply of a scenario with CRLF between its lines and none at its end."""
+    """Return a reply of a scenario with CRLF between its lines and none at its end; b"" for None."""
     return "\r\n".join((reply or "").splitlines()).encode("ascii", "backslashreplace")
 
 
 def _garbled(raw: bytes) -> bytes:
+    """Return octets with the high bit of each inverted, except of CR and LF."""
     return bytes(octet if octet in b"\r\n" else octet ^ 0x80 for octet in raw)
 
 

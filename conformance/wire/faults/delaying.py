@@ -1,5 +1,7 @@
 """Faults that forward octets later, more slowly, or split and merged in other pieces.
 
+A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
+A *hold* stops a lane, or the dialling of the server, until it is released by its reason.
 `FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
 now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
 Documented seconds are those of the scenario; `context.duration` converts them to seconds of the event loop.
@@ -44,14 +46,14 @@ def _hold_dialling(context: FaultContext, link: Link) -> None:
 
 @on_unit("throttle")
 def _throttle(context: FaultContext, unit: Unit, skip: int) -> Unit:
-    """Throttle the unit's direction from this unit on."""
+    """Throttle the unit's direction from this unit on, and return the unit."""
     _throttle_lane(context)
     return unit
 
 
 @on_connection("throttle")
 def _throttle_connection(context: FaultContext, link: Link) -> None:
-    """Throttle both directions."""
+    """Throttle both directions of a new connection; the server is dialled."""
     context.record_fired("at connect")
     _throttle_lane(context)  # at connect its lane is the one to the server
     _throttle_lane(replace(context, lane=context.relay.to_client))
@@ -63,6 +65,7 @@ def _throttle_lane(context: FaultContext) -> None:
     lane.pace = Pace(octets=max(1, rate // 10), seconds=context.duration(1 / rate))
 
     def undo() -> None:
+        """Remove the pace, and write at once what it has kept back."""
         lane.pace = None
         lane.flush_throttled()
 
@@ -71,7 +74,7 @@ def _throttle_lane(context: FaultContext) -> None:
 
 @on_unit("split")
 def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
-    """Write each octet of the unit by itself."""
+    """Return the unit, and have its lane write each of its octets by itself; then the lane writes as before."""
     context.lane.pace = Pace(octets=1, seconds=0, once=True)  # one octet in each turn of the loop
     return unit
 

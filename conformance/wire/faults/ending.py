@@ -1,5 +1,6 @@
 """Faults that end a session or one of its directions, or discard all of its octets.
 
+A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
 `FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
 now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link. `AFTER_UNIT`
 has, by kind, the handlers that act after a unit was forwarded.
@@ -18,6 +19,7 @@ def _end_before_unit(context: FaultContext, unit: Unit, skip: int) -> None:
 
 @after_unit("drop")
 def _drop(context: FaultContext) -> None:
+    """End the session with FIN to both parties."""
     context.relay.close_with_fin()
 
 
@@ -30,6 +32,7 @@ def _drop_connection(context: FaultContext, link: Link) -> None:
 
 @after_unit("reset")
 def _reset(context: FaultContext) -> None:
+    """End the session with RST to both parties."""
     context.relay.close_with_rst(by="link")
 
 
@@ -42,12 +45,13 @@ def _refuse_connection(context: FaultContext, link: Link) -> None:
 
 @after_unit("half-close")
 def _half_close(context: FaultContext) -> None:
+    """Send FIN in the fault's direction, and discard what still comes in it; the other direction goes on."""
     context.relay.half_close(context.lane)
 
 
 @on_unit("cut")
 def _cut(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Write the unit's first `offset` octets (by default half of it), unrecorded, and end the session.
+    """Write the unit's first `offset` octets (by default half of it), unrecorded, and end the session with FIN.
 
     In a content (`body`) the unit is what follows `offset`, where the injector has split it: nothing of it is written.
     """

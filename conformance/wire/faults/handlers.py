@@ -1,4 +1,9 @@
-"""How a fault is applied: the context that its handlers get, and the registries of handlers by kind of fault."""
+"""How a fault is applied: the context that its handlers get, and the registries of handlers by kind of fault.
+
+The injector calls the three `apply` functions when a fault fires; they record the event `fault-fired` and call the handler of the
+fault's kind (`drop`, `stall` and others, see `conformance.faults`). A *unit* is what is forwarded as a whole: a command line, a
+reply, a part of a content or its end.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +40,7 @@ class FaultContext:
         return self.armed.fault
 
     def call_later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Call a function after this many documented seconds, unless the fault is healed before."""
+        """Call a function after this many documented seconds, unless the fault is healed before; return at once."""
         self.armed.timers.append(asyncio.get_running_loop().call_later(self.duration(seconds), do))
 
 
@@ -69,7 +74,7 @@ def apply_after(context: FaultContext, unit: Unit) -> None:
 
 
 def apply_to_connection(context: FaultContext, link: Link) -> None:
-    """Apply the fault to a new connection before the server is dialled."""
+    """Call the kind's handler for a new connection before the server is dialled; the handler records the event."""
     ON_CONNECTION[context.fault.does](context, link)
 
 
