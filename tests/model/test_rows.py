@@ -11,6 +11,7 @@ def test_each_requirement_has_a_rule_or_a_reason() -> None:
     rows = set(catalogue().ids)
     assert rows - JUDGED - NOT_ON_THE_WIRE.keys() == set()
     assert (JUDGED | NOT_ON_THE_WIRE.keys()) - rows == set()
+    assert [row for row, reason in NOT_ON_THE_WIRE.items() if not reason.strip()] == []
 
 
 def test_no_requirement_has_both() -> None:

@@ -98,7 +98,7 @@ def _required() -> list[str]:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, sorted, without those that are not is_installed at run time."""
+    """Yield the files below a directory, sorted, without those that are not needed at run time."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not _SKIPPED & set(path.relative_to(directory).parts):
             yield path

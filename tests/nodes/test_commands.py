@@ -7,9 +7,22 @@ import sys
 import pytest
 
 from conformance.candidates.description import Candidate
-from conformance.nodes.commands import parse_output
+from conformance.nodes import commands
+from conformance.nodes.commands import parse_output, run_command
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
+
+
+def test_a_command_that_prints_more_than_the_limit_is_an_error_of_the_node(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(commands, "MAX_OUTPUT", 1000)
+
+    def output(octets: int) -> str:
+        program = f"import sys; sys.stdout.write('x' * {octets}); sys.stderr.write('y' * 5000)"
+        return asyncio.run(run_command("mbx1", "inspect", [sys.executable, "-S", "-c", program], within=60))
+
+    assert output(1000) == "x" * 1000
+    with pytest.raises(NodeError, match="mbx1: inspect: .* printed more than 1000 octets"):
+        output(1001)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,9 @@ def test_a_configuration_of_contract_2_marks_hub_sites():
         update={"hub_sites": ("NewYork",)}
     )
     sites = rendered(topology, Contract2(1.0, 1, Path("/n/status.json")))["sites"]
-    assert [site["name"] for site in sites if site["hub"]] == ["NewYork"]
+    assert {site["name"]: site["hub"] for site in sites} == {
+        site: site == "NewYork" for site in ("Chicago", "Atlanta", "NewYork", "London", "Dublin", "Madrid", "Paris")
+    }
 
 
 def test_the_examples_of_the_page_are_valid(tmp_path: Path):

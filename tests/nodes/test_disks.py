@@ -223,6 +223,7 @@ def test_a_slow_sync_takes_at_least_the_configured_time(tmp_path: Path) -> None:
         await disk.mount()
         await disk.apply(trouble("slow", lasting="1s"), 0.05)
         assert said(disk, SYNCS, tmp_path) == "True"
+        await disk.close()
 
     run(test)
 

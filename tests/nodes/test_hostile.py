@@ -78,11 +78,12 @@ def test_the_hostile_relay_without_a_misdeed_passes(cell: Cell, tmp_path: Path):
 
 
 @pytest.mark.parametrize("phase", ["connect", *PHASES])
-def test_a_session_with_a_hanging_server_is_ended_and_judged(cell: Cell, tmp_path: Path, phase: str):
+def test_an_attempt_at_a_hanging_server_ends_at_the_time_limit_and_is_judged(cell: Cell, tmp_path: Path, phase: str):
     ran, verdicts = judged(cell, f"hangs-at-{phase}", tmp_path / "cell")
     assert ran.problem == ""
     (attempt,) = [event for event in ran.events if isinstance(event, Attempt)]
     if phase == "QUIT":
+        assert attempt.code == 250
         failed = {check for check, verdict in verdicts.items() if verdict.outcome is Outcome.FAIL}
         assert failed == {"model.RL-RPL-01"}, "the message passed, and QUIT was not answered"
         return

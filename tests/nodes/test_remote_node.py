@@ -139,8 +139,9 @@ def test_a_cell_that_needs_means_the_server_lacks_is_not_applicable(
     if not said:
         assert found == ()
     else:
-        assert found[0].startswith("mta1: ")
-        assert said in found[0]
+        (reason,) = found
+        assert reason.startswith("mta1: ")
+        assert said in reason
 
 
 SHADOWS = {"claims": ("shadow-2013", "lmtp-delivery"), "addresses": {"frontend": {"port": 25}}}
@@ -295,8 +296,13 @@ def test_an_action_without_a_command_in_the_description_is_unsupported(tmp_path:
         for what in (node.stop, node.kill, node.pause, node.resume):
             with pytest.raises(Unsupported):
                 await what()
+        for configure in (node.start, node.reload):
+            with pytest.raises(Unsupported):
+                await configure({"listeners": {}})
         with pytest.raises(Unsupported):
             await node.command("inspect")
         await node.close()
+        with pytest.raises(Unsupported):
+            await node.wipe()
 
     asyncio.run(steps())

@@ -160,9 +160,12 @@ def test_a_session_that_both_peers_have_closed_is_freed() -> None:
 def test_closing_resets_every_session_and_frees_the_ports() -> None:
     async def test(world: World) -> None:
         clients = [await world.connect_greeted() for _ in range(2)]
+        clients.append(await world.connect("c", client="d"))
+        await clients[-1].wait_for(b"220 mini\r\n")
         addresses = [world.links.address(*pair, "smtp") for pair in ("ab", "ac", "dc")]
+        assert len(world.relays) == 3
         await world.links.close()
-        for peer in (*clients, *world.served):
+        for peer in (*clients, *world.served, *world.served_c):
             assert await peer.wait_closed() == "reset"
         assert world.relays == ()
         for address in addresses:

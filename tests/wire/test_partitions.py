@@ -112,6 +112,7 @@ def test_a_partition_that_matches_no_link_is_refused() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="partition p concerns no link"):
             partition(world, between=["b", "c"])
+        assert not world.recorder.events
 
     run(test)
 

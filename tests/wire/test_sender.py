@@ -67,9 +67,10 @@ def test_an_accepted_message_is_sent_octet_for_octet() -> None:
 def test_a_refusal_before_the_content_is_an_answer_with_its_code(
     turns: tuple[bytes | None, ...], code: int, accepted: tuple[str, ...], refused: tuple[str, ...]
 ) -> None:
-    outcome, _ = run(turns)
+    outcome, heard = run(turns)
     assert (outcome.outcome, outcome.code, outcome.dot_sent) == ("answered", code, False)
     assert (outcome.accepted, outcome.refused) == (accepted, refused)
+    assert b"A: b\r\n" not in heard, "no content is sent"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +222,7 @@ def test_xshadow_is_used_only_where_it_is_offered(offered: bool) -> None:
     assert (b"XSHADOW hub9 db-9\r\n" in heard) == offered
     assert (b"MAIL FROM:<a@x> XSHADOW=db-9-1\r\n" in heard) == offered
     assert (b"XQDISCARD hub9 100\r\n" in heard) == offered
+    assert sum(b"XSHADOW" in line or b"XQDISCARD" in line for line in heard) == 3 * offered
 
 
 def test_plain_and_login_send_the_credentials_in_base64() -> None:

@@ -53,7 +53,7 @@ def test_a_delivery_is_recorded_for_each_recipient_before_the_reply(sender: str)
             ("out", "mbx1", "s1", "b@out.test", sender),
             ("out", "mbx1", "s1", "c@out.test", sender),
         ]
-        assert delivered[0].digest.size == len(CONTENT)
+        assert [d.digest for d in delivered] == [digest(CONTENT)] * 2
         final = next(reply for reply in world.events(Reply) if reply.to == "CONTENT")
         assert delivered[-1].n < final.n
 
@@ -81,6 +81,7 @@ def test_a_scripted_refusal_before_the_content_prevents_the_delivery_once(
         assert (outcome.code, outcome.enhanced, outcome.accepted, outcome.dot_sent) == (451, "4.3.0", accepted, dot)
         assert not world.events(Delivered)
         assert (await send(world, "b@out.test")).code == 250
+        assert [d.recipient for d in world.events(Delivered)] == ["b@out.test"]
 
     with_sink("smtp", test)
 

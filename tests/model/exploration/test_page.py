@@ -11,8 +11,17 @@ from typer.testing import CliRunner
 from conformance.history.events import Attempt, Delivered, MessageMade
 from conformance.model.exploration.__main__ import app
 from conformance.model.exploration.causes import Way
-from conformance.model.exploration.failures import FAILURES, Failure
-from conformance.model.exploration.page import Analysis, Undescribed, analyse, failure_of, render_page, scope_line
+from conformance.model.exploration.failures import FAILURES, Failure, essential_causes
+from conformance.model.exploration.page import (
+    GENERATIONS,
+    OUTCOMES,
+    Analysis,
+    Undescribed,
+    analyse,
+    failure_of,
+    render_page,
+    scope_line,
+)
 from conformance.model.exploration.scope import SCOPES, Scope
 from conformance.model.exploration.search import Size
 from conformance.results.reader import read_run
@@ -28,9 +37,18 @@ FAST = [s for s in SCOPES if s.name in ("two-disks", "refused-shadow", "failover
 def test_the_page_has_what_is_found_in_a_small_scope(scope: Scope):
     text = PAGE.read_text("utf-8")
     analysis = analyse(scope)
-    assert scope_line(analysis) in text
+    assert scope_line(analysis) in text.splitlines()
+    assert analysis.ways
     for way in analysis.ways:
-        assert f"**{failure_of(scope, way).title}.**" in text
+        shown = text_about(text, failure_of(scope, way)).splitlines()
+        assert f"- {'; '.join(sorted(essential_causes(way.causes)))}" in shown
+
+
+def text_about(page: str, failure: Failure) -> str:
+    """Return the part of the page about a failure: in the section of its generation and outcome, from its title to the next."""
+    section = page.partition(f"\n## {GENERATIONS[failure.generation]}\n")[2].partition("\n## ")[0]
+    failures = section.partition(f"\n### {OUTCOMES[failure.outcome]}\n")[2].partition("\n### ")[0]
+    return failures.partition(f"\n**{failure.title}.** ")[2].partition("\n**")[0]
 
 
 def test_a_way_without_a_description_is_an_error():
@@ -50,16 +68,36 @@ def test_the_page_is_up_to_date():
     assert checked.exit_code == 0, checked.output
 
 
-def test_one_scope_is_printed_with_its_ways():
+def test_the_scopes_of_one_name_are_printed_with_all_their_ways_and_no_others():
     printed = CliRunner().invoke(app, ["--scope", "edge-and-hub"])
     assert printed.exit_code == 0
     assert "  lost: MaxAcknowledgementDelay passes; new database of the primary server" in printed.output
-    assert "    A loses its disk\n" in printed.output
+    expected = []
+    for analysis in (analyse(scope) for scope in SCOPES if scope.name == "edge-and-hub"):
+        expected.append(scope_line(analysis))
+        for way in analysis.ways:
+            expected.append(f"  {way.outcome}: {'; '.join(sorted(way.causes))}")
+            expected += [f"    {step}" for step in way.steps]
+    assert printed.output.splitlines() == expected
 
 
-@pytest.mark.parametrize("words", [["--scope", "four-servers"], ["--scope", "hubs", "--check", sys.executable]])
-def test_wrong_options_are_refused(words: list[str]):
-    assert CliRunner().invoke(app, words).exit_code == 2
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--scope", "four-servers"], "--scope four-servers: one of cut-off, "),
+        (["--scope", "hubs", "--check", sys.executable], "--write and --check need every scope: leave out --scope\n"),
+        (["--scope", "hubs", "--write", "page.md"], "--write and --check need every scope: leave out --scope\n"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_explored(
+    words: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert refused.output.startswith(problem)
+    assert refused.output.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.integration

@@ -32,12 +32,26 @@ def test_a_second_message_adds_no_state_to_the_first():
         assert {two.messages(state)[position] for state in reachable(two)} == alone
 
 
-def test_exactly_one_custody_waits_for_the_answer_to_a_waiting_sender():
-    model = Model(mailbox_scope("mailbox", crashes=1, replies=1))
+@pytest.mark.parametrize(
+    ("scope", "copies"),
+    [
+        (mailbox_scope("mailbox", crashes=1, replies=1), {Copy.RECEIVED}),
+        (
+            Scope("test", "test", "ex2010", 2, ("outside",), crashes=1, replies=1, next_hops=((1,), ())),
+            {Copy.RECEIVED, Copy.HANDED_ON},
+        ),
+    ],
+    ids=["mailbox-servers", "edge-and-hub"],
+)
+def test_exactly_one_custody_waits_for_the_answer_to_a_waiting_sender(scope: Scope, copies: set[Copy]):
+    model = Model(scope)
+    seen: set[tuple[Sender, Copy]] = set()
     for state in reachable(model):
         message = model.messages(state)[0]
-        waiting = sum(c.copy in (Copy.RECEIVED, Copy.HANDED_ON) for c in message.custodies)
-        assert waiting == (message.sender in (Sender.WAITS, Sender.WAITS_AGAIN))
+        waiting = [c.copy for c in message.custodies if c.copy in (Copy.RECEIVED, Copy.HANDED_ON)]
+        assert len(waiting) == (message.sender in (Sender.WAITS, Sender.WAITS_AGAIN))
+        seen |= {(message.sender, copy) for copy in waiting}
+    assert seen == {(sender, copy) for sender in (Sender.WAITS, Sender.WAITS_AGAIN) for copy in copies}
 
 
 @pytest.mark.parametrize(
