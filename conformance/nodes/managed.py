@@ -61,7 +61,9 @@ class ManagedNode(NodeBase, ABC, kind=None):
         self._require_running("stop")
         await self._before_stop()
         self._asked_to_end = True
+        request = "SIGTERM"
         if template := self._candidate.commands.get("stop"):
+            request = "its stop command"
             await self._run("stop", template)
         else:
             await self._send_signal("stop", signal.SIGTERM)
@@ -71,7 +73,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
                 await self._ended.wait()
         except TimeoutError:
             await self._terminate()
-            raise NodeError(self.name, "stop", f"it did not exit within {limit:g} s of SIGTERM") from None
+            raise NodeError(self.name, "stop", f"it did not exit within {limit:g} s of {request}") from None
         await self._terminate()
         code = self._exit_code or 0
         return 0 if code in self._candidate.exit_codes else code

@@ -162,20 +162,23 @@ def _reap(command: int) -> int | None:
 def main(argv: list[str]) -> int:
     """Parse the arguments, enter the private root, and run the command in it; return its exit code.
 
-    Raises SystemExit when something else than `-- COMMAND` follows the options, ValueError when arguments are missing, and
+    Raises SystemExit with the usage when arguments are missing or something else than `-- COMMAND` follows the options, and
     OSError when the root cannot be made.
     """
+    usage = "usage: private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND..."
+    if len(argv) < 3:
+        raise SystemExit(usage)
     layer, keep, name, *rest = argv
     share = rest[1] if rest[:1] == ["--share"] else ""
     rest = rest[2:] if share else rest
     preload = rest[1] if rest[:1] == ["--preload"] else ""
-    dashes, *command = rest[2:] if preload else rest
-    if dashes != "--" or not command:
-        raise SystemExit("usage: private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND...")
+    rest = rest[2:] if preload else rest
+    if rest[:1] != ["--"] or len(rest) == 1:
+        raise SystemExit(usage)
     # The kernel kills this process, and with it the namespace, when the guard ends.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     enter_root(Path(layer), Path(keep), name, preload, share)
-    return run_as_init(command)
+    return run_as_init(rest[1:])
 
 
 def _check(result: int, what: str) -> None:

@@ -157,11 +157,11 @@ class PythonNode(NodeBase, kind="python"):
         try:
             node = self._factory(path, self._clock, self._defect)
             await node.start()
-        except ValueError as error:
-            raise ConfigurationRefused(self.name, "start", str(error)) from error
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
             if node is not None:  # it may have opened listeners
                 await node.kill()
+            if isinstance(error, ValueError):
+                raise ConfigurationRefused(self.name, "start", str(error)) from error
             raise NodeError(
                 self.name, "start", f"{type(error).__name__}: {error}", "an exception of the node"
             ) from error
@@ -196,8 +196,7 @@ class PythonNode(NodeBase, kind="python"):
     async def reload(self, configuration: NodeConfiguration) -> None:
         """Write the file and have the node read it.
 
-        Raises ConfigurationRefused for a ValueError of the node, and NodeError when it is down. Other exceptions of it
-        pass unchanged.
+        Raises ConfigurationRefused for a ValueError of the node, and NodeError when it is down or raises any other exception.
         """
         node = self._running_node("reload")
         self._write(configuration)
@@ -205,6 +204,10 @@ class PythonNode(NodeBase, kind="python"):
             await node.reload()
         except ValueError as error:
             raise ConfigurationRefused(self.name, "reload", str(error)) from error
+        except Exception as error:  # the node is foreign code: whatever it raises is its own failure
+            raise NodeError(
+                self.name, "reload", f"{type(error).__name__}: {error}", "an exception of the node"
+            ) from error
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run a command of the node and return its result.

@@ -178,14 +178,17 @@ def read_status(node: str, path: Path) -> Status | None:
 
 
 async def _wait_for_log_line(node: str, log: NodeLog, offset: int) -> None:
-    """Wait, without a deadline, for a line that contains "configuration", within 1 MiB after `offset` octets of the log.
+    """Wait, without a deadline, for a whole line that contains "configuration", within 1 MiB after `offset` octets of the log.
 
     Upper and lower case are the same there. Raises ConfigurationRefused when the first such line contains "refused", in
     lower case.
     """
     while True:
-        text = log.read(offset, _MAX_LOG_OCTETS)
-        if line := next((line for line in text.splitlines() if "configuration" in line.lower()), None):
+        lines = log.read(offset, _MAX_LOG_OCTETS).splitlines(keepends=True)
+        ended = (
+            line.rstrip("\r\n") for line in lines if line.endswith("\n")
+        )  # the rest of another may still be written
+        if line := next((line for line in ended if "configuration" in line.lower()), None):
             if "refused" in line:
                 raise ConfigurationRefused(node, "reload", line)
             return

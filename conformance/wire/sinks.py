@@ -50,13 +50,15 @@ class ScriptedAnswers:
         """Add an answer, which comes before the earlier ones that match.
 
         The reply `accept` is not added: it removes the earlier answers at its place. If it names a recipient, it removes only
-        those for this recipient in the same spelling.
+        those for this recipient, in any case of letters.
         """
         if answer.reply == "accept":
+            recipient = answer.recipient and answer.recipient.lower()
             self._answers = [
                 scripted
                 for scripted in self._answers
-                if scripted.answer.at != answer.at or answer.recipient not in (None, scripted.answer.recipient)
+                if scripted.answer.at != answer.at
+                or recipient not in (None, scripted.answer.recipient and scripted.answer.recipient.lower())
             ]
         else:
             self._answers.append(_ScriptedAnswer(answer, answer.times))

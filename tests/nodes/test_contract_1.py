@@ -10,6 +10,7 @@ import pytest
 from conformance.candidates.description import Candidate, read_description
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.readiness import _wait_for_log_line
 from conformance.nodes.places import PortLeases
 from tests.nodes import programs
 from tests.suite.helpers import conformance_command
@@ -87,3 +88,18 @@ def test_a_line_of_the_log_answers_a_reload(tmp_path: Path, configuration: dict[
         reloaded("configuration refused: Bogus: unknown", tmp_path / "refused", configuration)
     with pytest.raises(NodeError, match="no answer in its log within 3 s"):
         reloaded("what was that", tmp_path / "silent", configuration)
+
+
+class LogInTwoParts:
+    """A log whose line is written in two parts."""
+
+    def __init__(self) -> None:
+        self.texts = ["the new configuration", "the new configuration is refused: Bogus\n"]
+
+    def read(self, offset: int, size: int) -> str:
+        return self.texts.pop(0)
+
+
+def test_a_line_of_the_log_counts_when_it_has_ended():
+    with pytest.raises(ConfigurationRefused, match="Bogus"):
+        asyncio.run(_wait_for_log_line("mbx1", LogInTwoParts(), 0))  # type: ignore[arg-type]

@@ -6,21 +6,26 @@ from typing import Any
 
 import pytest
 
-from conformance.nodes.contract import NodeError
+from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.python_node import PythonNode
 
 
 class BrokenNode:
-    """Opens a listener, and then fails to start."""
+    """Opens a listener, and then fails to start with `error`; without one it starts, and fails to reload."""
 
     failure = None
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
         self.servers: list[asyncio.Server] = []
         MADE.append(self)
 
     async def start(self) -> None:
         self.servers.append(await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0))
+        if self.error is not None:
+            raise self.error
+
+    async def reload(self) -> None:
         raise AttributeError("no such attribute")
 
     async def kill(self) -> None:
@@ -29,7 +34,15 @@ class BrokenNode:
 
 
 def create(path: Path, clock: Any, defect: str | None = None) -> BrokenNode:
-    return BrokenNode()
+    return BrokenNode(AttributeError("no such attribute"))
+
+
+def create_refusing(path: Path, clock: Any, defect: str | None = None) -> BrokenNode:
+    return BrokenNode(ValueError("no such site"))
+
+
+def create_failing_later(path: Path, clock: Any, defect: str | None = None) -> BrokenNode:
+    return BrokenNode(None)
 
 
 class Clock:
@@ -42,17 +55,32 @@ class Clock:
 MADE: list[BrokenNode] = []
 
 
-async def start_and_close(directory: Path) -> None:
-    node = PythonNode("mbx1", f"{__name__}:create", directory, Clock())  # type: ignore[arg-type]
-    with pytest.raises(NodeError, match="mbx1: start: AttributeError: no such attribute"):
+async def start_and_close(directory: Path, factory: str, error: type[Exception], text: str) -> None:
+    MADE.clear()
+    node = PythonNode("mbx1", f"{__name__}:{factory}", directory, Clock())  # type: ignore[arg-type]
+    with pytest.raises(error, match=text):
         await node.start({})  # type: ignore[arg-type]
-    assert not any(server.is_serving() for made in MADE for server in made.servers)
+    assert [server.is_serving() for made in MADE for server in made.servers] == [False]
     await node.close()
 
 
 def test_an_exception_as_a_node_starts_is_the_failure_of_the_node(tmp_path: Path):
-    asyncio.run(start_and_close(tmp_path))
-    assert [len(made.servers) for made in MADE] == [1]
+    asyncio.run(start_and_close(tmp_path, "create", NodeError, "mbx1: start: AttributeError: no such attribute"))
+
+
+def test_a_node_that_refuses_its_configuration_after_it_opened_a_listener_is_closed(tmp_path: Path):
+    asyncio.run(start_and_close(tmp_path, "create_refusing", ConfigurationRefused, "mbx1: start: no such site"))
+
+
+def test_an_exception_as_a_node_reloads_is_the_failure_of_the_node(tmp_path: Path):
+    async def reload() -> None:
+        node = PythonNode("mbx1", f"{__name__}:create_failing_later", tmp_path, Clock())  # type: ignore[arg-type]
+        await node.start({})  # type: ignore[arg-type]
+        with pytest.raises(NodeError, match="mbx1: reload: AttributeError: no such attribute"):
+            await node.reload({})  # type: ignore[arg-type]
+        await node.close()
+
+    asyncio.run(reload())
 
 
 class NodeWithANullItem:

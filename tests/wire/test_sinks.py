@@ -102,6 +102,10 @@ def test_an_answer_for_one_recipient_does_not_affect_the_others() -> None:
         outcome = await send(world, "b@out.test", "no@out.test")
         assert (outcome.code, outcome.accepted, outcome.refused) == (250, ("b@out.test",), ("no@out.test",))
         assert [d.recipient for d in world.events(Delivered)] == ["b@out.test"]
+        sink.script_answer(answer(at="RCPT", reply="accept", recipient="b@out.test"))
+        assert (await send(world, "no@out.test")).accepted == ()
+        sink.script_answer(answer(at="RCPT", reply="accept", recipient="no@OUT.test"))
+        assert (await send(world, "no@out.test")).accepted == ("no@out.test",)
 
     with_sink("smtp", test)
 
