@@ -1,7 +1,9 @@
 """A cell's sessions as a capture file that Wireshark and tshark open (pcapng, draft-ietf-opsawg-pcapng).
 
-Packet times are the cell's start plus documented time. The section's comment has the cell's node id, its sentence and the
-command that repeats it. Effects of faults, and the evidence of verdicts, are comments of packets.
+`conformance export --format pcapng` calls `as_pcapng`. A *segment* is one TCP segment that `segments` makes of an event; it
+becomes a *packet*. A file consists of *blocks*, which may have comments as *options*. Packet times are the cell's start plus
+documented time. The section's comment has the cell's node id, its sentence and the command that repeats it. Effects of faults,
+and the evidence of verdicts, are comments of packets.
 """
 
 import io
@@ -27,7 +29,7 @@ _MAX_COMMENT = 60_000
 
 
 def as_pcapng(cell: StoredCell) -> bytes:
-    """Return the capture file of a cell; a cell without sessions gives a file without packets."""
+    """Return the capture file of a cell; a cell without sessions and failed connections gives a file without packets."""
     began = datetime.fromisoformat(cell.header.started).timestamp()
     addresses = Addresses()
     packets = list(tcp_segments(cell))
@@ -51,7 +53,7 @@ def as_pcapng(cell: StoredCell) -> bytes:
 
 
 def _ip_packet(segment: Segment, addresses: Addresses) -> bytes:
-    """Return a segment as an IPv4 packet."""
+    """Return a segment as an IPv4 packet; `addresses` assigns an address to an endpoint that has none yet."""
     tcp = dpkt.tcp.TCP(
         sport=segment.source_port, dport=segment.destination_port, seq=segment.sequence, ack=segment.acknowledged,
         flags=segment.flags, win=65535, data=segment.data,
@@ -83,7 +85,8 @@ def _name_resolution_block(addresses: Mapping[str, bytes]) -> bytes:
 def _comments_by_packet(cell: StoredCell, packets: list[Segment]) -> Mapping[int, list[str]]:
     """Return comments for fired faults and for the evidence of verdicts, by the index of the packet in `packets`.
 
-    A comment belongs to the last packet that is not later than the event; without such a packet to the first.
+    Only verdicts with the outcome fail, error or inconclusive have comments. A comment belongs to the last packet that is not
+    later than the event; without such a packet to the first. Without packets there are no comments.
     """
     comments: list[tuple[int, str]] = [
         (event.n, f"fault {event.fault}: {event.action} {event.detail}".strip())

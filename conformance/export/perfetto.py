@@ -4,6 +4,9 @@ Each party is a process with three tracks: `life` (slices while its node is up o
 MAIL to the reply to the content), and `moments` (faults, deliveries, failed checks). The sessions that a party opened and
 the shadow copies that it holds overlap, so they are asynchronous slices.
 
+`conformance export --format perfetto` calls `as_perfetto`. An event of the *trace* is not one of the cell's history: a *slice*
+has a beginning and an end, a *moment* is a point in time, and a *name* labels a process or track.
+
 A session is eventful if it has a mail transaction or a discard notification. Consecutive uneventful sessions from one
 party to one listener become one slice with their number: so 49 days of heartbeats stay readable. A copy lasts from its
 acknowledgement until its holder gets the discard notification, or to the end of the cell.
@@ -53,7 +56,7 @@ class _Session:
 
 
 def as_perfetto(cell: StoredCell) -> bytes:
-    """Return the trace file of a cell."""
+    """Return the trace file of a cell, JSON as octets."""
     trace = _TraceBuilder(cell)
     document = {
         "traceEvents": list(trace.trace_events()),
@@ -71,6 +74,7 @@ class _TraceBuilder:
     """
 
     def __init__(self, cell: StoredCell) -> None:
+        """Begin before the first event of a cell; parties have no process numbers yet."""
         self._cell = cell
         self._process_ids: dict[str, int] = {}
         self._open_sessions: dict[str, _Session] = {}
@@ -83,7 +87,11 @@ class _TraceBuilder:
         """Node -> `up` or `paused`, and since when."""
 
     def trace_events(self) -> Iterator[TraceEvent]:
-        """Yield all events of the trace; names of processes and tracks come last."""
+        """Yield all events of the trace; names of processes and tracks come last.
+
+        At the cell's end the slices of open and merged sessions end with their last event, those of copies and nodes with the
+        cell.
+        """
         end = self._cell.events[-1].t if self._cell.events else 0.0
         for event in self._cell.events:
             match event:
@@ -113,7 +121,7 @@ class _TraceBuilder:
         yield from self._names()
 
     def _note_exchange(self, event: Command | Reply | Content, session: _Session) -> Iterator[TraceEvent]:
-        """Note what an event means for its session and for copies; yield slices of what it ends.
+        """Note what an event means for its session and for copies; yield the slices of the transaction and copies that it ends.
 
         `operation` is what a reply means for shadow redundancy, None for nothing. The client of a session that fetches
         a discard list holds the copies; the server that stores a shadow is its holder. A reply to `CONTENT` is the one
@@ -138,7 +146,10 @@ class _TraceBuilder:
             session.mail_began = None
 
     def _close_session(self, session: _Session) -> Iterator[TraceEvent]:
-        """Merge an uneventful session with earlier ones; before an eventful session, yield the slice of the merged ones."""
+        """Yield the slice of an eventful session that has ended, after that of the uneventful ones merged before it.
+
+        An uneventful session is merged with earlier ones of the same client, server and listener, and nothing is yielded.
+        """
         connected = session.connected
         route = connected.client, connected.server, connected.listener
         merged = self._uneventful.pop(route, None)
@@ -152,7 +163,10 @@ class _TraceBuilder:
         yield from self._session_slice(session)
 
     def _session_slice(self, session: _Session) -> Iterator[TraceEvent]:
-        """Yield the slice of a session, or of merged uneventful sessions."""
+        """Yield the beginning and the end of the slice of a session, or of merged ones, in the process of its client.
+
+        The name of the slice says how many sessions are merged, if more than one.
+        """
         connected = session.connected
         name = f"to {connected.server}, {connected.listener}" + (
             f": {session.count} sessions" if session.count > 1 else ""
@@ -162,11 +176,14 @@ class _TraceBuilder:
         )
 
     def _copy_slice(self, holder: str, shadow_id: str, began: float, ended: float) -> Iterator[TraceEvent]:
-        """Return the slice of a shadow copy on its holder."""
+        """Return the beginning and the end of the slice of a shadow copy, in the process of its holder."""
         return self._asynchronous_slice(holder, "copy", f"{holder} {shadow_id}", began, ended, f"copy {shadow_id}")
 
     def _node_change(self, event: NodeEvent) -> Iterator[TraceEvent]:
-        """Yield the slice of the state that a node leaves, and a moment for any change except becoming ready or resumed."""
+        """Yield the slice of the state that a node leaves, if any, and a moment for any action but `ready` and `resumed`.
+
+        An action that makes the node neither up, down nor paused gives the moment only.
+        """
         if event.action not in _UP_ACTIONS | _DOWN_ACTIONS:
             yield self._moment(event.node, event.t, f"{event.action} {event.detail}".strip())
             return
@@ -178,7 +195,10 @@ class _TraceBuilder:
             yield self._moment(event.node, event.t, f"{event.action} {event.detail}".strip())
 
     def _failed_checks(self) -> Iterator[TraceEvent]:
-        """Yield a moment for each failed check and each error: at the latest event of its evidence, else at time 0."""
+        """Yield a moment of the process `harness` for each failed check and each error.
+
+        It is at the latest event of the verdict's evidence; at time 0 without such an event.
+        """
         times = {event.n: event.t for event in self._cell.events}
         for verdict in self._cell.verdicts:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
@@ -216,5 +236,5 @@ class _TraceBuilder:
 
 
 def _microseconds(seconds: float) -> int:
-    """Return a time of the history in the unit of the format."""
+    """Return a time of the history, in documented seconds, as the whole microseconds of the format."""
     return round(seconds * 1_000_000)

@@ -4,6 +4,10 @@ The scenario repeats the sessions in which the harness was the client (as `outsi
 in their order and with their pauses, on the same topology with the same parameters. It does not repeat faults, kills or
 the replies of sinks. A content is replaced by a stand-in, since only its digest was recorded. Secrets in recorded AUTH
 lines are redacted, so authentication fails where the scenario is run.
+
+`conformance export --format scenario` calls `as_scenario`. A `talk` is a step that holds one SMTP session from given lines; a
+*line* of it has what the client sends (`say` or `octets`), the pause before (`wait`) and the reply's code. A *digest* has the
+hash, size and Message-ID of a content. Pauses are documented seconds.
 """
 
 import io
@@ -43,12 +47,15 @@ class _Session:
 
     @property
     def ended(self) -> float:
-        """The time of its last event."""
+        """The time of its last event, in documented seconds; of a session without events that of its beginning."""
         return self.events[-1].t if self.events else self.connected.t
 
 
 def as_scenario(cell: StoredCell) -> bytes:
-    """Return the scenario as a YAML file. Raises NoSession."""
+    """Return the scenario as a YAML file. Raises NoSession where the harness itself opened no session to a server.
+
+    Raises pydantic.ValidationError where the topology in the cell's header is damaged.
+    """
     topology = Topology.model_validate(cell.header.topology)
     sessions = list(_harness_sessions(cell.events, {server.name for server in topology.servers}))
     if not sessions:
@@ -71,8 +78,8 @@ def as_scenario(cell: StoredCell) -> bytes:
 def _harness_sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator[_Session]:
     """Yield the sessions to servers in which the harness was the client, in the order in which they were opened.
 
-    Those are the sessions of a client that is not a server, and those in a server's name with an `Attempt` or `Talked`:
-    events that record the end of what the harness itself sent.
+    `servers` are the names of the topology's servers. The sessions are those of a client that is not a server, and those in a
+    server's name with an `Attempt` or `Talked`: events that record the end of what the harness itself sent.
     """
     sessions: dict[str, _Session] = {}
     events = tuple(events)
@@ -89,7 +96,8 @@ def _harness_sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator
 def _topology_mapping(topology: Topology, parameters: dict[str, Any]) -> YamlMapping:
     """Return the topology as YAML, where each server has those parameters that differed from the default at the start.
 
-    `parameters` are all transport parameters of each server then; they replace what the topology states.
+    `parameters` has all transport parameters of each server at the start, by the server's name; they replace what the topology
+    states. A server without an entry gets no parameters.
     """
     mapping = topology.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     mapping.pop("transport", None)
@@ -103,10 +111,10 @@ def _topology_mapping(topology: Topology, parameters: dict[str, Any]) -> YamlMap
 
 
 def _steps(sessions: Sequence[_Session]) -> Iterator[YamlMapping]:
-    """Yield a `talk` for each session, an `advance` for each pause, and at the end an expectation for each talk.
+    """Yield a `talk` for each session, an `advance` for each pause before one, and at the end an expectation for each talk.
 
-    A session during which the next one begins runs in the background. `now` is the time that the new scenario has
-    reached.
+    Pauses shorter than `_MIN_PAUSE` are left out. A session during which the next one begins runs in the background. `now` is
+    the time that the new scenario has reached.
     """
     now = 0.0
     for number, session in enumerate(sessions, 1):
@@ -127,8 +135,9 @@ def _steps(sessions: Sequence[_Session]) -> Iterator[YamlMapping]:
 def _talk_lines(session: _Session) -> Iterator[YamlMapping]:
     """Yield the lines of a session's `talk`: each command or content with the reply to it, and extra replies.
 
-    Servers reply in the order of the commands, so each line of a pipelined group gets its own reply. A last line with
-    the code `closed` expects that the server ends the session unasked.
+    Servers reply in the order of the commands, so each line of a pipelined group gets its own reply; a line without a recorded
+    reply gets none. The greeting is a line of its own, before the others. A pause of at least `_MIN_PAUSE` becomes the line's
+    `wait`. A last line with the code `closed` expects that the server ends the session unasked.
     """
     replies = deque(event for event in session.events if isinstance(event, Reply))
     if replies and replies[0].to == "GREETING":

@@ -4,7 +4,9 @@ A history has command lines and replies, not packets, and only the digest of a c
 becomes segments of its own, and handshakes and acknowledgement numbers are invented. A content is replaced by a stand-in:
 its Message-ID and Date, and a sentence that its octets were not recorded; the octets of a chunk (BDAT, RFC 3030) by as many
 others, since Wireshark counts them. Addresses are 10.0.PARTY.LISTENER (with more than 255 parties 10.HIGH.LOW.LISTENER). All
-servers use port 25, by which Wireshark recognises SMTP.
+servers use port 25, by which Wireshark recognises SMTP. `pcapng` makes packets of the segments; `scenario` uses the stand-ins.
+
+A *stand-in* is invented text in place of octets that were not recorded. Octets are numbered from 0 on each side of a connection.
 """
 
 import itertools
@@ -69,6 +71,7 @@ class Addresses:
     """Assigns an IPv4 address to each endpoint, in the order of the calls of `address_of`."""
 
     def __init__(self) -> None:
+        """Begin without any address; `by_host_name` will have the assigned ones."""
         self._parties: dict[str, int] = {}
         self.by_host_name: dict[str, bytes] = {}
 
@@ -96,12 +99,16 @@ class _Stream:
     is_chunked: bool = False
 
     def __post_init__(self) -> None:
+        """Let both sides begin with sequence number 0."""
         self.sent = {self.client: 0, self.server: 0}
 
     def next_segment(
         self, event: AnyEvent, source: Endpoint, flags: int, data: bytes = b"", comment: str = ""
     ) -> Segment:
-        """Return the next segment from `source`, and advance its sequence number (SYN and FIN count as one octet)."""
+        """Return the next segment from `source` to the other side, and advance the sequence number of `source`.
+
+        SYN and FIN count as one octet. A segment without the flag ACK acknowledges nothing (0).
+        """
         destination = self.server if source == self.client else self.client
         source_port, destination_port = (self.port, 25) if source == self.client else (25, self.port)
         segment = Segment(
@@ -121,7 +128,7 @@ class _Stream:
         return segment
 
     def data_segments(self, event: AnyEvent, source: Endpoint, octets: bytes, comment: str = "") -> Iterator[Segment]:
-        """Yield the segments that carry these octets; the first one has the comment."""
+        """Yield the segments from `source` that carry these octets, the first one with the comment; nothing for no octets."""
         for start in range(0, len(octets), _MAX_SEGMENT):
             chunk = octets[start : start + _MAX_SEGMENT]
             yield self.next_segment(event, source, ACK | PUSH, chunk, "" if start else comment)
@@ -133,9 +140,10 @@ class _Stream:
         yield self.next_segment(event, self.client, ACK)
 
     def closing_segments(self, event: Closed) -> Iterator[Segment]:
-        """Mark the stream as closed; yield FIN from both sides, or one RST from the side that ended the session.
+        """Mark the stream as closed; yield FIN from both sides and an ACK, or for a reset one RST from the side that made it.
 
-        A session that the harness's link ended is shown as ended by the server, with a comment.
+        A session that the harness's link ended is shown as ended by the server, with a comment. One that goes on in TLS ends
+        here, with a comment too.
         """
         self.is_open = False
         first, other = (self.client, self.server) if event.by == "client" else (self.server, self.client)
@@ -151,7 +159,10 @@ class _Stream:
 
 
 def tcp_segments(cell: StoredCell) -> Iterator[Segment]:
-    """Yield the segments of all sessions of a cell, in the order of its history."""
+    """Yield the segments of all sessions and failed connections of a cell, in the order of its history.
+
+    Events of a session that the history does not open, or that come after its end, have no segments.
+    """
     streams: dict[str, _Stream] = {}
     ports = (_FIRST_PORT + number % _PORTS for number in itertools.count())
     for event in cell.events:
@@ -170,7 +181,11 @@ def tcp_segments(cell: StoredCell) -> Iterator[Segment]:
 
 
 def _event_segments(stream: _Stream, event: Command | Reply | Content | Closed) -> Iterable[Segment]:
-    """Return the segments of one event of an open stream; a malformed reply says in a comment what is wrong with it."""
+    """Return the segments of one event of an open stream, and note in `stream` what later ones depend on.
+
+    A command with a long verb, a malformed reply and a content have a comment. A content that came in chunks has no octets, and
+    so no segments, since the segments of its BDAT commands stand for it.
+    """
     match event:
         case Command():
             line = f"{event.line}\r\n".encode("utf-8", "surrogateescape")
@@ -197,7 +212,10 @@ def reply_octets(reply: Reply) -> bytes:
 
 
 def _chunk_stand_in(line: str) -> bytes:
-    """Return a stand-in for the octets that follow a command: as many as it says if it is BDAT, else none."""
+    """Return a stand-in for the octets that follow a command line: for BDAT as many as the line says, else none.
+
+    A chunk larger than `_MAX_CHUNK` gets that many.
+    """
     chunk = _CHUNK.fullmatch(line)
     size = min(int(chunk[1]), _MAX_CHUNK) if chunk else 0
     text = f"(a chunk of {size} octets was sent here; they were not recorded)\r\n".encode()
@@ -214,5 +232,5 @@ def content_stand_in(digest: Digest) -> bytes:
 
 
 def _missing_content_text(digest: Digest) -> str:
-    """Return the sentence that stands for the octets of a content."""
+    """Return the sentence that stands for the octets of a content, with their number and SHA-256."""
     return f"a content of {digest.size} octets was sent here, SHA-256 {digest.sha256}; its octets were not recorded"

@@ -77,7 +77,8 @@ class NotJudged(Exception):
 def describe_cell(cell: CellView, *, remark: str = "") -> None:
     """Add everything about a cell to the result of the current test: labels, links, description, steps, message, diagram.
 
-    `remark` is put before the failure's message: what the baseline says of the cell, unless it is a known failure.
+    `remark` is put before the failure's message: what the baseline says of the cell, unless it is a known failure. Only a cell
+    with a finding, or one that was cut short, gets a diagram. Without `--alluredir` nothing is done.
     """
     if not plugin_manager.hook.add_title.get_hookimpls():  # no listener of allure-pytest: no `--alluredir`
         return
@@ -93,7 +94,11 @@ def describe_cell(cell: CellView, *, remark: str = "") -> None:
 
 
 def _add_labels(cell: CellView) -> None:
-    """Add the title, the place in Allure's trees (generation, group, scenario; folder, file), rows as tags, and severity."""
+    """Add the title, the place in Allure's trees (generation, group, scenario; folder, file), and labels.
+
+    Labels are the scenario's rows as tags, the candidate, the row of the first finding that has one, and the severity. Rows that
+    the catalogue lacks are left out.
+    """
     header, rows = cell.header, catalogue()
     _current_test.title(visible(f"{cell.name} · {header.candidate}"))
     known = [row for row in map(rows.get, header.requirements) if row is not None]
@@ -113,7 +118,10 @@ def _add_labels(cell: CellView) -> None:
 
 
 def _add_links(cell: CellView) -> None:
-    """Add links to the page, history, logs and kept directories of a cell, and to the statement's rows."""
+    """Add links to the page, history and kept directories of a cell, and to the statement's rows.
+
+    Logs are linked only for a cell with a finding or one that was cut short.
+    """
     cell_slug = slug(cell.header.nodeid)
     _current_test.link(LinkKind.PAGE.to(cell_slug), link_type="page", name="Page of this cell")
     _current_test.link(LinkKind.HISTORY.to(cell_slug), link_type="history", name="History")
@@ -128,7 +136,7 @@ def _add_links(cell: CellView) -> None:
 
 
 def _add_remarks(cell: CellView) -> None:
-    """Add a tag and the sentences of violated `should` rows; the result stays a pass."""
+    """Add a tag and the sentences of violated `should` rows for a cell with remarks; the result's status does not change."""
     if cell.remarks:
         _current_test.tag("remark")
         _attach(
@@ -169,7 +177,8 @@ def _code_block(lines: list[str]) -> str:
 def _replace_message(cell: CellView, remark: str) -> None:
     """Replace the message of a failed test, where allure-pytest puts the whole text twice after a class name.
 
-    A test that passed has no message (`statusDetails` is None), and gets none.
+    The new one has the baseline's comment on a known failure, `remark`, and `failure_message`. A test that passed has no message
+    (`statusDetails` is None), and gets none.
     """
     from allure_pytest.listener import AllureListener  # pytest must load the plugin first
 
@@ -242,7 +251,10 @@ def _allure_step(path: str, events: list[StepEvent], verdicts: list[Verdict], ce
 
 
 def _outcome_and_sentence(verdicts: list[Verdict]) -> tuple[Outcome, str]:
-    """Return the worst outcome of verdicts, and the sentence of a verdict with that outcome, one with a remark first."""
+    """Return the worst outcome of at least one verdict, and the sentence of the first verdict with that outcome.
+
+    A verdict with a remark comes before the others.
+    """
     outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
     deciding = sorted((v for v in verdicts if v.outcome is outcome), key=lambda v: not v.remark)
     return outcome, visible(deciding[0].sentence, 600)

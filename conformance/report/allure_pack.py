@@ -9,6 +9,8 @@ for pages on the disk; Allure's own alternative puts all data into one huge page
    the program looks for files before it requests them, and loads the part of a file when the file is first needed.
 3. Addresses of links in results are replaced by URLs that work from the site, and `file:` URLs are permitted.
 4. The script that reports readers to an analytics service is removed from the page.
+
+`allure_site` calls `pack_site` on the site that Allure wrote. A *key* is the path of a data file below the site.
 """
 
 import base64
@@ -44,7 +46,7 @@ class UnknownSite(Exception):
 def pack_site(site: Path, resolve: Resolve) -> None:
     """Pack a site in place, as the module describes; `resolve` gives the URLs of links, relative to the site's page.
 
-    Raises UnknownSite.
+    The folders `data` and `widgets` are replaced by the folder `data` with the parts. Raises UnknownSite, after that.
     """
     parts: dict[str, dict[str, str | list[str]]] = {}
     for path in sorted(path for folder in ("data", "widgets") for path in (site / folder).rglob("*") if path.is_file()):

@@ -1,6 +1,8 @@
 """The files in Allure's results directory that describe the run: categories, environment and executor.
 
-Allure shows them beside the results of cells, which `allure_content` makes.
+Allure shows them beside the results of cells, which `allure_content` makes. A *root cause* is a violated row (requirement)
+from which other violations may follow. A *known failure* is in the candidate's baseline. The run calls this at its beginning
+and its end.
 """
 
 import json
@@ -24,9 +26,8 @@ _STALE = "stale baseline"
 def allure_categories(root_causes: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
     """Return Allure's categories of results that did not pass; Allure assigns them by patterns of the failure message.
 
-    The first ones are two for each root cause: the violations of its row, and
-    those of the rows in `following`, which may follow from it. A known failure ends as pytest's xfail, which
-    allure-pytest records as skipped.
+    First come those of each root cause: one for the violations of its row, and one for those of the rows that may follow from it,
+    if any. A known failure ends as pytest's xfail, which allure-pytest records as skipped.
     """
 
     def containing(text: str) -> str:
@@ -64,8 +65,9 @@ def write_categories(results_dir: Path, root_causes: Sequence[RootCause] = ()) -
 
 
 def write_run_files(results_dir: Path, header: RunHeader, environment: Mapping[str, str]) -> None:
-    """Write categories.json, environment.properties and executor.json into Allure's results directory.
+    """Write categories.json, environment.properties and executor.json into Allure's results directory, which is created.
 
+    The categories are those without root causes, which are not known before the run has ended.
     `environment` has the process's environment variables; only those with which GitHub Actions names its run are read.
     """
     results_dir.mkdir(parents=True, exist_ok=True)
@@ -90,7 +92,7 @@ def write_run_files(results_dir: Path, header: RunHeader, environment: Mapping[s
 
 
 def _property_name(text: str) -> str:
-    """Return a text as a key of a properties file, other characters replaced by `_`."""
+    """Return a text as a key of a properties file: anything but ASCII letters, digits and `._+-` is replaced by `_`."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", text)
 
 

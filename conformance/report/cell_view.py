@@ -1,4 +1,9 @@
-"""A cell as reports see it: its header, events and verdicts, and the text of its scenario."""
+"""A cell as reports see it: its header, events and verdicts, and the text of its scenario.
+
+Pages, failure texts and Allure's results are made of a `CellView`. A *row* is the id of a row of the requirement catalogue; a
+failed verdict violates the first of its `requirements`. The *evidence* of a verdict are the numbers of the events that show
+it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,7 +130,10 @@ class CellView:
 
 
 def view_stored_cell(cell: StoredCell, corpus: Path | None = None) -> CellView:
-    """Return the view of a stored cell; the scenario's file is read from the directory `corpus`, if given."""
+    """Return the view of a stored cell; the scenario's file is read from the directory `corpus`, if given.
+
+    The nodes' logs are those that are not compressed. A scenario's file that cannot be read is left out.
+    """
     logs = {path.parent.name: path for path in sorted(cell.attachments.glob("*/node.log"))}
     source = _read_lines(corpus / cell.header.path) if corpus is not None else ()
     return CellView(

@@ -1,4 +1,9 @@
-"""Comparison of two runs cell by cell: changed outcomes, and what else changed according to the cells' headers."""
+"""Comparison of two runs cell by cell: changed outcomes, and what else changed according to the cells' headers.
+
+`conformance diff` calls this. The *state* of a cell in a run is its outcome, a pass with a remark, or that the run lacks the
+cell. A *remark* says that a `should` row is violated. The *causes* of a change are what differs between the cell's headers:
+candidate, suite, environment, settings.
+"""
 
 from dataclasses import dataclass
 
@@ -45,7 +50,7 @@ class RunComparison:
     left_out: int
 
     def changes_of(self, kind: ChangeKind) -> tuple[CellChange, ...]:
-        """Return the changes of one kind, in the order of the later run."""
+        """Return the changes of one kind, in the order of the later run; cells that it lacks come last."""
         return tuple(change for change in self.changes if change.kind is kind)
 
 
@@ -71,8 +76,8 @@ def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn")
 def _compare_cell(before: CellSummary | None, after: CellSummary | None, should: Should) -> CellChange | None:
     """Return the change of a cell between two runs, or None where its state is the same.
 
-    `before` or `after` is None where that run lacks the cell. The state is the outcome, or that the run lacks the cell;
-    with `should="fail"` a pass with a remark is a failure.
+    `before` or `after` is None where that run lacks the cell. With `should="fail"` a pass with a remark is a failure. Without a
+    cell in both runs, the change has no causes.
     """
     was, now = (
         cell_state(
@@ -88,7 +93,7 @@ def _compare_cell(before: CellSummary | None, after: CellSummary | None, should:
 
 
 def comparison_text(comparison: RunComparison) -> str:
-    """Return a comparison as text for a terminal, regressions first."""
+    """Return a comparison as text for a terminal: the changed cells by kind, regressions first, and the number of the others."""
     lines = [f"{visible(comparison.before)} -> {visible(comparison.after)}"]
     for kind, title in _TITLES.items():
         if chosen := comparison.changes_of(kind):
@@ -100,7 +105,7 @@ def comparison_text(comparison: RunComparison) -> str:
 
 
 def _change_lines(change: CellChange) -> list[str]:
-    """Return the line of a changed cell, and the deciding sentence of the later run where there is one."""
+    """Return the line of a changed cell, with the causes of the change, and the later run's deciding sentence if there is one."""
     cell = change.after or change.before
     assert cell is not None  # one of the two runs has it
     was, now = change.states

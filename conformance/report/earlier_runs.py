@@ -1,4 +1,8 @@
-"""Earlier runs: finding them, the outcomes of one cell in them, and whether that cell is flaky."""
+"""Earlier runs: finding them, the outcomes of one cell in them, and whether that cell is flaky.
+
+The *causes* of a change name what differs between the headers of a cell in two runs: candidate, suite, environment, settings.
+A cell is *flaky* if it passed and failed without any of them. `site` and the command `report` call this.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,8 +39,8 @@ class EarlierOutcome:
 def find_earlier_runs(run_dir: Path, folder: Path, *, max_runs: int = MAX_RUNS) -> tuple[EarlierRun, ...]:
     """Return the runs in `folder` that ended before `run_dir` began and have one of its candidates, oldest first.
 
-    Directories in `folder` that are not runs, or cannot be read, are skipped. Raises RunDirectoryError where `run_dir`
-    itself cannot be read.
+    Of more than `max_runs` the latest are returned. A run with the same name is left out. Directories in `folder` that are not
+    runs, or cannot be read, are skipped. Raises RunDirectoryError where `run_dir` itself cannot be read.
     """
     header = read_run(run_dir).header
     names = {candidate.name for candidate in header.candidates}
@@ -57,7 +61,7 @@ def read_earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: Cell
     """Return how the cell ended in each earlier run in which it has a readable footer, in the order of `earlier`.
 
     `slug` names the cell's file in every run; `header` is that of the present run, with which the earlier ones are
-    compared.
+    compared. Raises SchemaTooNew.
     """
     outcomes = []
     for run in earlier:

@@ -1,6 +1,7 @@
 """Escaping of hostile text: a peer's text can neither move the cursor, nor reverse a line, nor become markup.
 
-`visible` makes text printable, for terminals and as the first step for every other format. jinja2 escapes HTML after it.
+`visible` makes text printable, for terminals and as the first step for every other format. jinja2 escapes HTML after it. A
+parameter `limit` is the number of characters of `text` after which it is cut; None: it is not cut.
 """
 
 import re
@@ -60,7 +61,7 @@ def code_span(text: str, limit: int | None = None) -> str:
 
 
 def escape_annotation(text: str, *, is_property: bool = False) -> str:
-    """Return `text` escaped as the message, or as a property, of a GitHub workflow command; lines stay separate."""
+    """Return `text` escaped as the message, or as a property, of a GitHub workflow command; its lines stay separate (`%0A`)."""
     shown = "\n".join(visible(line) for line in text.splitlines())
     shown = shown.replace("%", "%25").replace("\n", "%0A")
     return shown.replace(":", "%3A").replace(",", "%2C") if is_property else shown

@@ -1,4 +1,8 @@
-"""One line of text for each kind of event, with invisible characters escaped and long values cut; and times as text."""
+"""One line of text for each kind of event, with invisible characters escaped and long values cut; and times as text.
+
+Terminals, pages, diagrams and Allure's results show these. `visible` escapes what a server under test may have written, and
+cuts it.
+"""
 
 import re
 
@@ -83,7 +87,7 @@ def event_text(event: AnyEvent) -> str:
 
 
 def _raw_event_text(event: AnyEvent) -> str:  # a table of lambdas instead of branches would lose the types
-    """Return the text of `event_text` before its last escaping; values from the wire are cut already."""
+    """Return the text of an event, which `event_text` makes printable; values from the wire are cut and printable already."""
     match event:
         case Connected():
             return f"connected to {event.listener}"

@@ -1,7 +1,8 @@
 """The offending event of a verdict as one line of text, and the events around it.
 
 The line says which event, when, from which party to which, what was sent, and about which message. `events_around`
-selects the neighbouring events that explain it, with gaps where events are left out.
+selects the neighbouring events that explain it, with gaps where events are left out. Failure texts, pages and Allure's results
+show both. The *evidence* of a verdict are the numbers of the events that show it, the *offending* one first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,7 +89,7 @@ def _neighbours(events: Sequence[AnyEvent], index: int, radius: int) -> set[int]
     session: str | None = getattr(events[index], "session", None)
 
     def is_related(other: AnyEvent) -> bool:
-        """Whether an event is of the same session; for an event without a session, whether it passed between parties."""
+        """Return whether an event is of the same session; where there is no session, whether it passed between parties."""
         if session is not None:
             return bool(getattr(other, "session", None) == session)
         return isinstance(other, Command | Reply | Content | Closed | Delivered | Attempt)
@@ -122,7 +123,7 @@ class EvidenceLocation:
 
 
 def locate_evidence(verdict: Verdict, cell: CellView) -> EvidenceLocation | None:
-    """Return the location of the first event of a verdict's evidence, or None where the history has none of them."""
+    """Return the location of the first event of a verdict's evidence that the history has, or None where it has none of them."""
     event = next((cell.event_by_number[n] for n in cell.evidence_of(verdict) if n in cell.event_by_number), None)
     if event is None:
         return None
@@ -142,7 +143,7 @@ def locate_evidence(verdict: Verdict, cell: CellView) -> EvidenceLocation | None
 
 
 def _message_text(verdict: Verdict, event: AnyEvent, cell: CellView) -> str:
-    """Return the message that a verdict or its event is about: `m#1, Message-ID <x@y>`, or ''."""
+    """Return the message that a verdict, or else its event, is about: `m#1, Message-ID <x@y>`; '' where neither names one."""
     message_ids = {e.message: e.message_id for e in cell.events if isinstance(e, MessageMade)}
     name = verdict.message or _message_name(event, cell, message_ids)
     if not name:
@@ -154,7 +155,9 @@ def _message_text(verdict: Verdict, event: AnyEvent, cell: CellView) -> str:
 def _message_name(event: AnyEvent, cell: CellView, message_ids: Mapping[str, str | None]) -> str:
     """Return the scenario's name of the message that an event is about, or '' for an event about no message.
 
-    A message that the harness did not make is named by its Message-ID. `message_ids` has those of the harness's messages.
+    A message that the harness did not make is named by its Message-ID; one without a Message-ID has no name (''). A reply to a
+    content is about the content before it. `message_ids` has the Message-IDs of the harness's messages, by the scenario's
+    names.
     """
     match event:
         case Attempt():

@@ -1,6 +1,8 @@
 """The page of an exploration: what was found first, then what the campaign was worth, then what was left out and why.
 
-`conformance explore` writes it beside `exploration.json`, of which it shows everything.
+`conformance explore` writes it beside `exploration.json`, of which it shows everything. A *plan* is one cell that is run with
+faults and judged by the model alone; it has a scenario file where it found something. A *finding* is a check that failed in a
+plan; its plan is shown as it was run, and *reduced* to the steps that are needed.
 """
 
 import shlex
@@ -53,7 +55,10 @@ class Curve:
 
 
 def exploration_page(header: ExplorationHeader, summary: ExplorationSummary, files: Mapping[str, str]) -> str:
-    """Return the page as HTML; `files` has the text of each scenario file that a finding names, by its name there."""
+    """Return the page as HTML; `files` has the text of each scenario file that a finding names, by the path that it has there.
+
+    Raises KeyError for a file that `files` lacks.
+    """
     seen = sorted(summary.sometimes.items(), key=lambda entry: (entry[1], entry[0]))
     return render_page(
         "exploration.html.j2",
@@ -76,12 +81,15 @@ def exploration_page(header: ExplorationHeader, summary: ExplorationSummary, fil
 
 
 def percentage(part: int, whole: int) -> str:
-    """Return a share as `97.6 %`; `none` where there is nothing to have a share of."""
+    """Return the share of `part` in `whole` as `97.6 %`; `none` where `whole` is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "none"
 
 
 def coverage_curve(curve: tuple[tuple[int, int], ...]) -> Curve | None:
-    """Return the curve of distinct states over plans, from nothing at the lower left; None before any state was seen."""
+    """Return the curve of distinct states over plans, from (plans, states) pairs; None where no plan has shown a state.
+
+    (0, 0) is at the lower left, the last pair at the upper right.
+    """
     plans, states = curve[-1] if curve else (0, 0)
     if not (plans and states):
         return None
@@ -105,7 +113,7 @@ def _facts(header: ExplorationHeader, plans: int) -> Mapping[str, str]:
 
 
 def _command(header: ExplorationHeader, plans: int) -> str:
-    """Return the command that runs the same plans again, into another directory."""
+    """Return the command, quoted for a shell, that runs the same `plans` plans again, into another directory."""
     method = ["--random"] if header.method == "random" else ["--sweep", header.method.removeprefix("sweep-")]
     words = ["conformance", "explore", *method, *header.scenarios, "--candidate", header.candidate.name]
     numbers = ["--seed", str(header.seed), "--plans", str(plans)]
@@ -113,7 +121,10 @@ def _command(header: ExplorationHeader, plans: int) -> str:
 
 
 def _finding(record: FindingRecord, header: ExplorationHeader, files: Mapping[str, str]) -> ShownFinding:
-    """Return a finding as the page shows it."""
+    """Return a finding as the page shows it, with the texts of its plans from `files` and the command that runs the reduced one.
+
+    The clause is '' for a requirement that the catalogue lacks.
+    """
     row = catalogue().get(record.requirement)
     return ShownFinding(
         record=record,

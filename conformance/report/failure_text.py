@@ -92,7 +92,10 @@ def clause_of(requirement: str) -> str:
 
 
 def _heading(cell: CellView) -> str:
-    """Return the outcome with the cell's and candidate's names, and lines about a crashed node or a cut history."""
+    """Return the outcome with the cell's and candidate's names, and lines about a crashed node and a cut history.
+
+    A passed cell has no line about a crashed node.
+    """
     outcome = cell.outcome
     known = " (known)" if cell.known else ""
     lines = [
@@ -107,7 +110,10 @@ def _heading(cell: CellView) -> str:
 
 
 def _finding_parts(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
-    """Yield the sentence of a verdict, then a table: expected, seen, check, requirements, message, offending event."""
+    """Yield the sentence of a verdict, then a table: expected, seen, check, requirements, message, offending event.
+
+    Expected, seen and check are left out where the sentence has them; other lines where there is nothing to say.
+    """
     yield _wrapped(verdict.sentence or f"{verdict.check}: {verdict.outcome}", width)
     table = [
         _labelled(label, text, width)
@@ -140,7 +146,7 @@ def _step_location(cell: CellView, verdict: Verdict) -> str:
 
 
 def _exchange_text(cell: CellView, verdict: Verdict, width: int) -> str:
-    """Return the events around a verdict's evidence, one on each line; '' for a verdict without evidence."""
+    """Return the events around a verdict's evidence, one on each line; '' where the history has no event of the evidence."""
     evidence = cell.evidence_of(verdict)
     chosen = events_around(cell.events, evidence)
     if not chosen:
@@ -156,9 +162,9 @@ def _exchange_text(cell: CellView, verdict: Verdict, width: int) -> str:
 
 
 def _other_findings(verdicts: list[Verdict], width: int, root: str = "") -> str:
-    """Return a list of further findings, under a heading that names the violated row `root` that they may follow from.
+    """Return the first `_MAX_OTHERS` of further findings as lines under a heading, and the number of the others.
 
-    With `root` '' they are findings in their own right.
+    The heading names the violated row `root` that they may follow from; with '' they are findings in their own right.
     """
     lines = [
         _cut(
@@ -172,7 +178,7 @@ def _other_findings(verdicts: list[Verdict], width: int, root: str = "") -> str:
 
 
 def _remarks(cell: CellView, width: int) -> str:
-    """Return the first remarks of a cell, and the number of the others."""
+    """Return the first `_MAX_OTHERS` remarks of a cell, and the number of the others."""
     shown = cell.remarks[:_MAX_OTHERS]
     lines = [_labelled("remark", f"{verdict.sentence} ({verdict.check})", width) for verdict in shown]
     if len(cell.remarks) > _MAX_OTHERS:

@@ -1,7 +1,8 @@
 """Rendering of HTML pages from jinja2 templates, safe for texts that a server under test wrote.
 
-Every string is made printable (`escaping.visible`) and HTML-escaped. Scripts are inline, and the Content-Security-Policy
-allows only them, by their hash; so text that becomes markup by mistake still cannot run a script.
+All pages of reports are made here. Every string is made printable (`escaping.visible`) and HTML-escaped. Scripts are inline,
+and the Content-Security-Policy allows only them, by their hash; so text that becomes markup by mistake still cannot run a
+script.
 """
 
 import base64
@@ -57,6 +58,7 @@ def write_style_sheet(folder: Path) -> None:
 
 
 def _style_sheet() -> str:
+    """Return the text of the style sheet, joined from the files in `STYLES`."""
     return "".join(map(template_text, STYLES))
 
 
@@ -67,7 +69,7 @@ def _style_sheet_name() -> str:
 
 @lru_cache(maxsize=1)
 def template_environment() -> Environment:
-    """Return the jinja2 environment: undefined variables are errors, every string is made printable and escaped."""
+    """Return the one jinja2 environment: undefined variables are errors, every string is made printable and escaped."""
     jinja = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -93,7 +95,7 @@ def _make_visible(value: object) -> object:
 
 @lru_cache(maxsize=8)
 def template_text(name: str) -> str:
-    """Return the text of a style sheet or script among the templates."""
+    """Return the text of a style sheet or script in the folder `templates`, cached. Raises OSError."""
     return (_TEMPLATES / name).read_text("utf-8")
 
 

@@ -1,6 +1,7 @@
 """The requirement rows: for each row of the catalogue the verdict of one candidate's cells, with evidence.
 
-Rows that no check judged are included, as inconclusive or not applicable, with the reason.
+`statement` and `run_page` show them. A *row* is a requirement; *evidence* of it is one check of one cell that judged it. Rows
+that no check judged are included, as inconclusive or not applicable, with the reason.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,8 +56,8 @@ class RequirementRow(BaseModel):
 def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tuple[RequirementRow, ...]:
     """Return the verdicts of these cells (of one candidate) on the rows that are not retired, in the catalogue's order.
 
-    The worst outcome over all checks of a row decides, a violation before an error. `conformance.verdicts.outcome` has
-    the rules.
+    The worst outcome over all checks of a row decides, a violation before an error. A row without a check is inconclusive or not
+    applicable. `conformance.verdicts.outcome` has the rules.
     """
     by_row: dict[str, list[RowEvidence]] = {}
     for cell in cells:
@@ -101,7 +102,8 @@ def _evidence_of_cell(cell: CellSummary) -> Iterator[tuple[str, RowEvidence]]:
 def _decide_row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:
     """Return the verdict on a row from all its evidence; `generations` are those of the servers that were run.
 
-    The worst outcome decides. A row that no check judged is not applicable where it binds none of these generations.
+    The worst outcome decides. A row that no check judged is not applicable where it binds none of these generations, else
+    inconclusive. `judged` counts all evidence; listed is that with the row's outcome, `MAX_EVIDENCE` pieces at most.
     """
     outcome = worst_over_cells(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]

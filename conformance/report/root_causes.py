@@ -60,7 +60,10 @@ def _violated_row(cell: CellSummary) -> str:
 
 
 def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
-    """Return the root causes of the violations in these cells, by candidate, those with the most cells first."""
+    """Return the root causes of the violations in these cells, by candidate, those with the most cells first.
+
+    Candidates are in the order of their first cells. Known failures and cells of other outcomes have no part in it.
+    """
     root_causes: list[RootCause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
         candidate_cells = [cell for cell in cells if cell.header.candidate == candidate]

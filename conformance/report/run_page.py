@@ -1,9 +1,10 @@
 """The page of a run: summary, failures, matrix, and requirements.
 
 Cells that did not pass are grouped by the requirement that is blamed, or by their sentence where none is. The blamed
-requirement is the first one of the first verdict with the cell's outcome. An entry of the table of requirements is a
-tuple of a row for the requirement's text, the rows with the verdicts for all candidates, and the worst of their
-outcomes.
+requirement is the first one of the first verdict with the cell's outcome and a requirement. An entry of the table of
+requirements is a tuple of a row for the requirement's text, the rows with the verdicts for all candidates, and the worst of
+their outcomes. `site` calls `run_page`. The *trend* has a line for each earlier run and this one, with a bar of the cells'
+outcomes. The template calls some functions of this module.
 """
 
 import re
@@ -92,7 +93,11 @@ def _make_group(outcome: Outcome, key: str, cells: list[CellSummary]) -> Failure
 
 
 def _summarize_candidate(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue) -> CandidateSummary:
-    """Return the summary of a candidate from its cells; a cell counts for the group of its blamed or first requirement."""
+    """Return the summary of a candidate from its cells.
+
+    A cell counts for the group of its blamed requirement, else of its scenario's first one. A cell that is not applicable, or has
+    no requirement of the catalogue, counts for no group.
+    """
     counts = Counter(cell.outcome for cell in cells)
     failed, judged = Counter[str](), Counter[str]()
     for cell in cells:
@@ -172,7 +177,7 @@ def run_page(
 
 
 def _may_claim_shadow_redundancy(run: RunSummary) -> bool:
-    """Whether a candidate claims shadow redundancy, or has no recorded claims so that this is not known.
+    """Return whether a candidate claims shadow redundancy, or has no recorded claims so that this is not known.
 
     Otherwise the page shows only the requirements on plain relays (the catalogue's profile `relay`).
     """
@@ -183,13 +188,13 @@ def _may_claim_shadow_redundancy(run: RunSummary) -> bool:
 
 
 def _folder_counts(lines: Sequence[MatrixLine], folder: str) -> list[tuple[Outcome, int]]:
-    """Return the outcomes of the cells of one folder's scenarios with their numbers, without zeros."""
+    """Return the outcomes of the cells of one folder's scenarios with their numbers, the worst first, without zeros."""
     cells = [cell for line in lines if line.folder == folder for square in line.squares for cell in square.cells]
     return _nonzero_counts(cell.outcome for cell in cells)
 
 
 def _row_counts(rows: Sequence[tuple[RequirementRow, list[RequirementRow], Outcome]]) -> list[tuple[Outcome, int]]:
-    """Return the outcomes of rows, over all candidates, with their numbers, without zeros."""
+    """Return the outcomes of these entries of the table of requirements with their numbers, the worst first, without zeros."""
     return _nonzero_counts(worst for _, _, worst in rows)
 
 
@@ -200,7 +205,10 @@ def _nonzero_counts(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, int]]:
 
 
 def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]:
-    """Return the pieces of a bar of outcomes: (outcome, begin, length), in percent of the bar."""
+    """Return the pieces of a bar of outcomes: (outcome, begin, length), in percent of the bar, the worst first.
+
+    `outcomes` has the number of cells by outcome. An outcome without cells has no piece.
+    """
     total, begin, bars = max(sum(outcomes.values()), 1), 0.0, []
     for outcome in OVER_CELLS:
         length = 100 * outcomes.get(outcome, 0) / total
@@ -238,7 +246,7 @@ def _trend_line(header: RunHeader, outcomes: Mapping[Outcome, int], current: Run
 def _rows_of_all_candidates(
     run: RunSummary, catalogue: Catalogue
 ) -> list[tuple[RequirementRow, list[RequirementRow], Outcome]]:
-    """Return for each requirement a row of it, its rows for all candidates, and the worst of their outcomes."""
+    """Return the entry of each requirement for the table of requirements; none for a run without candidates."""
     by_candidate = [requirement_rows(cells_of_candidate(run.cells, name), catalogue) for name in run.candidates]
     joined = []
     for rows in zip(*by_candidate, strict=True):
@@ -249,9 +257,10 @@ def _rows_of_all_candidates(
 
 
 def _deciding_verdict(cell: CellSummary) -> list[dict[str, Any]]:
-    """Return clause, place and evidence location of the first verdict with the cell's outcome; else an empty list.
+    """Return a list of one dictionary for the first verdict with the cell's outcome; an empty list where no verdict has it.
 
-    It is a list so that the template can use it in a loop. The place is the scenario's file and line.
+    It is a list so that the template can use it in a loop. `clause` is the requirement with its text, '' for none; `place` the
+    scenario's file and line; `location` the offending event, None for none.
     """
     for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         if verdict.outcome is cell.outcome:

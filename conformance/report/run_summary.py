@@ -1,6 +1,8 @@
 """The summary of a run in memory, without events, and its matrix of scenarios and candidates.
 
-The run's page, the terminal's summary, the conformance statement and the comparison of runs are made from it.
+The run's page, the terminal's summary, the conformance statement and the comparison of runs are made from it. The *slug* of a
+cell names its file. A *finding* is a verdict that is neither a pass nor not applicable; the *deciding* one is the first with the
+cell's outcome. A *remark* is a pass although a `should` row (requirement) is violated.
 """
 
 from collections import Counter
@@ -82,7 +84,10 @@ class RunSummary:
         return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences about cells that were run again and about passes with remarks, with the clauses violated."""
+        """Return sentences about cells that were run again, and about passes with a remark, followed by the rows violated there.
+
+        () where there are no such cells.
+        """
         again = len(self.footer.again) if self.footer is not None else 0
         cells = "1 cell was" if again == 1 else f"{again} cells were"
         run_again = f"{cells} run once more, alone: the harness was late while other cells ran"
@@ -142,7 +147,7 @@ def read_run_summary(
 
 
 def _needs_events(verdict: Verdict) -> bool:
-    """Whether the summary of a verdict has an evidence location, for which the cell's events are needed.
+    """Return whether the summary of a verdict has an evidence location, for which the cell's events are needed.
 
     A finding without evidence, but about a message, is located at the last attempt to send the message.
     """
@@ -220,7 +225,7 @@ def outcome_matrix(run: RunSummary) -> tuple[MatrixLine, ...]:
 
 
 def _matrix_line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
-    """Return the line of a scenario, from its cells of all candidates."""
+    """Return the line of a scenario, from its cells of all candidates, at least one; title and file are the first cell's."""
     header = cells[0].header
     squares = tuple(MatrixSquare(cells_of_candidate(cells, candidate)) for candidate in candidates)
     return MatrixLine(scenario=header.scenario, title=header.title, path=header.path, squares=squares)

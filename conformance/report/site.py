@@ -1,7 +1,9 @@
 """The site of a run: its page, pages of cells, statements, badges, and Allure's site where Node and Allure are installed.
 
-All pages are written to temporary files first and replaced together at the end (`StagedFiles`), so that a failure leaves
-the earlier site as it was. Allure's site is a directory of its own and is replaced on its own.
+`conformance report` calls `build_site`. All pages are written to temporary files first (*staged*) and replaced together at the
+end (`StagedFiles`), so that a failure leaves the earlier site as it was. Allure's site is a directory of its own and is
+replaced on its own. Links in Allure's results have private addresses (`LinkKind`), which become URLs here. A *slug* names a
+cell's file.
 """
 
 import os
@@ -100,7 +102,7 @@ def _stage_site(
     files: dict[str, Path] = {}
 
     def stage_cell(cell: CellView, slug: str) -> None:
-        """Note a cell's earlier outcomes and linked files; stage its page if the cell is selected."""
+        """Note a cell's earlier outcomes and linked files; stage its page and note the page's path if the cell is selected."""
         earlier_outcomes = earlier_outcomes_by_slug[slug] = read_earlier_outcomes(earlier, slug, cell.header)
         files.update(_linked_files(cell, slug))
         if not selection.includes(cell, earlier_outcomes):
@@ -140,7 +142,7 @@ def _stage_site(
 
 
 def _linked_files(cell: CellView, slug: str) -> dict[str, Path]:
-    """Return link address -> path of the files of a cell to which Allure's results may link."""
+    """Return address -> path of a cell's history, its nodes' logs and its kept directories, as far as there are such files."""
     logs = {LinkKind.LOG.to(f"{slug}/{node}"): path for node, path in cell.logs.items()}
     kept = {LinkKind.KEPT.to(slug): cell.kept_directory} if cell.kept_directory is not None else {}
     return logs | kept | ({LinkKind.HISTORY.to(slug): cell.file} if cell.file is not None else {})
@@ -154,7 +156,8 @@ def _relative_link(path: Path, folder: Path) -> str:
 def _link_resolver(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
     """Return a function from an address in Allure's results (`LinkKind`) to the URL relative to Allure's site.
 
-    The function returns None for a link whose target does not exist, and other addresses unchanged.
+    The function returns None for a link whose target does not exist, and any address that is not of a `LinkKind` unchanged.
+    `site` is the directory of Allure's site; `pages` maps slugs to paths, `files` addresses to files.
     """
     urls = {LinkKind.PAGE.to(slug): f"../{path}" for slug, path in pages.items()}
     urls |= {address: _relative_link(path, site) for address, path in files.items()}
@@ -173,9 +176,9 @@ def _link_resolver(site: Path, pages: Mapping[str, str], files: Mapping[str, Pat
 def _stage_statement(
     run: RunSummary, candidate: str, out: Path, pages: Mapping[str, str], built: BuiltSite, staged: StagedFiles
 ) -> str:
-    """Stage the statement and the badge of a candidate and return the link to the statement.
+    """Stage the statement and the badge of a candidate and return the link to the statement, relative to the run's page.
 
-    Where the run gets no badge, the reason becomes a note of `built`.
+    The badge is added to `built`. Where the run gets none, the reason becomes a note of `built`, and an earlier badge is removed.
     """
     statement = make_statement(run, candidate, catalogue())
     folder = out / "statements"
@@ -201,7 +204,10 @@ def _stage_statement(
 def _allure_site(
     run_dir: Path, out: Path, allure: AllureOptions, earlier: Sequence[EarlierRun], resolve: Resolve, built: BuiltSite
 ) -> str:
-    """Build Allure's site and return the link to it; where that fails, add a note to `built` and return ''."""
+    """Build Allure's site in `out`, at once, and return the link to it; where that fails, add a note to `built` and return ''.
+
+    With `allure.install` Allure is installed first, unless the run has no results for it. Takes seconds, or minutes then.
+    """
     try:
         if allure.install and (run_dir / RESULTS).is_dir():
             ensure_allure_installed(allure.pinned, allure.cache)

@@ -1,6 +1,7 @@
 """The conformance statement of one candidate: each requirement with its verdict and evidence, as JSON, Markdown, HTML.
 
-A badge is made only for a complete run of the suite without violations and errors.
+`site` writes them. *Evidence* of a requirement is one check of one cell that judged it. A badge is made only for a complete
+run of the suite without violations and errors.
 """
 
 import json
@@ -71,7 +72,7 @@ def statement_json(statement: Statement) -> str:
 
 
 def statement_markdown(statement: Statement) -> str:
-    """Return the statement as Markdown."""
+    """Return the statement as Markdown: counts, shortfalls and facts, then a table for each group of requirements with rows."""
     counts = ", ".join(f"{count} {outcome.replace('-', ' ')}" for outcome, count in statement.counts.items())
     lines = [
         f"# Conformance statement: {escape_markdown(statement.candidate.name)}",
@@ -204,7 +205,7 @@ def _badge_svg(label: str, text: str, colour: str) -> str:
 def _table_line(row: RequirementRow) -> str:
     """Return a requirement as a line of a Markdown table, with its first three pieces of evidence.
 
-    For a pass it also says how many more checks judged it.
+    For a pass it also says how many more checks judged the requirement.
     """
     evidence = "; ".join(
         f"{escape_markdown(piece.cell, 120)} {escape_markdown(piece.check)} ({escape_markdown(piece.place)})"

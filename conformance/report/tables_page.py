@@ -1,7 +1,8 @@
 """The page over the tables of an aggregation: the newest run of each candidate, trends over runs, and every table.
 
-`conformance.spark` makes the tables; a row is a dictionary of the table's columns. The table `runs` has the oldest run
-first.
+`conformance.spark` makes the tables, and `conformance aggregate` writes the page. A row is a dictionary of the table's
+columns. The table `runs` has the oldest run first; the tables `matrix`, `latency` and `failures` have rows for each run and
+candidate.
 """
 
 from collections import defaultdict
@@ -87,7 +88,7 @@ def label_of(name: str) -> str:
 
 
 def unit_of(name: str) -> Unit:
-    """Return the unit in which the page shows a column's numbers; shares are 0 to 1 in files and `%` on the page."""
+    """Return the unit in which the page shows a column's numbers, '' for none; shares are 0 to 1 in files and `%` on the page."""
     return _UNITS.get(name, "")
 
 
@@ -115,7 +116,11 @@ class TrendLine:
 
 
 def trend_lines(rows: Mapping[str, list[dict[str, Any]]]) -> list[TrendLine]:
-    """Return the plots of candidates with at least two runs, ordered by candidate; `rows` has the rows of each table."""
+    """Return the plots of the failure rate and the slowest p95 of each candidate, ordered by candidate and measure.
+
+    `rows` has the rows of each table. A candidate with fewer than two values of a measure has no plot of it; of more than
+    `MAX_TREND_RUNS` the newest are shown.
+    """
     order = {row["run"]: index for index, row in enumerate(rows["runs"])}
     plots = []
     measures = (
@@ -135,7 +140,7 @@ def trend_lines(rows: Mapping[str, list[dict[str, Any]]]) -> list[TrendLine]:
 
 
 def _failure_rates(matrix: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
-    """Return (run, candidate) -> failed cells in percent of passed and failed ones."""
+    """Return (run, candidate) -> failed cells in percent of passed and failed ones; no entry where there are none of these."""
     passed: dict[tuple[str, str], int] = defaultdict(int)
     failed: dict[tuple[str, str], int] = defaultdict(int)
     for row in matrix:
@@ -145,7 +150,7 @@ def _failure_rates(matrix: Sequence[dict[str, Any]]) -> dict[tuple[str, str], fl
 
 
 def _slowest_p95(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
-    """Return (run, candidate) -> the p95 of the slowest scenario, in seconds."""
+    """Return (run, candidate) -> the p95 of the slowest scenario, in documented seconds; no entry where no scenario has a p95."""
     slowest: dict[tuple[str, str], float] = {}
     for row in latency:
         if row["p95"] is not None:
@@ -155,7 +160,7 @@ def _slowest_p95(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], flo
 
 
 def _trend_line(candidate: str, measure: str, values: list[float]) -> TrendLine:
-    """Return the plot of at least two values, scaled to the plot's size."""
+    """Return the plot of at least two values, the oldest first, scaled to the plot's size; `measure` is its label."""
     least, most = min(values), max(values)
     span = most - least or 1.0
     points = " ".join(
@@ -236,7 +241,7 @@ def tables_page(tables: Sequence[TableOnPage]) -> str:
 
 
 def _page_value(value: object, column: str) -> object:
-    """Return a value for the page: a share in percent, the first 12 digits of a hash, a flag as yes or no."""
+    """Return a value for the page: a share in percent, the first 12 digits of a hash, a flag as yes or no, others unchanged."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and unit_of(column) == "%":
@@ -245,7 +250,7 @@ def _page_value(value: object, column: str) -> object:
 
 
 def value_text(value: object) -> str:
-    """Return a value as printable text, cut at `MAX_TEXT` characters; '' for None."""
+    """Return a value as printable text, cut at `MAX_TEXT` characters; a list joined by commas, '' for None."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
@@ -259,9 +264,9 @@ def number_text(value: float) -> str:
 
 
 def _newest_runs(runs: TableRows, matrix: TableRows) -> list[dict[str, str]]:
-    """Return each candidate with its newest run, including runs of a part of the suite, ordered by candidate.
+    """Return `candidate` and `run`, its newest run, for each candidate, ordered by candidate.
 
-    `runs` has the oldest run first; `matrix` has a row for each run, candidate and scenario.
+    Runs of a part of the suite count. `runs` has the oldest run first; `matrix` has a row for each run, candidate and scenario.
     """
     order = {row["run"]: index for index, row in enumerate(runs)}
     newest: dict[str, str] = {}
@@ -275,7 +280,8 @@ def _cells_of_newest(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Return value of `column` -> candidate -> its row of the newest run, with at most `MAX_FAILURES` of its failures.
 
-    `newest` has candidate and run; `failures` has rows with the same `column`. A row gets a new key `failures`.
+    `newest` has candidate and run; `failures` has rows with the same `column`. A copy of the row gets the new key `failures`. The
+    result is sorted by the values of `column`.
     """
     wanted = {(entry["candidate"], entry["run"]) for entry in newest}
     table: dict[str, dict[str, dict[str, Any]]] = {}

@@ -1,7 +1,9 @@
 """The summary at the end of a run: for a terminal, and for GitHub Actions as annotations and a step summary.
 
-`visible` and the functions `escape_...` make texts of a server harmless (`escaping`). A *root cause* is a violated row of the
-catalogue from which other violations may follow; a *known* failure is in the candidate's baseline.
+The run calls this when it has ended. An *annotation* is a line that GitHub shows beside a file; a *square* is one scenario
+with one candidate. A *remark* is a pass although a `should` row is violated. `visible` and the functions `escape_...` make
+texts of a server harmless (`escaping`). A *root cause* is a violated row of the catalogue from which other violations may
+follow; a *known* failure is in the candidate's baseline.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,10 @@ _MAX_ANNOTATIONS = 10
 
 
 def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
-    """Return the matrix, the root causes, the cells that did not pass, remarks, and the counts, in `width` columns."""
+    """Return the matrix, the root causes, the cells that did not pass, remarks, counts and notes, in `width` columns.
+
+    Long lists are cut, with the number of the others. With `colour` the text has escape sequences.
+    """
     out = StringIO()
     console = Console(
         file=out,
@@ -68,11 +73,11 @@ def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
 
 
 def github_annotations(run: RunSummary) -> Iterator[str]:
-    """Yield GitHub workflow commands: an error for each violation or harness error, a warning for each inconclusive cell,
-    and a notice for each known failure.
+    """Yield GitHub workflow commands for the cells that did not pass, at most `_MAX_ANNOTATIONS` of each level.
 
-    Paths of files are those of the node ids: relative to the directory where the run was started, which in CI is the
-    repository's root. An annotation about a scenario of the installed package names no file.
+    Violations and harness errors give errors, inconclusive cells warnings, and known failures notices. Paths of files are
+    those of the node ids: relative to the directory where the run was started, which in CI is the repository's root. An
+    annotation about a scenario of the installed package names no file.
     """
     not_ok = [cell for cell, _ in _not_ok_cells(run, find_root_causes(run.cells))]
     for level in ("error", "warning", "notice"):
@@ -88,12 +93,12 @@ def github_annotations(run: RunSummary) -> Iterator[str]:
 
 
 def is_users_file(file: str) -> bool:
-    """Whether a path in a node id is a file below the current directory, and not one of the installed package."""
+    """Return whether a path in a node id is a file below the current directory, and not one of the installed package."""
     return not file.startswith(("/", "..")) and "site-packages" not in Path(file).parts
 
 
 def github_step_summary(run: RunSummary) -> str:
-    """Return the Markdown that GitHub shows as the summary of a step."""
+    """Return the Markdown that GitHub shows as the summary of a step: counts, notes, matrix, remarks, and what did not pass."""
     lines = [f"## Conformance run {escape_markdown(run.header.run)}", "", _outcome_counts(run).plain, ""]
     lines += [f"> {escape_markdown(note)}" for note in (*run.notes(), *run.shortfalls())]
     names = [escape_markdown(name) for name in run.candidates]
@@ -143,7 +148,10 @@ def _cause_text(cause: RootCause, run: RunSummary) -> str:
 
 
 def _annotation_level(cell: CellSummary) -> str:
-    """Return the level of GitHub's annotation for a cell that is not ok."""
+    """Return the level of GitHub's annotation for a cell that neither passed nor is not applicable.
+
+    `notice` for a known failure, else `warning` for an inconclusive cell, else `error`.
+    """
     return "notice" if cell.known else "warning" if cell.outcome is Outcome.INCONCLUSIVE else "error"
 
 

@@ -1,4 +1,7 @@
-"""Atomic replacement of files: of one file, or of several that belong together."""
+"""Atomic replacement of files: of one file (`write_atomically`), or of several that belong together (`StagedFiles`).
+
+A *hidden file* has the new content until it is renamed to its *target*, the file to replace; its name begins with a dot.
+"""
 
 import contextlib
 import os
@@ -23,13 +26,17 @@ class StagedFiles:
     """
 
     def __init__(self) -> None:
+        """Begin with no file to replace and none to remove."""
         self._scratch_files: dict[Path, Path] = {}
         """Target -> the hidden file with its new content."""
         self._removed: dict[Path, None] = {}
         """The files to remove, in the order of the calls; a dict, since a set has no order."""
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write the new content of a file to a hidden file, which replaces it when the block ends. Raises OSError."""
+        """Write the new content of a file to a hidden file, which replaces it when the block ends. Raises OSError.
+
+        A further call for the same file replaces the new content. An earlier `remove` of the file no longer counts.
+        """
         self._removed.pop(path, None)
         scratch = self._scratch_files[path] = path.with_name(f".{path.name}.{os.getpid()}")
         scratch.write_bytes(content)
@@ -39,15 +46,17 @@ class StagedFiles:
         self.write(path, text.encode())
 
     def remove(self, path: Path) -> None:
-        """Remove a file when the block ends; a missing file is no error."""
+        """Remove a file when the block ends, unless `write` is called for it later; a missing file is not an error."""
         self._removed[path] = None
 
     def __enter__(self) -> "StagedFiles":
+        """Return this object, whose methods the block calls."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Remove and replace the files, unless the block raised; delete the hidden files that are left. Raises OSError."""
         try:
             if kind is None:
                 self._replace()
@@ -57,7 +66,10 @@ class StagedFiles:
                     scratch.unlink(missing_ok=True)
 
     def _replace(self) -> None:
-        """Remove the files to remove, then rename each hidden file to its target."""
+        """Remove the files to remove, then rename each hidden file to its target.
+
+        Raises OSError; what was removed and renamed until then stays so.
+        """
         for path in self._removed:
             path.unlink(missing_ok=True)
         for path, scratch in self._scratch_files.items():

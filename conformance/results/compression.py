@@ -1,7 +1,9 @@
 """Compression of finished cells: the history as gzip, the directories of the nodes as ZIP.
 
 Standard tools read both: `zcat`, `zless`, `unzip`, DuckDB and Spark. A history is compressed when its footer has been
-written. Until then it is a plain file, so that the history of a killed run can be read.
+written. Until then it is a plain file, so that the history of a killed run can be read. `writer` compresses, `reader` reads.
+
+An *entry* is a file or folder that `walk` finds below a folder of *attachments*, the directories of a cell's nodes.
 """
 
 import os

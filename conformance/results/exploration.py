@@ -1,8 +1,9 @@
 """The files of an exploration's directory, which `conformance explore` writes and others read.
 
-`header.json` says what is explored and how; it is written before the first plan, and once more at the end of each call of the command.
-`exploration.json` is what came of it: equal plans give an equal file, whenever and in however many processes they were run. The plans
-themselves are in `plans.jsonl`, which `conformance.explore.journal` alone reads.
+A *plan* is one cell that is run with faults and judged by the model alone. `header.json`
+says what is explored and how; it is written before the first plan, and once more at the end of each call of the command.
+`exploration.json` is what was found: equal plans give an equal file, whenever and in however many processes they were run.
+The plans themselves are in `plans.jsonl`, which `conformance.explore.journal` alone reads.
 """
 
 import hashlib
@@ -44,6 +45,8 @@ class _Versioned(BaseModel):
 
 
 class _Record(BaseModel):
+    """The base class of what is stored: immutable, and without unknown fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
@@ -75,11 +78,14 @@ class ExplorationHeader(_Record):
 
     @property
     def clock_text(self) -> str:
-        """The clock, with its scale if it has one."""
+        """The clock's name, with its scale for a clock that has one: `scaled, scale 60`."""
         return f"{self.clock}, scale {self.scale:g}" if CLOCKS[self.clock].scaled else self.clock
 
     def continues(self, other: "ExplorationHeader") -> bool:
-        """Return whether the plans of another header are those of this one too."""
+        """Return whether another header is of the same plans, so that one exploration goes on where the other ended.
+
+        The two may differ in name, beginning, time taken, and the cells that are left out as too costly.
+        """
         return self.model_dump(exclude={*self._OWN}) == other.model_dump(exclude={*self._OWN})
 
 
@@ -100,7 +106,7 @@ class PlanSize(_Record):
 
     @property
     def text(self) -> str:
-        """The counts in words."""
+        """The counts in words: `2 steps, 1 fault, 1 message, 1 server`."""
         counts = (("step", self.steps), ("fault", self.faults), ("message", self.messages), ("server", self.servers))
         return ", ".join(f"{count} {noun if count == 1 else noun + 's'}" for noun, count in counts)
 
@@ -154,7 +160,10 @@ class Exploration(_Record):
 
 
 def read_exploration(directory: Path) -> Exploration:
-    """Return the exploration of a directory. Raises RunDirectoryError where a file is missing or damaged, SchemaTooNew."""
+    """Return the exploration of a directory, from its two files, with their hash.
+
+    Raises RunDirectoryError where a file is missing or damaged, SchemaTooNew for a header of a later schema.
+    """
     header, summary = (_read(directory / name) for name in (HEADER_FILE, EXPLORATION_FILE))
     return Exploration(
         path=str(directory),
@@ -165,13 +174,19 @@ def read_exploration(directory: Path) -> Exploration:
 
 
 def read_header(directory: Path) -> ExplorationHeader | None:
-    """Return the header of an exploration's directory, None where there is none. Raises RunDirectoryError, SchemaTooNew."""
+    """Return the header of an exploration's directory, None where there is no `header.json`.
+
+    Raises RunDirectoryError where the file is damaged, SchemaTooNew for one of a later schema.
+    """
     path = directory / HEADER_FILE
     return _parse_header(path, _read(path)) if path.exists() else None
 
 
 def _parse_header(path: Path, octets: bytes) -> ExplorationHeader:
-    """Return the header in a file's content; one of a later schema is refused before its fields are."""
+    """Return the header in a file's content; `path` is for messages. Raises RunDirectoryError for a damaged one.
+
+    Raises SchemaTooNew for a later schema, whatever its other fields are.
+    """
     number = _parse(_Versioned, path, octets).schema_number
     if number > SCHEMA:
         raise SchemaTooNew(
@@ -181,7 +196,10 @@ def _parse_header(path: Path, octets: bytes) -> ExplorationHeader:
 
 
 def _parse(model: type[Model], path: Path, octets: bytes) -> Model:
-    """Return a file's content as a model. Raises RunDirectoryError."""
+    """Return a file's content as a record of the class `model`.
+
+    Raises RunDirectoryError, which names `path` and the first mistake, where the content is not such a record.
+    """
     try:
         return model.model_validate_json(octets)
     except ValidationError as error:

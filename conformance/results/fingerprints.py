@@ -60,9 +60,9 @@ _NO_INPUTS = frozenset(
 
 
 def inputs_sha256() -> str:
-    """Return the hash of all files on which the history of a cell, or a verdict about it, can depend.
+    """Return the hash of the contents of all files on which the history of a cell, or a verdict about it, can depend.
 
-    These are the package without `_NO_INPUTS`, its scenarios and its fixtures.
+    These are the package without `_NO_INPUTS`, its scenarios and its fixtures. All of them are read.
     """
     digest = hashlib.sha256()
     for folder, pattern in (
@@ -77,7 +77,10 @@ def inputs_sha256() -> str:
 
 
 def suite_sha256(scenario_hashes: Iterable[str]) -> str:
-    """Return the hash of a suite from the `scenario_sha256` of its cells; order and repetition do not matter."""
+    """Return the hash of a suite from the hashes of its cells' scenarios (`scenario_sha256`).
+
+    Order and repetition do not matter.
+    """
     return sha256_of_json(sorted(set(scenario_hashes)))
 
 

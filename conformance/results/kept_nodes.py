@@ -1,7 +1,7 @@
 """Copies of the nodes' directories of a cell (`--keep`): queue, log, configuration; secrets are replaced.
 
 A copy lies in the run directory as `kept/SLUG/NODE` and is readable by its owner alone. Queued messages are copied
-unchanged.
+unchanged. A cell's *attachments* are the folder with its nodes' directories. The run calls this when a cell has ended.
 """
 
 import json
@@ -35,7 +35,7 @@ def keep_node_directories(cell_file: Path, attachments: Path) -> None:
 
     The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`. Symbolic links
     are copied as links. Files that are unsafe to copy (sparse, nested too deep, or another user's) are named in
-    LEFT-OUT.txt.
+    LEFT-OUT.txt. Raises OSError.
     """
     target = kept_directory(cell_file)
     target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -67,13 +67,13 @@ def keep_node_directories(cell_file: Path, attachments: Path) -> None:
 
 
 def delete_node_data(attachments: Path) -> None:
-    """Delete the folder `data` (the queue) of each node of a cell; logs and configuration stay."""
+    """Delete the folder `data` (the queue) of each node of a cell, where there is one; logs and configuration stay."""
     for node in attachments.iterdir():
         delete_tree(node / "data")
 
 
 def _copy(entry: DirectoryEntry, target: Path) -> None:
-    """Copy a file's content to a new file that only its owner can read."""
+    """Copy a file's content to a new file that only its owner can read. Raises OSError, also where `target` exists."""
     with os.fdopen(entry.open(), "rb") as file, target.open("xb") as copy:
         target.chmod(0o600)
         shutil.copyfileobj(file, copy)

@@ -1,4 +1,7 @@
-"""Paths within a run directory, the slugs that name cells' files, and the errors of unusable run directories."""
+"""Paths within a run directory, the slugs that name cells' files, and the errors of unusable run directories.
+
+A cell's *attachments folder* has a directory for each of its nodes, with logs and configuration. *Compressed* it is a ZIP file.
+"""
 
 import hashlib
 import re
@@ -24,7 +27,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9=_+]+")
 def slug(nodeid: str) -> str:
     """Return the slug of a cell: the readable part of its node id, a dash, and 12 hex digits of the node id's SHA-256.
 
-    It names the cell's file and page. The 48 bits of the hash keep the slugs of different node ids apart.
+    The readable part is what follows `::`, without unsafe characters and cut at 80 characters; `cell` where nothing is left.
+    The slug names the cell's file and page. The 48 bits of the hash keep the slugs of different node ids apart.
     """
     name = nodeid.partition("::")[2] or nodeid
     readable = _UNSAFE.sub("-", name).strip("-")[:_READABLE_CHARACTERS].rstrip("-") or "cell"
@@ -57,14 +61,18 @@ def slug_of(path: Path) -> str:
 
 
 def attachments_folder(cell_file: Path) -> Path:
-    """Return the folder of the directories of a cell's nodes; it exists only while they are not compressed."""
+    """Return the folder of the directories of the nodes of the cell with this file.
+
+    It exists only while the directories are not compressed.
+    """
     return cell_file.with_name(slug_of(cell_file))
 
 
 def archive_path(attachments: Path) -> Path:
-    """Return the path of the ZIP file that replaces a cell's attachments folder when the cell ended well.
+    """Return the path of the ZIP file that replaces a cell's attachments folder when the cell ended well; it may not exist.
 
-    ZIP files lie in a folder `nodes`, which no slug can equal, since each slug ends with a hash.
+    `attachments` is the path of that folder. ZIP files lie in a folder `nodes`, which no slug can equal, since each slug ends
+    with a hash.
     """
     return attachments.parent / _ARCHIVES_FOLDER / f"{attachments.name}.zip"
 
@@ -81,5 +89,6 @@ class CellUnreadable(RunDirectoryError):
     """The header of a cell's file cannot be read, so the file's events belong to no known cell; `why` gives the reason."""
 
     def __init__(self, path: Path, why: str) -> None:
+        """Make the error for the cell's file `path`; `why` says what is wrong with its header."""
         self.why = f"the cell's header cannot be read: {why}"
         super().__init__(f"{path}:1: {self.why}")

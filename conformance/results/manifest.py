@@ -1,6 +1,7 @@
 """The manifest of a run's Parquet tables: the hash and the file sizes of the cells that the tables were made from.
 
-Readers of the tables compare it with the run directory, to tell whether the tables are out of date.
+`parquet` writes it; readers of the tables compare it with the run directory, to tell whether the tables are out of date.
+*Damage* is what could not be read. The slug of a cell is the name of its file without suffixes.
 """
 
 import hashlib
@@ -36,8 +37,8 @@ def compute_manifest(run_dir: Path) -> Manifest:
     """Read all files of a run's cells and return their manifest, without tables and rows.
 
     `octets` is the length of all histories, uncompressed. The hash depends on `run.json` and the cells' slugs and
-    lines, not on the run's path or on compression. `damaged` counts the compressed files that could not be unpacked to
-    their end. Raises OSError where `run.json` cannot be read.
+    lines, not on the run's path or on compression. `damaged` counts the files that could not be read or unpacked to
+    their end; lines are not parsed here. Raises OSError where `run.json` cannot be read.
     """
     digest = hashlib.sha256(read_regular(run_dir / RUN_FILE))
     sizes = {}
@@ -63,7 +64,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def read_current_manifest(run_dir: Path) -> Manifest | None:
-    """Return the manifest of a run's Parquet tables, or None where it is absent, unreadable or out of date.
+    """Return the manifest of a run's Parquet tables, or None where it is absent, unreadable, of a later schema or out of date.
 
     It is out of date where the names or sizes of the cells' files differ. Contents are not compared: a cell's file only
     ever grows, and is compressed once.

@@ -1,6 +1,7 @@
 """Merging of several run directories into one: the shards of a run that several machines ran.
 
-The *slug* of a cell is the name of its file without suffixes.
+A cell's history is in a file in the folder `cells`; that of a first attempt, which did not count, in `late`. The *slug* of
+a cell is the name of its file without suffixes.
 """
 
 import shutil
@@ -34,9 +35,10 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
     """Merge run directories into a new run directory `out` and return its footer.
 
     The order of the sources does not matter. A cell that two sources hold must be equal in both, octet by octet except for
-    the run's name. The wall time is that of the longest source, since shards run at the same time. Raises
-    RunDirectoryError where the sources are not parts of one run, two cells differ, or `out` holds a run already. After an
-    error, a directory `out` that did not exist before is deleted.
+    the run's name. The wall time is that of the longest source, since shards run at the same time. The merged run counts as
+    interrupted where a source is or has not ended. Raises RunDirectoryError where the sources are not parts of one run, a cell
+    is damaged, two copies of it differ, or `out` holds a run already; pydantic.ValidationError for a cell's header that lacks
+    a field. After an error while cells are copied, a directory `out` that did not exist before is deleted.
     """
     if not sources:
         raise RunDirectoryError("nothing to merge: name at least one run directory")
@@ -69,7 +71,8 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
 def _merged_header(runs: Sequence[StoredRun], name: str) -> RunHeader:
     """Return the header of the merged run: the first run's, with all candidates, the joint suite hash and the sum of cells.
 
-    Raises RunDirectoryError where two runs have different candidates of one name.
+    `name` is the merged run's. It counts as filtered only where all runs are. Raises RunDirectoryError where two runs have
+    different candidates of one name.
     """
     candidates: dict[str, CandidateRecord] = {}
     for run in runs:
@@ -92,9 +95,10 @@ def _merged_header(runs: Sequence[StoredRun], name: str) -> RunHeader:
 
 
 def _copy_cell(path: Path, out: Path, folder: str) -> None:
-    """Copy a cell's file, under the new run's name, and its nodes' directories; a cell that `out` has already stays.
+    """Copy a cell's file, with the new run's name in its header, and its nodes' directories; a cell that `out` has already stays.
 
-    Raises RunDirectoryError where the cell cannot be read, or `out` has it with another content.
+    `folder` is `cells` or `late`. A finished cell is compressed. Raises RunDirectoryError where the file cannot be read to its
+    end or `out` has the cell with another content; pydantic.ValidationError where the header lacks a field.
     """
     _, first = next(parse_lines(path), (0, None))  # None for an empty file; Damage for a line that cannot be read
     if not isinstance(first, dict):

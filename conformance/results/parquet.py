@@ -66,7 +66,7 @@ _COLUMN_TYPES = {table: {column.name: column.type for column in columns} for tab
 
 
 def _is_plain(event_class: type) -> bool:
-    """Whether every field of a class of events has the type of its column, or is a text in a column of JSON."""
+    """Return whether every field of a class of events has the type of its column, or is a text in a column of JSON."""
     columns = {column.name: column.type for column in EVENT_COLUMNS}
     hints = get_type_hints(event_class)
     return all(columns[field.name] != "json" or hints[field.name] is str for field in fields(event_class))
@@ -100,7 +100,8 @@ def _arrow_type(column: Column) -> pa.DataType:
 def write_parquet(run_dir: Path) -> Manifest:
     """Write a run's tables into its folder `parquet`, the manifest last, and return the manifest.
 
-    Lines that cannot be read are skipped and counted. Raises RunDirectoryError, SchemaTooNew.
+    Lines that cannot be read are skipped and counted; the manifest names the first hundred. Earlier tables are replaced; where
+    that fails, the folder has no manifest, so that its tables are not used. Raises RunDirectoryError, SchemaTooNew, OSError.
     """
     run = read_run(run_dir)
     folder = run_dir / PARQUET_FOLDER
@@ -133,7 +134,7 @@ def write_parquet(run_dir: Path) -> Manifest:
 def run_tables(run_dir: Path) -> tuple[dict[str, pa.Table], list[Damage]]:
     """Return a run's tables as `write_parquet` would write them, and the lines that could not be read.
 
-    Raises RunDirectoryError, SchemaTooNew.
+    The tables are in memory, by name. Nothing is written. Raises RunDirectoryError, SchemaTooNew.
     """
     damage: list[Damage] = []
     tables = {name: [arrow_schema(columns).empty_table()] for name, columns in TABLES.items()}
@@ -188,13 +189,18 @@ class _RowMaker:
     """
 
     def __init__(self, run: str) -> None:
+        """Make rows for the run of this name."""
         self.damage: list[Damage] = []
         """Records that fit no row, appended to as they are found."""
         self._run = run
         self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
 
     def make_rows(self, cells: list[StoredCell]) -> _Batch:
-        """Return the rows of these cells for each table, events ordered by cell and number, and the cells' damage."""
+        """Return the rows of these cells for each table, events ordered by cell and number, and the damage of the cells' files.
+
+        Where Arrow rejects an unparsed line, the cells' files are read again with every line parsed. Records that fit no row
+        are added to `self.damage` instead.
+        """
         try:
             plain = parse_plain_lines(b"".join(cell.unparsed for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # a line is damaged: parsing each line tells which one
@@ -210,7 +216,10 @@ class _RowMaker:
         return tables, [damage for cell in cells for damage in cell.damage]
 
     def _make_table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
-        """Return a table of records, each with its cell; records that fit no row are skipped and added to `damage`."""
+        """Return the rows of the table `name` for records, pairs of a cell and the fields of the record.
+
+        Records that fit no row are skipped and added to `self.damage`.
+        """
         schema = self._schemas[name]
         try:
             rows = pa.Table.from_pylist([_row_values(name, values) for _, values in records], schema=schema)
@@ -221,7 +230,7 @@ class _RowMaker:
         return self._add_key(name, rows, pa.array([cell.slug for cell, _ in records], pa.string()))
 
     def _can_be_row(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
-        """Whether a record can be a row of a table; append it to `damage` otherwise.
+        """Return whether a record can be a row of the table `name`; else append it to `self.damage`.
 
         The damage names line 1, since the record's own line is not known here.
         """
@@ -233,7 +242,7 @@ class _RowMaker:
         return True
 
     def _add_key(self, name: str, rows: pa.Table, slugs: pa.Array) -> pa.Table:
-        """Return rows with the key columns `run` and `cell` filled in; `slugs` has the cell of each row."""
+        """Return rows of the table `name` with the key columns `run` and `cell` filled in; `slugs` has the cell of each row."""
         key = {"run": pa.repeat(self._run, len(rows)), "cell": slugs}
         schema = self._schemas[name]
         return pa.table([key[field.name] if field.name in key else rows[field.name] for field in schema], schema=schema)
@@ -258,7 +267,7 @@ def parse_plain_lines(lines: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _cell_values(cell: StoredCell) -> dict[str, Any]:
-    """Return the fields of a cell's header and footer together."""
+    """Return the fields of a cell's header and footer together; without a footer those of the header alone."""
     return {**_values(cell.header), **(_values(cell.footer) if cell.footer else {})}
 
 
@@ -283,7 +292,7 @@ def _row_values(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _column_value(column_type: object, value: Any) -> Any:
-    """Return the value for a column; one of type `json` has any value but a text or None as its JSON text."""
+    """Return a value as its column stores it: in one of type `json` as JSON text, unless it is a text or None; else unchanged."""
     if column_type == "json" and value is not None and not isinstance(value, str):
         return json.dumps(value, sort_keys=True)
     return value

@@ -50,6 +50,7 @@ class Damage:
     why: str
 
     def __str__(self) -> str:
+        """Return the damage as text; of the path only the file's name."""
         return f"{self.path.name}:{self.line}: {self.why}"
 
 
@@ -134,10 +135,11 @@ def read_run(run_dir: Path) -> StoredRun:
 
 
 def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> StoredCell:
-    """Return the cell in a file. Raises CellUnreadable where its header cannot be read, SchemaTooNew.
+    """Return the cell in a file; lines that cannot be read are in its `damage`.
 
     Consecutive lines that match the pattern `unparsed` are not parsed but returned in `StoredCell.unparsed`: parsing
-    events takes nine tenths of the time.
+    events takes nine tenths of the time. Raises CellUnreadable where the header cannot be read, SchemaTooNew; OSError where the
+    machine ran out of a resource.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
@@ -181,7 +183,10 @@ def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> Store
 
 
 def read_cell_ends(run_dir: Path) -> CellEnds:
-    """Return the header and footer of each cell of a run; the lines between are not parsed. Raises SchemaTooNew."""
+    """Return the header and footer of each cell of a run; the lines between are not parsed. Raises SchemaTooNew.
+
+    A cell without a readable header becomes a damage.
+    """
     files = cell_files(run_dir)
     ends: list[tuple[CellHeader, CellFooter | None]] = []
     damage: list[Damage] = []
@@ -194,9 +199,9 @@ def read_cell_ends(run_dir: Path) -> CellEnds:
 
 
 def read_cell_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
-    """Return the header of a cell's file and its footer, or None for a cell that was cut short.
+    """Return the header of a cell's file and its footer; the footer is None for a cell that was cut short.
 
-    The lines between are not parsed. Raises CellUnreadable, SchemaTooNew.
+    The lines between are not parsed. Raises CellUnreadable where the header cannot be read, SchemaTooNew.
     """
     octets, problem = read_history(path)
     if problem and not octets:
@@ -213,8 +218,8 @@ def parse_lines(
 ) -> Iterator[tuple[int, dict[str, Any] | Damage | bytes]]:
     """Yield each line of a cell's file with its number from 1: its JSON object, or the Damage that prevents reading it.
 
-    Consecutive lines that match `unparsed` are yielded together as bytes, with the number of the first. The damage of
-    a compressed file comes after the lines that could be unpacked.
+    Consecutive lines that match `unparsed` are yielded together as bytes, with the number of the first. A file that cannot be
+    read or unpacked to its end gives a Damage after the lines that could be read; an empty file gives nothing.
     """
     octets, problem = read_history(path)
     start, number = 0, 1
@@ -248,7 +253,7 @@ def _parse_json(octets: bytes) -> object:
 
 
 def _json_object(value: object) -> dict[str, Any]:
-    """Return the value if it is a JSON object. Raises ValueError."""
+    """Return a JSON value unchanged if it is an object. Raises ValueError for any other."""
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # callers handle one error for any bad content
     return value
@@ -273,9 +278,10 @@ def _parse_footer(tail: bytes) -> CellFooter | None:
 
 
 def _read_document(path: Path, model: type[M]) -> M:
-    """Return the record of a JSON file of one record.
+    """Return the record of this class in a JSON file that has one record.
 
-    Raises RunDirectoryError (SchemaTooNew among them); OSError where the machine ran out of a resource.
+    Raises RunDirectoryError where the file is missing or damaged, SchemaTooNew for a later schema; OSError where the machine ran
+    out of a resource.
     """
     try:
         value = _json_object(_parse_json(read_regular(path)))
@@ -292,7 +298,10 @@ def _read_document(path: Path, model: type[M]) -> M:
 
 
 def _refuse_newer(path: Path, value: dict[str, Any]) -> None:
-    """Raise SchemaTooNew for a record of a later schema than this version reads."""
+    """Raise SchemaTooNew where a record (`value`) is of a later schema than this version reads; `path` is for the message.
+
+    A number that is missing or not whole is not refused here.
+    """
     number = value.get("schema")
     if isinstance(number, int) and number > SCHEMA:
         raise SchemaTooNew(

@@ -17,6 +17,8 @@ SCHEMA = 2
 
 
 class _Record(BaseModel):
+    """The base class of all records."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 

@@ -65,6 +65,7 @@ class CellWriter:
     """
 
     def __init__(self, run_dir: Path, header: CellHeader) -> None:
+        """Look whether the run directory has a file of this cell already; nothing is written before the block begins."""
         self.header = header
         name = slug(header.nodeid)
         self._existing_file = cell_file(run_dir, name)
@@ -75,7 +76,10 @@ class CellWriter:
         self._verdicts = 0
 
     def __enter__(self) -> Self:
-        """Create the file and write the header. Raises RunDirectoryError where the run has a file of this cell already."""
+        """Create the file and the folder of attachments, write the header, and return this writer.
+
+        Raises RunDirectoryError where the run has a file of this cell already.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.attachments.mkdir(exist_ok=True)
         try:
@@ -92,6 +96,7 @@ class CellWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Write the collected events and close the file, unless `finish` did; remove an empty folder of attachments."""
         if not self._file.closed:
             try:
                 self.flush()
@@ -157,8 +162,8 @@ class CellWriter:
 def move_first_attempt(run_dir: Path, nodeid: str) -> None:
     """Move the files of a cell from `cells/` to `late/`, so that the cell can be run again.
 
-    The directories of its nodes become a ZIP file. A cell that ended well has its ZIP file already; the folder of
-    another is compressed after the move.
+    The folder `late` is created; a cell without files is not an error. The directories of its nodes become a ZIP file. A cell
+    that ended well has its ZIP file already; the folder of another is compressed after the move.
     """
     name = slug(nodeid)
     (run_dir / LATE_FOLDER).mkdir(exist_ok=True)
@@ -173,20 +178,23 @@ def move_first_attempt(run_dir: Path, nodeid: str) -> None:
 
 
 def json_line(record: BaseModel, name: str = "") -> bytes:
-    """Return a record as one line of JSON, with a leading field `record` of this name unless the name is ''."""
+    """Return a record as one line of JSON, with a leading field `record` of this name unless the name is ''.
+
+    Fields without a value are left out.
+    """
     text = to_json(record, by_alias=True, exclude_none=True)
     return b'{"record":"%b",%b\n' % (name.encode(), text[1:]) if name else text + b"\n"
 
 
 def event_json_line(event: AnyEvent) -> bytes:
-    """Return an event as one line of JSON, with the leading field `"record":"event"`."""
+    """Return an event as one line of JSON, with the leading field `"record":"event"`; fields without a value are left out."""
     serializer = _serializer(type(event))  # type: ignore[arg-type]  # a class has a hash, whatever its objects have
     return b'{"record":"event",%b\n' % serializer.to_json(event, exclude_none=True)[1:]
 
 
 @cache
 def _serializer(kind: type[Event]) -> SchemaSerializer:
-    """Return the serializer of a class of events; that of the union `AnyEvent` would determine the class of each event."""
+    """Return the serializer of a class of events, made once: that of the union `AnyEvent` would determine each event's class."""
     return TypeAdapter(kind).serializer
 
 
@@ -214,12 +222,15 @@ def delete_run_content(run_dir: Path) -> None:
 
 
 def holds_run(run_dir: Path) -> bool:
-    """Whether a directory has a `run.json`, of whatever kind."""
+    """Return whether a directory has a `run.json`, even one that is a broken link."""
     return os.path.lexists(run_dir / RUN_FILE)
 
 
 def is_unstarted_run(run_dir: Path) -> bool:
-    """Whether a directory has files or folders, and all of them are those that a run makes before its `run.json`."""
+    """Return whether a directory has files or folders, and all of them are those that a run makes before its `run.json`.
+
+    False for an empty directory, for one that does not exist, and for one with a `run.json`.
+    """
     if not run_dir.is_dir() or holds_run(run_dir):
         return False
     paths = list(run_dir.iterdir())
@@ -233,7 +244,8 @@ def is_unstarted_run(run_dir: Path) -> bool:
 def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
     """Write `run.json` and return its header; of several workers of one run, all get the header of the first.
 
-    Raises RunDirectoryError where the directory holds another run, or this run has ended.
+    The directory and its folder `cells` are created where they are missing. Raises RunDirectoryError where the directory holds
+    another run, or this run has ended.
     """
     (run_dir / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     target = run_dir / RUN_FILE
@@ -257,7 +269,8 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
 
     `wall_seconds` is the duration of the run; `interrupted` says that it ended before its last cell. Cells that cannot
     be read are listed in the footer's `damage` and count as cut short. Where pyarrow is installed, a run of more than
-    16 cells gets its Parquet tables too. Raises RunDirectoryError where the directory holds no run.
+    16 cells gets its Parquet tables too. Raises RunDirectoryError where the directory holds no run, or the header of a first
+    attempt in `late/` cannot be read.
     """
     header = read_header(run_dir)
     cells = read_cell_ends(run_dir)

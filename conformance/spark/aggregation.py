@@ -5,6 +5,9 @@
 3. Spark queries the new batch for the rows of every table that is made of each run on its own (`views`, `tables`).
 4. Merge these rows into the warehouse's summaries, and write the catalog last, which makes the batch part of the warehouse.
 5. Spark compares all runs (`tables.history`) over the summaries of outcomes, while Python exports the other tables.
+
+The *layers* are the tables that Spark's queries read: cells, transactions, recorded verdicts. A *summary* is the warehouse's
+file with the rows of one published table for all runs. A *task* is a function that `task_graph` calls in a thread.
 """
 
 from collections import Counter
@@ -70,10 +73,10 @@ WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Calla
 class AggregationResult:
     """What an aggregation found.
 
-    `added` is the number of runs that were new or had changed; the other numbers are of everything in the warehouse, `explorations`
-    and `findings` are those of explorations.
-    `found` counts regressions and disagreements of the runs that were passed in, and all flaky cells; `fail_on` are the
-    kinds that make the exit code 1. `page` is what `write_page` returned, None without one.
+    `added` is the number of runs that were new or had changed; the other numbers are of everything in the warehouse,
+    `explorations` and `findings` are those of explorations. `found` counts regressions and disagreements of the runs that were
+    passed in, and all flaky cells; `fail_on` are the kinds that make the exit code 1. `page` is what `write_page` returned,
+    None without one.
     """
 
     runs: int
@@ -89,17 +92,20 @@ class AggregationResult:
 
     @property
     def failing(self) -> tuple[FailureKind, ...]:
-        """The kinds of failure that were asked for and found."""
+        """The kinds of failure that `fail_on` names and that were found, sorted."""
         return tuple(sorted(kind for kind in self.fail_on if self.found[kind]))
 
     @property
     def exit_code(self) -> int:
-        """1 when a kind of failure that was asked for was found, else 0."""
+        """1 where a kind of failure that `fail_on` names was found, else 0."""
         return 1 if self.failing else 0
 
 
 def parse_fail_on(text: str) -> frozenset[FailureKind]:
-    """Return the kinds of failure in the option `--fail-on`, a list such as `regression,flaky`. Raises ValueError for an unknown one."""
+    """Return the kinds of failure in the option `--fail-on`, a list such as `regression,flaky`; none for ''.
+
+    Raises ValueError for an unknown kind.
+    """
     words = {word.strip() for word in text.split(",") if word.strip()}
     known: tuple[FailureKind, ...] = get_args(FailureKind)
     if unknown := sorted(words - set(known)):
@@ -118,12 +124,13 @@ def aggregate(
     make_jvm_cache: bool = False,
     write_page: WritePage | None = None,
 ) -> AggregationResult:
-    """Add runs and explorations to the warehouse in `out`, write the tables of everything in it, and a page with `write_page`. Blocks.
+    """Add runs and explorations to the warehouse in `out`, write the tables of everything in it, and a page with `write_page`.
 
-    `runs` are directories of runs or explorations, or folders with some. A run that the warehouse has with the same content is skipped; one
-    whose content changed is replaced. On a cluster `runs` and `out` must be paths that every node sees. With
-    `make_jvm_cache` an AOT cache is made for later aggregations. `fail_on` decides the result's exit code only. Waits
-    while another aggregation writes to `out`. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
+    `runs` are directories of runs or explorations, or folders with some. A run that the warehouse has with the same content is
+    skipped; one whose content changed is replaced. On a cluster `runs` and `out` must be paths that every machine of the
+    cluster sees. With `make_jvm_cache` an AOT cache is made for later aggregations. `fail_on` decides the result's exit code
+    only. Waits while another aggregation writes to `out`. Raises RunDirectoryError, SchemaTooNew, JavaMissing,
+    MasterUnreachable, SparkFailed.
     """
     progress = progress or Progress()
     warehouse = Warehouse(out.resolve() / "warehouse")
@@ -180,8 +187,8 @@ def aggregate(
 def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]:
     """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file.
 
-    After such an error all tables of the runs and of the warehouse are read to find that file; where none is damaged, the error is raised
-    as it is. A full disk or the like is not damage.
+    After such an error all tables of the runs and of the warehouse are read to find that file; where none is damaged, the
+    error is raised as it is. A full disk or the like is not damage.
     """
     try:
         yield
@@ -198,7 +205,10 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
 
 
 def layout_hash() -> str:
-    """Return the hash of all schemas, queries and code that the warehouse's rows depend on: another hash discards the warehouse."""
+    """Return the hash of all schemas, queries and code that the warehouse's rows depend on.
+
+    A warehouse with another hash is discarded (`Warehouse.load_catalog`).
+    """
     tables = [(table.name, table.query, str(table.schema)) for table in PER_RUN_TABLES]
     return sha256_of_json(
         [
@@ -208,12 +218,12 @@ def layout_hash() -> str:
 
 
 def _has_same_content(run: IngestedRun, known: IngestedRun | None) -> bool:
-    """Return whether the warehouse knows the run (`known`, else None) with the same content, so that it need not be added again."""
+    """Return whether a run need not be added again: `known`, the warehouse's run of that name or None, has the same content."""
     return known is not None and known.content_sha256 == run.content_sha256
 
 
 def _report_damage(run: IngestedRun, progress: Progress) -> None:
-    """Print, through `progress`, how much of a run could not be read, with the first five places; nothing for an undamaged run."""
+    """Print, through `progress`, how much of a run could not be read, and the first five places; nothing for an undamaged run."""
     if run.damaged:
         progress.note(f"{run.path}: {run.damaged} lines or files could not be read, and were left out")
         for line in run.damage[:5]:
@@ -223,10 +233,10 @@ def _report_damage(run: IngestedRun, progress: Progress) -> None:
 def _add_runs(
     session: "SparkSession", layer_files: Future[LayerFiles], catalog: Catalog, warehouse: Warehouse, progress: Progress
 ) -> tuple[Catalog, dict[str, pa.Table]]:
-    """Move the runs' files into the warehouse, merge their rows into its summaries, and write the catalog last.
+    """Add new and changed runs to the warehouse: their files, their rows in its summaries, and last the catalog.
 
-    Waits for `layer_files`, the files of the runs to add, which may be none. Returns the new catalog, and the summaries
-    of all runs by table.
+    Blocks for `layer_files`, the files of the runs to add, and for Spark's queries over them. Returns the new catalog, and the
+    summaries by table, with the rows of all runs. Without runs to add, the catalog is returned unchanged and Spark is not used.
     """
     with progress.stage("reading the runs, following their messages"):
         written = layer_files.result()
@@ -263,9 +273,10 @@ def _add_runs(
 
 
 def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
-    """Return the rows of the tables that compare all runs, by table; `outcomes` is how many outcomes of cells the warehouse has.
+    """Query the tables that compare all runs (`CROSS_RUN_TABLES`), and return their rows by table. Blocks.
 
-    Where these are more than `_FEW_OUTCOMES`, settings of the session are changed so that queries are compiled and partitioned.
+    The session gets views of the outcomes of cells and rows. `outcomes` is how many outcomes of cells the warehouse has. Where
+    these are more than `_FEW_OUTCOMES`, settings of the session are changed so that queries are compiled and partitioned.
     """
     if outcomes > _FEW_OUTCOMES:
         for name, value in _MANY_OUTCOMES_SETTINGS.items():
@@ -282,9 +293,9 @@ def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) 
 
 
 def _export_tables(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles) -> dict[str, list[dict[str, Any]]]:
-    """Write tables as files below `out`, and return their rows by table; internal tables are left out.
+    """Write tables as files in `out/tables`, and return their rows by table; internal tables are left out.
 
-    The files appear when the block of `files` ends.
+    `tables` has the rows of each table by its name. The files appear when the block of `files` ends.
     """
     names = [table.name for table in TABLES if table.name in tables]
     return {name: export_table(tables[name], out / "tables", name, files.write) for name in names}
@@ -295,7 +306,8 @@ def _query_tables(
 ) -> dict[str, pa.Table]:
     """Run the tables' queries in threads, each after the tasks of the views that it names; block, and return their rows by table.
 
-    `views` are tasks that define views, by the view's name; a table may have the name of one, so its task gets the prefix `table`.
+    `views` are tasks that define views, by the view's name; all of them are run. A table may have the name of a view, so its task
+    gets the prefix `table`.
     """
     queries: dict[str, Task[pa.Table]] = {
         f"table {table.name}": Task(partial(_query, session, table), names_in_query(table.query, views.keys()))
@@ -311,9 +323,9 @@ def _query(session: "SparkSession", table: Table) -> pa.Table:
 
 
 def _count_failures(tables: Mapping[str, pa.Table], named: frozenset[str]) -> dict[FailureKind, int]:
-    """Return how many standing regressions and disagreements the named runs have, and how many flaky cells there are.
+    """Return how many standing regressions and disagreements the runs `named` have, and how many flaky cells all runs have.
 
-    A change is standing when it is its cell's latest.
+    `named` are the runs that were passed to `aggregate`. A change is standing when it is its cell's latest.
     """
     changes = Counter(row["change"] for row in tables["changes"].to_pylist() if row["standing"] and row["run"] in named)
     disagreements = sum(run in named for run in tables["disagreements"].column("run").to_pylist())

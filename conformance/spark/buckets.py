@@ -1,8 +1,8 @@
 """Write Parquet files bucketed by cell, in the layout of a Spark table `CLUSTERED BY (cell_id)`.
 
-Spark then knows that the rows of a cell lie in one bucket, and joins by cell without a shuffle. It computes the bucket as Murmur3 (x86,
-32 bits, seed 42) of the eight octets of `cell_id`, modulo the number of buckets, and reads a file's bucket from the end of its name.
-`write_layers` calls this in threads, while Java starts.
+Spark then knows that the rows of a cell lie in one bucket, and joins by cell without a shuffle. It computes the bucket as
+Murmur3 (x86, 32 bits, seed 42) of the eight octets of `cell_id`, modulo the number of buckets, and reads a file's bucket from
+the end of its name. `write_layers` calls this in threads, while Java starts.
 """
 
 from itertools import pairwise
@@ -48,9 +48,9 @@ def _rotate_left(word: _Words, bits: int) -> _Words:
 def write_buckets(rows: pa.Table, folder: Path, writer: int, buckets: int) -> None:
     """Write rows, which have the column `cell_id`, as one Parquet file for each bucket that has any.
 
-    `writer` keeps the file names of several writers into one folder apart. Rows must be sorted by `kind` where they have that
-    column: each kind becomes a row group, so that a reader of one kind skips the others. An empty table becomes one file
-    without rows.
+    `writer` is a number in the file names, which keeps the files of several calls for one folder apart. Rows must be sorted by
+    `kind` where they have that column: each kind becomes a row group, so that a reader of one kind skips the others. An empty
+    table becomes one file without rows, for bucket 0. The folder is created where it is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     bucket_of_row = bucket_numbers(rows["cell_id"].to_numpy(), buckets)

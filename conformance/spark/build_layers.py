@@ -55,7 +55,8 @@ def build_layers(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table
     """Return a run's layers by name, and as `topologies` those of its cells.
 
     `tables` are the run's `cells`, `verdicts` and `events`; of the last two only `VERDICT_COLUMNS` and `EVENT_COLUMNS` are
-    needed. Events of a cell whose header could not be read are left out.
+    needed. Events of a cell that is not among `cells`, since its header could not be read, are left out. The transactions are
+    sorted by kind, cell and number.
     """
     ids: dict[str, int] = {}
     cells, verdicts, events = (tables[name].combine_chunks() for name in ("cells", "verdicts", "events"))
@@ -103,9 +104,10 @@ def _cell_ids(run: str, rows: pa.Table, ids: dict[str, int]) -> Integers:
 
 
 def _recorded_verdicts(verdicts: pa.Table, cell_ids: Integers) -> pa.Table:
-    """Return the layer of recorded verdicts; the column `failure` is null but for failures and remarks.
+    """Return the layer of recorded verdicts; the column `failure` is null but for failures and for passes with a remark.
 
-    `failure.event` is the first of the verdict's `evidence`, which are numbers of events.
+    `failure.event` is the first of the verdict's `evidence`, which are numbers of events, and null without evidence.
+    `cell_ids` has the id of each verdict's cell.
     """
     remark = pc.fill_null(verdicts["remark"], False).combine_chunks()
     has_failure = pc.or_(pc.fill_null(pc.equal(verdicts["outcome"], "fail"), False), remark).combine_chunks()

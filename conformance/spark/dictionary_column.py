@@ -1,7 +1,7 @@
 """Text columns as integer codes into a list of distinct values, so that a predicate runs once per value, not once per row.
 
-The modules that build the layers (`exchanges`, `single_events`, `topologies`) work on whole columns with these. `Flags` is an array of
-booleans, `Integers` one of numbers; in an array of codes or row indices -1 stands for null.
+The modules that build the layers (`exchanges`, `single_events`, `topologies`) work on whole columns with these. `Flags` is an
+array of booleans, `Integers` one of numbers; in an array of codes or row indices -1 stands for null.
 """
 
 from collections.abc import Callable, Collection
@@ -35,7 +35,10 @@ class DictionaryColumn:
         return cls(codes, tuple(encoded.dictionary.to_pylist()))
 
     def matches(self, predicate: Callable[[str], bool]) -> Flags:
-        """Return for each row whether the predicate holds for its text; False for null. The predicate is called once for each value."""
+        """Return for each row whether the predicate holds for its text; False for null.
+
+        The predicate is called once for each distinct value.
+        """
         return np.array([*map(predicate, self.values), False], bool)[self.codes]
 
     def is_in(self, values: Collection[str]) -> Flags:

@@ -43,9 +43,10 @@ _NOTIFY_WITHOUT_FAILURE = re.compile(r"[^>]*>.* NOTIFY=(?!\S*FAILURE)\S", re.IGN
 
 
 def exchange_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
-    """Return a row for each mail transaction and discard exchange; `cell_ids` has the id of each event's cell.
+    """Return a row for each mail transaction and each query for discard status; `cell_ids` has the id of each event's cell.
 
-    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. An exchange without its opening command gets none.
+    `events` are the rows of a run's own table `events`. The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows
+    have. An exchange without its opening command (MAIL or the query) gets no row.
     """
     selected = _select_session_events(events, cell_ids)
     # An exchange without its opening command, as of a damaged history, gets no row.
@@ -79,12 +80,15 @@ class _SessionEvents:
 
 
 def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEvents:
-    """Select and sort the events that belong to exchanges, and find the role and exchange of each."""
+    """Select and sort the events that belong to exchanges, and find the role, exchange, address and handshake of each.
+
+    Events without a session are left out. `cell_ids` has the id of each event's cell.
+    """
     kind, verb, answered_verb = (DictionaryColumn.encode(events[name]) for name in ("kind", "verb", "to"))
     session = DictionaryColumn.encode(events["session"])
     operation = DictionaryColumn.encode(pc.struct_field(events["operation"], "name"))
     is_command, is_reply = kind.is_in(["command"]), kind.is_in(["reply"])
-    # A reply to XQDISCARD or XQUERYDISCARD counts also where it is no list.
+    # A reply to XQDISCARD or XQUERYDISCARD counts also where it is not a list.
     is_discard_reply = operation.is_in(["discard-list"]) | answered_verb.matches(lambda verb: verb.startswith("XQ"))
     is_handshake = is_reply & operation.is_in(_HANDSHAKES)
     belongs = (
@@ -140,8 +144,8 @@ def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEven
 def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
     """Return which exchange of its kind in its session each event belongs to, from 1; 0 before the first.
 
-    `roles` has the role of each event, `starts` the index of the first event of each event's session. Replies about mail belong to the
-    latest reply to MAIL, commands and content to the latest MAIL.
+    `roles` has the role of each event, `starts` the index of the first event of each event's session. Replies about mail
+    belong to the latest reply to MAIL, commands and content to the latest MAIL.
     """
 
     def count(role: int) -> Integers:
@@ -162,8 +166,8 @@ def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
 def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryColumn:
     """Return for each selected event its address; values are sorted, and null stands for none.
 
-    It is the address in a MAIL or RCPT command, or the recipient that a reply names (LMTP). `rows` are the events' indices in `events`,
-    `roles` their roles.
+    It is the address in a MAIL or RCPT command, or the recipient that a reply names (LMTP). `rows` are the events' indices in
+    `events`, `roles` their roles.
     """
     is_envelope = np.isin(roles, (MAIL, RCPT))
     lines = take_or_null(events["line"].combine_chunks(), np.where(is_envelope, rows, -1))
@@ -177,7 +181,10 @@ def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryC
 
 
 def _is_unreported(events: pa.Table, rows: Integers, roles: Integers) -> Flags:
-    """Return of each event whether it is a RCPT with a NOTIFY that does not have FAILURE."""
+    """Return for each selected event whether it is a RCPT with a NOTIFY that does not have FAILURE.
+
+    `rows` are the events' indices in `events`, `roles` their roles.
+    """
     lines = take_or_null(events["line"].combine_chunks(), np.where(roles == RCPT, rows, -1))
     return DictionaryColumn.encode(lines).matches(lambda line: _NOTIFY_WITHOUT_FAILURE.match(line) is not None)
 
@@ -189,7 +196,7 @@ def _address_in(line: str) -> str:
 
 
 def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
-    """Return the finished rows: one for each exchange.
+    """Return the finished rows: one for each exchange that has an opening command, in the order of `opening`.
 
     `opening` are the indices, among the selected events, of the exchanges' opening commands, sorted by key.
     """
@@ -262,7 +269,10 @@ def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
 
 
 def _rows_by_exchange(selected: _SessionEvents, exchange: Integers, role: int) -> Integers:
-    """Return the indices of the events of a role that belong to an exchange, sorted by exchange and event number."""
+    """Return the indices, among the selected events, of those of a role, sorted by exchange and event number.
+
+    `exchange` has the row of each event's exchange; events with -1 are left out.
+    """
     rows = np.flatnonzero((selected.roles == role) & (exchange >= 0))
     return rows[np.argsort(exchange[rows], kind="stable")]
 
@@ -270,9 +280,10 @@ def _rows_by_exchange(selected: _SessionEvents, exchange: Integers, role: int) -
 def _recipient_columns(
     selected: _SessionEvents, exchange: Integers, codes: Integers, finals: Integers, highest_code: Integers
 ) -> dict[str, pa.Array]:
-    """Return the columns of recipients: `recipients` (RCPT accepted), `unreported` (of these), `accepted` (by a final reply), `refused`.
+    """Return the four columns of recipients, each with a list for every exchange.
 
-    `unreported` are those whose NOTIFY asks for no report of failures, `refused` those refused for good by either reply.
+    `recipients` were accepted by the reply to RCPT, `accepted` by the final reply; `refused` were refused for good by either.
+    `unreported` are those of `recipients` whose NOTIFY asks for no report of failures.
 
     `exchange` and `codes` have the exchange's row and the reply code of each selected event, `finals` the indices of the
     final replies by exchange, `highest_code` the highest code of each exchange's final replies. A pair of exchange and address

@@ -1,6 +1,8 @@
-"""Reads explorations, and makes of them the two small relations that the tables `explorations` and `findings` are queried from.
+"""Read explorations, and make of them the two small relations that the tables `explorations` and `findings` are queried from.
 
-The warehouse's catalog keeps explorations whole, since each is a few kilobytes; an aggregation without any defines no view of them.
+An *exploration* is the directory that `conformance explore` wrote: the plans that were run, and what they found. `aggregation`
+calls this. The warehouse's catalog keeps explorations whole, since each is a few kilobytes; an aggregation without any defines
+no view of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,9 +64,9 @@ class ReadableExplorations:
 
 
 def read_explorations(paths: Iterable[Path]) -> ReadableExplorations:
-    """Return the explorations in these directories; two copies of one count once.
+    """Return the explorations in these directories, with a message for each that cannot be read; two copies of one count once.
 
-    Raises RunDirectoryError when two different ones have the same name; SchemaTooNew for one of a later program.
+    Raises RunDirectoryError where two different ones have the same name, SchemaTooNew for one of a later program.
     """
     found: dict[str, Exploration] = {}
     unreadable: list[str] = []
@@ -91,6 +93,7 @@ def explored_rows(explorations: Iterable[Exploration]) -> pa.Table:
 
 
 def _explored_row(one: Exploration) -> dict[str, Any]:
+    """Return the row of one exploration, by the columns of `EXPLORED_SCHEMA`; an outcome without plans is 0."""
     header, summary = one.header, one.summary
     outcomes = ("sound", "violated", "unfinished", "inapplicable")
     return {
@@ -144,7 +147,10 @@ def found_rows(explorations: Iterable[Exploration]) -> pa.Table:
 
 
 def compare_explorations(session: "SparkSession", explorations: Sequence[Exploration]) -> dict[str, pa.Table]:
-    """Return the rows of the tables of explorations, by table; without an exploration they are empty, and nothing is queried."""
+    """Define the views `explored` and `found` in the session, and return the rows of the tables of explorations, by table.
+
+    Blocks while Spark queries. Without an exploration the tables are empty, and Spark is not used.
+    """
     if not explorations:
         return {table.name: table.schema.empty_table() for table in TABLES}
     for name, rows in (("explored", explored_rows(explorations)), ("found", found_rows(explorations))):

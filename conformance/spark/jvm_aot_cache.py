@@ -3,7 +3,7 @@
 The cache is made only on request. A session of Java 25 or later records what it loads (`AotCache.options` with `record`); after
 that session Java makes the cache from the record (`AotCache.build`: 200 MB, some 20 seconds of CPU, once). Java itself
 rejects a cache that does not fit, and goes on without one. The file's name changes with the versions of Java and Spark, and an
-older cache of the same installation is deleted when a new one is made.
+older cache of the same installation is deleted when a new one is made. `prepare_session` and `session` call this.
 """
 
 import hashlib
@@ -47,7 +47,10 @@ class AotCache:
         return self.record.with_name("aot.log")
 
     def mismatch_reason(self) -> str:
-        """Return why the session that has started does not use a cache that is there; '' where it uses it or none is there."""
+        """Return why the session that has started does not use a cache that is there; '' where it uses one, or none is there.
+
+        A cache that other versions of Java and Spark made, in the same folder, is there but not used.
+        """
         if not self.file.is_file():
             return "it was made of another Java or Spark" if any(self.file.parent.glob("*.aot")) else ""
         lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.is_file() else []
@@ -56,10 +59,10 @@ class AotCache:
         return lines[0].rpartition("]")[2].strip() if rejected else ""
 
     def options(self, *, brief: bool, record: bool) -> tuple[str, ...]:
-        """Return Java's options to record what it loads, or else to use the cache; none where there is no cache.
+        """Return Java's options: with `record` to record the classes that it loads, else to use the cache; () without a cache.
 
-        `record`: record. `brief`: the session lasts half a minute at most; a longer one takes the classes from the
-        cache and profiles its methods itself.
+        `brief`: the session lasts half a minute at most. A longer one takes only the classes from the cache, and profiles its
+        methods itself.
         """
         if record:
             return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _NO_LOG)
@@ -71,7 +74,8 @@ class AotCache:
     def build(self, java: Path, arguments: Sequence[str], class_path: str) -> bool:
         """Make the cache from the record of a session, and return whether that succeeded; blocks for some 20 seconds.
 
-        `java`, `arguments` and `class_path` are those that the session was started with.
+        `java`, `arguments` and `class_path` are those that the session was started with. The caches of other versions in the same
+        folder are deleted. Returns False, and changes no cache, without a record, where Java fails, or after 15 minutes.
         """
         if not self.record.is_file():
             return False
@@ -94,7 +98,10 @@ class AotCache:
 
 
 def aot_cache_for(java: Path, cache_folder: Path, session_folder: Path) -> AotCache:
-    """Return the cache for a Java and the installed Spark; a record of it would go to the session's folder."""
+    """Return the cache for a Java and the installed Spark, whose files need not exist.
+
+    The cache lies below `cache_folder`, the record of a session in that session's own folder.
+    """
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
     assert spark.origin
@@ -106,7 +113,7 @@ def aot_cache_for(java: Path, cache_folder: Path, session_folder: Path) -> AotCa
 
 
 def launch_arguments(session: "SparkSession") -> tuple[list[str], str]:
-    """Return the options and the class path that a session's Java was started with."""
+    """Return the options and the class path that the Java of an open session was started with, as Java itself reports them."""
     jvm = session._jvm
     assert jvm is not None
     arguments = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()

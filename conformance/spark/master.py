@@ -1,4 +1,7 @@
-"""Reach a standalone Spark master before a session is opened: Spark itself would try for a minute."""
+"""Reach a standalone Spark master (`--master spark://HOST:PORT`) before a session is opened.
+
+`prepare_session` calls this first, since Spark itself would try to reach an absent master for a minute.
+"""
 
 import re
 import socket
@@ -12,10 +15,11 @@ class MasterUnreachable(RuntimeError):
 
 
 def driver_address(master: str) -> str:
-    """Return the address of this machine at which executors of a master find the driver: 127.0.0.1 where they run here.
+    """Return the address of this machine at which Spark's executors reach the driver, this process.
 
-    Blocks for at most some seconds. Connects to the hosts of a URL such as `spark://one:7077,two:7077` until one accepts.
-    Raises MasterUnreachable where none does.
+    For a URL such as `spark://one:7077,two:7077` it is the local address of the first connection that one of the hosts
+    accepts; they are tried in their order. For any other master, such as `local[*]`, it is 127.0.0.1, and nothing is
+    connected. Blocks for some four seconds at most. Raises MasterUnreachable where no host accepts.
     """
     if not master.startswith("spark://"):
         return "127.0.0.1"

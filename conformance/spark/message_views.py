@@ -66,7 +66,7 @@ WHERE m.kind = 'mail'
 """  # noqa: S608  # made of constants
 """A row for each mail transaction.
 
-`from_outside`: its client is no server of the topology. `to_server`: its server is one. `among_servers`: both are.
+`from_outside`: its client is not a server of the topology. `to_server`: its server is one. `among_servers`: both are.
 `inside`: both are servers of one boundary. `accepted_rcpts`: how many recipients RCPT accepted, before normalization.
 """
 

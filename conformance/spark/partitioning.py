@@ -1,7 +1,10 @@
 """How the rows of a history are partitioned for Spark: by cell, and in one partition where the history is small.
 
 Nearly all queries join and aggregate within a cell. The rows of a cell are brought together once, and then joined without a
-shuffle. With a single partition Spark plans hardly any exchange, and a query is one stage.
+shuffle. With a single partition Spark plans hardly any exchange, and a query is one stage. `views` and `aggregation` call this.
+
+*Rows* are one of Spark's data frames. A *hint* is advice for Spark's planner; no result depends on it. *Local* means that Spark
+runs in this process alone.
 """
 
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ MAX_PARTITIONS = 1000
 class Partitioning:
     """The number of partitions, each with all rows of some cells, and what follows from it for Spark's data frames.
 
-    The methods that take rows return the same rows, placed, cached or hinted.
+    The methods that take rows return a data frame with the same rows, placed, cached or hinted.
     """
 
     partitions: int
@@ -38,15 +41,15 @@ class Partitioning:
         return self.partitions > 1
 
     def repartition_by_cell(self, rows: "DataFrame") -> "DataFrame":
-        """Bring the rows of each cell, by `cell_id`, into one partition."""
+        """Return the rows distributed over the partitions by `cell_id`; with a single partition, all in that one."""
         return rows.repartition(self.partitions, "cell_id") if self.several else rows.coalesce(1)
 
     def cached(self, rows: "DataFrame") -> "DataFrame":
-        """Compute rows once for several queries, and hint that a join looks them up.
+        """Return the rows so that several queries compute them once, with the hint that a join hashes them.
 
-        In one local partition they are computed now, into memory, which blocks: the plans of later queries then begin with the rows and
-        not with their query. Else they are stored by column on disk when first read, since they would fill the heap; on a cluster Spark
-        computes again what is lost with a node.
+        In one local partition they are computed now, into memory, which blocks: the plans of later queries then begin with the
+        rows and not with their query. Else they are stored on disk when they are first read, since they would fill the heap;
+        on a cluster Spark computes again what is lost with a machine.
         """
         if not self.several and self.local:
             return self.hash_join_hint(rows.localCheckpoint(eager=True))  # in its task's thread: others plan meanwhile
@@ -55,39 +58,49 @@ class Partitioning:
         return self.hash_join_hint(rows.persist(StorageLevel.DISK_ONLY))
 
     def cached_in_memory_when_small(self, rows: "DataFrame") -> "DataFrame":
-        """Keep rows in memory from when they are first read, where there is one local partition; else do nothing."""
+        """Return the rows so that Spark keeps them in memory when they are first read, where there is one local partition.
+
+        Else return them as they are. Nothing is computed here.
+        """
         return rows if self.several or not self.local else rows.localCheckpoint(eager=False)
 
     def cached_when_small(self, rows: "DataFrame") -> "DataFrame":
-        """Compute rows now for several queries, and hint that a join looks them up, where there is one local partition.
-
-        Else return them as they are.
-        """
+        """Return the rows as `cached` does, computed now, where there is one local partition; else return them as they are."""
         return rows if self.several or not self.local else self.cached(rows)
 
     def hash_join_hint(self, rows: "DataFrame") -> "DataFrame":
-        """Hint that a join hashes these rows and sorts neither side: a partition has few of them, which Spark cannot know."""
+        """Return the rows with the hint that a join hashes them and sorts neither side.
+
+        A partition has few of them, which Spark cannot know.
+        """
         return rows.hint("shuffle_hash")
 
     def register_bucketed_table(self, session: "SparkSession", table: str, columns: str, folder: Path) -> None:
-        """Create a Spark table of this name over Parquet files, one bucket a partition, which Spark does not shuffle.
+        """Create a Spark table of this name over the Parquet files in a folder, with as many buckets as there are partitions.
 
-        The files must be there as `buckets.write_buckets` writes them; `columns` is their schema in Spark's DDL.
+        Spark joins its rows by cell without a shuffle. The files must be there as `buckets.write_buckets` writes them; `columns`
+        is their schema in Spark's DDL. The caller drops the table.
         """
         path = str(folder).replace("\\", "\\\\").replace("'", "\\'")
         session.sql(
             f"CREATE TABLE {table} ({columns}) USING parquet "
-            f"OPTIONS ('path' '{path}', '__globPaths__' 'false') "  # the path is no glob pattern
+            f"OPTIONS ('path' '{path}', '__globPaths__' 'false') "  # the path is not a glob pattern
             f"CLUSTERED BY (cell_id) INTO {self.partitions} BUCKETS"
         )
 
     def broadcast(self, rows: "DataFrame") -> "DataFrame":
-        """Hint that a join copies these few rows to every partition; with one partition, that it hashes them."""
+        """Return these few rows with the hint that a join copies them to every partition.
+
+        With a single partition the hint is that a join hashes them.
+        """
         return rows.hint("broadcast") if self.several else self.hash_join_hint(rows.coalesce(1))
 
 
 def partition_count(octets: int) -> int:
-    """Return how many partitions a history of this size has."""
+    """Return how many partitions a history of this size has: 1 below `SMALL_OCTETS`, else one for each `OCTETS_PER_PARTITION`.
+
+    A history that is not small has at least `MIN_PARTITIONS` and at most `MAX_PARTITIONS`.
+    """
     if octets < SMALL_OCTETS:
         return 1
     return min(max(octets // OCTETS_PER_PARTITION, MIN_PARTITIONS), MAX_PARTITIONS)

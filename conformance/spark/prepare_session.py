@@ -1,6 +1,9 @@
 """Choose the settings of a Spark session by the size of what it will read, and start its Java.
 
-Nothing here imports pyspark before Java runs, so that both load at the same time.
+`aggregation` calls `prepare_session`, and `session.connect_session` opens the session on what it prepared. Nothing here
+imports pyspark before Java runs, so that both load at the same time. A session is one of Spark; it is *active* where a
+notebook, a shell or spark-submit opened it in this process before. The *AOT cache* has classes that Java then need not load
+(`jvm_aot_cache`).
 """
 
 import os
@@ -131,9 +134,9 @@ def prepare_session(
     """Yield what a session that will read about `octets` of history is opened with, and end its Java after the block.
 
     Where Java can be started directly (`can_start_directly`), it is started here, and the block begins before it listens. On a
-    cluster, or with settings that only Spark's scripts read, `session.connect_session` starts it; a session that is active already
-    has its own. `conf` has Spark settings that override the defaults. With `record_classes` Java records what it loads, for the
-    AOT cache. Raises JavaMissing; MasterUnreachable.
+    cluster, or with settings that only Spark's scripts read, `session.connect_session` starts it; a session that is active
+    already has its own. `conf` has Spark settings that override the defaults. With `record_classes` Java records what it
+    loads, for the AOT cache. The session's temporary folder is deleted after the block. Raises JavaMissing; MasterUnreachable.
     """
     conf = conf or {}
     settings = {**DEFAULTS, **settings_for_size(octets), **conf}
@@ -180,10 +183,11 @@ def _is_active() -> bool:
 
 
 def _host_name_options(folder: Path) -> list[str]:
-    """Return options with which Java resolves this machine's name, none where it does so by itself.
+    """Return options with which Java resolves this machine's name; [] where the name can be resolved already.
 
     A container without a network, or a machine that is offline, may not resolve its own name; Java would then print errors. The
-    file in `folder` replaces all other resolution of names, of which a session in this process needs none.
+    options name a file `hosts`, which is written into `folder`. It replaces all other resolution of names, of which a session in
+    this process needs none.
     """
     name = socket.gethostname()
     try:

@@ -1,4 +1,8 @@
-"""Report the stages of a job: on a terminal a progress bar for the current one, and a line for each that has ended."""
+"""Report the stages of an aggregation: on a terminal a progress bar for the current one, and a line for each that has ended.
+
+`aggregation` names its stages, such as `looking at the runs`. Spark has stages of its own, which are parts of a query and
+consist of tasks; `count_tasks` counts these.
+"""
 
 import threading
 import time
@@ -18,10 +22,10 @@ _POLL_S = 0.3
 
 
 class Progress:
-    """Prints the stages of a job to a console, standard error by default."""
+    """Prints the stages of an aggregation to a console, standard error by default."""
 
     def __init__(self, console: Console | None = None) -> None:
-        """Print to `console`, standard error by default."""
+        """Print to `console`, standard error by default. Stages are not numbered until `stages` is set."""
         self._console = console or Console(stderr=True)
         self._started = 0
         """How many stages have begun."""
@@ -30,9 +34,10 @@ class Progress:
 
     @contextmanager
     def stage(self, title: str, spark: "SparkContext | None" = None) -> Iterator[None]:
-        """Show a stage while the block runs; then print how long it took, unless the block raises.
+        """Show a stage while the block runs; then print a line with its title and seconds, unless the block raises.
 
-        With `spark` the bar shows the share of Spark's tasks that ended.
+        Only a terminal gets a bar meanwhile. With `spark` the bar shows which share of Spark's tasks has ended, else only that
+        time passes. The title gets the prefix `[2/6]` where `stages` is set.
         """
         self._started += 1
         number = f"[{self._started}/{self.stages}] " if self.stages else ""
@@ -45,12 +50,15 @@ class Progress:
         self.note(f"{number}{title}: {time.monotonic() - began:.1f} s")
 
     def note(self, text: str) -> None:
-        """Print a line."""
+        """Print a text as it is: Rich neither reads markup in it nor breaks its lines."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def _bar(self, title: str, spark: "SparkContext | None") -> Iterator[None]:
-        """Show a progress bar while the block runs, updated in a thread from the tasks of Spark where that is given."""
+        """Show a progress bar while the block runs, and remove it afterwards.
+
+        With `spark` a thread updates it from the number of Spark's ended tasks; without, it has no end.
+        """
         text = TextColumn("{task.description}", markup=False)
         bars = Bars(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=self._console, transient=True)
         ended = threading.Event()
@@ -58,6 +66,7 @@ class Progress:
             bar = bars.add_task(title, total=None)
 
             def poll() -> None:
+                """Update the bar every `_POLL_S` seconds until the block has ended; runs in the thread."""
                 while not ended.wait(_POLL_S):
                     completed, total = count_tasks(spark)
                     bars.update(bar, completed=completed, total=total or None)
@@ -74,7 +83,10 @@ class Progress:
 
 
 def count_tasks(spark: "SparkContext | None") -> tuple[int, int]:
-    """Return how many tasks of Spark's active stages have ended, and how many there are; (0, 0) without Spark."""
+    """Return how many tasks of the stages that Spark runs now have ended, and how many there are; (0, 0) without Spark.
+
+    A stage that ends while it is looked at is left out.
+    """
     if spark is None:
         return 0, 0
     tracker = spark.statusTracker()

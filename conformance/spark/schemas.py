@@ -21,14 +21,14 @@ _SPARK_TYPES = {
 
 
 def spark_type(column: Column) -> str:
-    """Return the type of a run's column in Spark's DDL; the type of a struct is the tuple of its columns."""
+    """Return the type of a column of a run's table in Spark's DDL; a tuple of columns becomes a struct of them."""
     if isinstance(column.type, tuple):
         return "STRUCT<" + ", ".join(f"`{inner.name}`: {spark_type(inner)}" for inner in column.type) + ">"
     return _SPARK_TYPES[column.type]
 
 
 def spark_ddl(columns: tuple[Column, ...]) -> str:
-    """Return columns of a run's table as a schema in Spark's DDL."""
+    """Return columns of a run's table as a schema in Spark's DDL: names with types, separated by commas."""
     return ", ".join(f"`{column.name}` {spark_type(column)}" for column in columns)
 
 
@@ -106,5 +106,5 @@ TRANSACTIONS_DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in TRANSACTI
 
 
 def transactions_schema() -> pa.Schema:
-    """Return the layer's Arrow schema."""
+    """Return the Arrow schema of the layer of transactions."""
     return pa.schema([pa.field(name, _ARROW[kind]) for name, (kind, _) in TRANSACTION_COLUMNS.items()])

@@ -1,7 +1,8 @@
 """Open a Spark session that prints nothing, listens on the loopback interface only, and leaves no process or file behind.
 
-`aggregation` prepares Java by `prepare_session` first, and then opens the session here; `open_session` does both. This module imports
-pyspark, which takes long, so it is imported late.
+`aggregation` prepares Java by `prepare_session` first, and then opens the session here; `open_session` does both. This module
+imports pyspark, which takes long, so it is imported late. A session is one of Spark, not of SMTP. One that is *active* already
+was opened by a notebook, a shell or spark-submit in this process; it is used and left open.
 """
 
 import logging
@@ -30,7 +31,7 @@ class BadSetting(ValueError):
 
 
 def parse_settings(arguments: list[str]) -> dict[str, str]:
-    """Return `spark.key=value` arguments as a mapping. Raises BadSetting."""
+    """Return the `spark.key=value` arguments of `--conf` as a mapping; of equal keys the last counts. Raises BadSetting."""
     pairs = [argument.partition("=") for argument in arguments]
     for key, equals, _ in pairs:
         if not equals or not key.startswith("spark."):
@@ -50,8 +51,7 @@ def open_session(
     """Start Java, yield a Spark session, and end both after the block: `prepare_session` and `connect_session` in one.
 
     A session that is active already is yielded instead, and left open. `octets` is the size of the history to be read,
-    roughly; `record_classes` makes Java's AOT cache; `notify` gets lines about that cache. Raises JavaMissing;
-    SparkFailed for what Spark raised within the block.
+    roughly; `record_classes` makes Java's AOT cache; `notify` gets lines about that cache. Raises what those two raise.
     """
     with (
         prepare_session(master, conf, octets=octets, record_classes=record_classes) as prepared,
@@ -66,9 +66,10 @@ def connect_session(
 ) -> Iterator[SparkSession]:
     """Block until the prepared Java listens, yield a session on it, and end both after the block.
 
-    A session that is active already (a notebook, a shell, spark-submit) is yielded with the prepared settings, and left open
-    with its own. Where Java recorded what it loads, its AOT cache is made after the block. `notify` gets a line about that,
-    and a line when an existing cache cannot be used. Raises SparkFailed for what Spark raised within the block.
+    A session that is active already is yielded with the prepared settings instead, and left open with its own. Where Java
+    recorded what it loads, its AOT cache is made after a block that does not raise, which takes some 20 seconds; `notify` gets
+    lines about that, and a line when an existing cache cannot be used. Raises JavaEnded; SparkFailed for what Spark raised
+    within the block, but not for what it raised in an active session.
     """
     active, java = SparkSession.getActiveSession(), prepared.java
     if java is None:
@@ -106,7 +107,7 @@ def connect_session(
 
 @contextmanager
 def _temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change a session's settings for the block; those that only a new session can have are not changed."""
+    """Change a session's settings for the block, and restore them after it; those that only a new session can have stay."""
     modifiable = {name: value for name, value in settings.items() if session.conf.isModifiable(name)}
     before = {name: session.conf.get(name, None) for name in modifiable}
     for name, value in modifiable.items():
@@ -122,13 +123,13 @@ def _temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> I
 
 
 def _without_plan(text: str) -> str:
-    """Return an error's text up to the plan of the query (`;` and a line `'Project`), at most 2,000 characters."""
+    """Return the text of Spark's error up to the plan of the query (`;` and a line `'Project`), at most 2,000 characters."""
     return text.partition(";\n'")[0][:2000]
 
 
 @contextmanager
 def _environment(java: Path) -> Iterator[None]:
-    """Set the environment variables that Spark's launcher reads, and restore the environment after the block."""
+    """Set JAVA_HOME for this program `java`, and SPARK_LOCAL_IP unless it is set; restore the environment after the block."""
     before = dict(os.environ)
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -141,7 +142,11 @@ def _environment(java: Path) -> Iterator[None]:
 
 
 def _build_session(prepared: PreparedSession, java: JavaLaunch) -> SparkSession:
-    """Create the session, on the started Java where there is one; blocks until Spark is ready."""
+    """Create the session and return it, on the Java that was started already where there is one; block until Spark is ready.
+
+    Sets the Java that pyspark uses in this process, and removes it again where Spark fails. A user without an account gets
+    the name `uid1234` for Hadoop. Raises JavaEnded, and what Spark raises.
+    """
     if java.gateway is not None:
         SparkContext._gateway = gateway = java.gateway.connect()
         SparkContext._jvm = gateway.jvm
@@ -167,7 +172,10 @@ def _build_session(prepared: PreparedSession, java: JavaLaunch) -> SparkSession:
 
 
 def _has_account() -> bool:
-    """Return whether the user has an account on this machine. Without one, as in many containers, Hadoop cannot find a user name."""
+    """Return whether the user of this process has an account on this machine.
+
+    Without one, as in many containers, Hadoop cannot find a user name.
+    """
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -176,7 +184,10 @@ def _has_account() -> bool:
 
 
 def _end_session(session: SparkSession) -> None:
-    """Stop the session and wait until its JVM has ended: pyspark would leave that running until Python ends."""
+    """Stop the session and block until its Java has ended, which pyspark would leave running until Python ends.
+
+    Afterwards pyspark can start another Java. Without a Java of pyspark only the session is stopped.
+    """
     session.stop()
     gateway = SparkContext._gateway
     if gateway is None:

@@ -1,6 +1,8 @@
 """Build the transactions layer's rows that each stand for one event: sessions, deliveries, messages, attempts and incidents.
 
-An incident is an event that may excuse a failure or explain one: a fault, a refusal, something done to a node.
+`build_layers` calls `single_event_rows`; `exchanges` builds the layer's other rows. An *incident* is an event that may excuse
+a failure or explain one: a fault, a refusal, something done to a node. A *stray reply* is one that no command asked for.
+Events are the rows of a run's own table `events`; a column of them is null where the kind of event has no such field.
 """
 
 import numpy as np
@@ -15,7 +17,7 @@ _INCIDENTS = (
 )  # fmt: skip
 """The kinds of event that are incidents in any case; some replies and closed sessions are too."""
 _KINDS = {"connected": "session", "delivered": "delivery", "message": "message", "attempt": "attempt"}
-"""Kind of event -> kind of row, of the events that are no incidents."""
+"""Kind of event -> kind of row, of the events that are not incidents."""
 _STRAY_REPLY = "stray-reply"
 """The mode of a reply without a command: none was open, or a command other than QUIT was answered with 221."""
 
@@ -24,10 +26,11 @@ _DIGEST_FIELDS = ("message_id", "date", "stable_sha256", "report", "about", "siz
 
 
 def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
-    """Return a row for each event that is a session, delivery, message, attempt or incident.
+    """Return a row for each event that is a session, delivery, message, attempt or incident, in the order of the events.
 
-    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. `cell_ids` has the id of each event's cell. Incidents are
-    the kinds in `_INCIDENTS`, replies of 400 and above, stray replies, and sessions that were reset or went on in TLS.
+    The columns are those of `schemas.TRANSACTION_COLUMNS` that such rows have. `cell_ids` has the id of each event's cell.
+    Incidents are the kinds in `_INCIDENTS` (faults, failed connections, what was done to nodes), replies of 400 and above,
+    replies without a command, 221 to anything but QUIT, and ends of sessions by a reset or by the change to TLS.
     """
     kind, how, verb = (DictionaryColumn.encode(events[name]) for name in ("kind", "how", "to"))
     code = pc.fill_null(events["code"], 0).to_numpy()
@@ -79,13 +82,19 @@ def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
 
 
 def _choose(flags: Flags, if_true: pa.Array | pa.Scalar | None, if_false: pa.Array | None) -> pa.Array:
-    """Return for each row the text of `if_true` where its flag is set, else of `if_false`; None: a column of nulls."""
+    """Return for each row the text of `if_true` where its flag is set, else the text of `if_false`.
+
+    Both are a column of texts, or None for nulls; `if_true` may also be one text for all rows.
+    """
     null = pa.scalar(None, pa.string())
     return pc.if_else(pa.array(flags), null if if_true is None else if_true, null if if_false is None else if_false)
 
 
 def _was_accepted(column: dict[str, pa.Array]) -> Flags:
-    """Return for each event whether it is an attempt that ended with a positive reply to the final dot."""
+    """Return for each event whether it is a sender's attempt that ended with a positive reply to the final dot.
+
+    `column` has the columns of the events by name. False for an event of another kind.
+    """
     code = pc.fill_null(column["code"], 0).to_numpy(zero_copy_only=False)
     dot_sent = pc.fill_null(column["dot_sent"], False).to_numpy(zero_copy_only=False)
     answered = DictionaryColumn.encode(column["outcome"]).is_in(["answered"])

@@ -1,6 +1,8 @@
 """Run tasks that depend on each other, a few at a time.
 
-Spark plans each query in one thread, and while one is planned, the other cores are free.
+`aggregation` defines Spark's views and queries the tables this way: a task defines one view or queries one table, and waits
+for the tasks of the views that its query names. Spark plans each query in one thread, and while one is planned, the other
+cores are free.
 """
 
 import re
@@ -25,18 +27,20 @@ class Task(Generic[T]):
 
 
 def names_in_query(query: str, names: Collection[str]) -> frozenset[str]:
-    """Return which of the names occur in a query as whole words.
+    """Return which of these names, those of views, occur as whole words in the SQL of a query.
 
-    A name that occurs with another meaning makes a task wait longer than needed, and nothing worse.
+    The query's task waits for these views. A word that only looks like one (a column's name) makes the task wait longer than
+    needed, and has no other effect.
     """
     return frozenset(names) & frozenset(re.findall(r"\w+", query))
 
 
 def run_tasks(tasks: Mapping[str, Task[T]]) -> dict[str, T]:
-    """Run all tasks in threads, each as soon as those before it have ended, and return their results by name.
+    """Run all tasks in threads, each after those that its `after` names, and return their results by name.
 
-    Blocks until all have ended. Of several that could start, the first in `tasks` does. Raises what a task raises, after the running ones
-    have ended; graphlib.CycleError where tasks wait for each other.
+    Blocks until all have ended. At most `MAX_RUNNING` run at a time; of several that could start, the first in `tasks` starts.
+    When a task raises, no further one starts, and its exception is raised after the running ones have ended. Raises
+    graphlib.CycleError where tasks wait for each other, KeyError where `after` has a name that `tasks` lacks.
     """
     order = {name: position for position, name in enumerate(tasks)}
     sorter = TopologicalSorter({name: task.after for name, task in tasks.items()})

@@ -1,7 +1,8 @@
 """Turn the JSON columns of cells (topology, parameters, axes, waivers) into columns that queries can join with.
 
-Each distinct JSON text is parsed once, here and never in a query. Cells that share topology and parameters share one row of
-the table of topologies, which they name by `topology_id`.
+`build_layers` calls `extract_topologies`. Each distinct JSON text is parsed once, here and never in a query. Cells that share
+topology and parameters share one row of the table of topologies, which they name by `topology_id`. A waiver is an invariant that
+a scenario switches off, with its reason.
 """
 
 import json
@@ -94,10 +95,10 @@ _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
 def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return cells with the columns of `CELL_COLUMNS_DDL` in place of `JSON_COLUMNS`, and the table of their
-    topologies.
+    """Return the table of cells with plain columns in place of its JSON columns, and the table of their topologies.
 
-    `waived` has the names of the invariants that a cell waives, without the reasons.
+    `JSON_COLUMNS` are replaced by those of `CELL_COLUMNS_DDL`; `waived` has the names of the invariants that a cell waives,
+    without the reasons.
     """
     topology, parameters = (DictionaryColumn.encode(cells[name]) for name in ("topology", "parameters"))
     # The distinct pairs of a topology and parameters, and for each cell the index of its pair.
@@ -119,12 +120,15 @@ def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def unique_topologies(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return rows of `TOPOLOGY_SCHEMA` as a table, without those that repeat a `topology_id`."""
+    """Return rows of `TOPOLOGY_SCHEMA` as a table with one row for each `topology_id`."""
     return pa.Table.from_pylist([*{row["topology_id"]: row for row in rows}.values()], TOPOLOGY_SCHEMA)
 
 
 def maps_of_texts(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column of JSON objects as maps of texts; a value that is no text becomes its JSON, and null stays null."""
+    """Return a column of JSON objects as maps of texts; a value that is not a text becomes its JSON, and null stays null.
+
+    A text that is not a JSON object becomes an empty map.
+    """
     encoded = DictionaryColumn.encode(column)
     maps = pa.array([*([*object_as_texts(text).items()] for text in encoded.values), None], TEXT_MAP)
     return maps.take(pa.array(np.where(encoded.codes < 0, len(encoded.values), encoded.codes)))
@@ -138,7 +142,8 @@ def object_as_texts(text: str | None) -> dict[str, str | None]:
 def _topology_row(topology: str | None, parameters: str | None) -> dict[str, Any]:
     """Return a row of `TOPOLOGY_SCHEMA`, without its id, from the two JSON texts of a cell.
 
-    Runs of 0.1.0 do not state the parameters of servers: these follow from the topology and the documented defaults then.
+    A text that is None or does not fit counts as empty. Runs of 0.1.0 do not state the parameters of servers: these follow from
+    the topology and the documented defaults then.
     """
     parsed = _parse(_TOPOLOGY, topology) or _Topology()
     stated = _parse(_SERVER_PARAMETERS, parameters) or {}

@@ -1,8 +1,10 @@
 """The views that Spark queries: the layers of a batch, read from its files, and the views of messages and invariants over them.
 
-Views are defined by tasks (`task_graph`) that name the views they depend on, so that Spark plans several at a time. A batch of
-more than one partition is registered as bucketed tables, which Spark joins by cell without a shuffle; a query reads only the
-columns that it uses.
+A *batch* is the runs that one aggregation adds; a *layer* is one of the tables built of them: cells, transactions, recorded
+verdicts. `aggregation` calls `layer_tasks` and `view_tasks`. Views are defined by tasks (`task_graph`) that name the views they
+depend on, so that Spark plans several at a time. A batch of more than one partition is registered as bucketed tables, which
+Spark joins by cell without a shuffle; a query reads only the columns that it uses. A view is defined with hints for joins and
+is cached where several queries use it; a task returns the view's rows (a data frame) before that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +62,10 @@ VIEWS_CACHED_WHEN_SMALL = (
 
 
 def view_queries() -> dict[str, str]:
-    """Return the query of every view over the layers, by name, in an order in which each needs only earlier ones."""
+    """Return the SQL of every view that is defined over the views of the layers, by name, each after those that it needs.
+
+    The views of the layers themselves (`LAYER_VIEWS`) and of headers are not among them.
+    """
     return {
         "conditions": invariants.CONDITIONS,
         **message_views.VIEWS,
@@ -74,10 +79,9 @@ def view_queries() -> dict[str, str]:
 def layer_tasks(
     session: "SparkSession", folders: Mapping[str, Path], batch: str, partitioning: Partitioning
 ) -> Iterator["dict[str, Task[DataFrame]]"]:
-    """Yield the tasks that define the views of the layers from the folders of a batch; drop the tables of the batch after the block.
+    """Yield the tasks that define the views of a batch's layers, by the view's name; drop the batch's tables after the block.
 
-    `folders` are by layer; `batch` makes the tables' names unique. The files stay. Each task returns the data frame
-    that its view is made of.
+    No task is run here. `folders` has the folder of each layer; `batch` makes the names of Spark's tables unique. The files stay.
     """
     tables = {name: f"conformance_{name}_{batch}" for name in LAYERS_DDL} if partitioning.several else {}
     tasks: dict[str, Task[DataFrame]] = {
@@ -98,7 +102,10 @@ def layer_tasks(
 def _define_stored(
     session: "SparkSession", partitioning: Partitioning, layer: str, folder: Path, table: str | None
 ) -> "DataFrame":
-    """Define the view `stored_<layer>` over a folder of Parquet files, by way of a bucketed table where one is named."""
+    """Define the view `stored_<layer>` over a folder of Parquet files, and return its rows.
+
+    `table` is the name of a bucketed table to create first, over which the view is defined; None: the files are read without.
+    """
     if table is None:
         rows = partitioning.repartition_by_cell(session.read.schema(LAYERS_DDL[layer]).parquet(escape_glob(folder)))
     else:
@@ -109,7 +116,10 @@ def _define_stored(
 
 
 def _define_layer(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
-    """Define a view of `LAYER_VIEWS` in the session, some with the hint that joins hash them; return its rows without the hint."""
+    """Define a view of `LAYER_VIEWS` in the session by its query, and return its rows without the view's hint.
+
+    The view `cells` always has the hint that joins hash it, the others only where there are several partitions.
+    """
     # The queries of a small history name the smaller side of a join themselves: Spark would take all mails for fewer than cells.
     hinted = ("cells", "exchanges", "single_events") if partitioning.several else ("cells",)
     rows = session.sql(query)
@@ -125,11 +135,10 @@ def view_tasks(
     partitioning: Partitioning,
     layers: "Mapping[str, Task[DataFrame]]",
 ) -> "dict[str, Task[DataFrame]]":
-    """Return the tasks of the layers, and those that define the views over them and over the headers of runs.
+    """Return the tasks of the layers, and those that define the views over them and over the headers of runs, by the view's name.
 
-    `layers` are the tasks that `layer_tasks` yielded. Each task returns the data frame that its view is made of.
-    Callers must hold these until their queries have ended: Spark's cleaner drops a cached data frame without references
-    while tasks still use its accumulators.
+    `layers` are the tasks that `layer_tasks` yielded. No task is run here. Callers must hold the data frames that the tasks
+    return until their queries have ended: Spark's cleaner drops a cached data frame without references while Spark still uses it.
     """
     runs = layer_files.runs
     headers = {"topologies": layer_files.topologies, "candidates": candidate_rows(runs), "runs": run_rows(runs)}
@@ -145,7 +154,7 @@ def view_tasks(
 
 
 def _define_header(session: "SparkSession", partitioning: Partitioning, name: str, rows: pa.Table) -> "DataFrame":
-    """Define a view of a small Arrow table, for a broadcast join, and return its rows without the hint."""
+    """Define a view of a small Arrow table, with the hint for a broadcast join, and return its rows without the hint."""
     frame = session.createDataFrame(rows)
     partitioning.broadcast(frame).createOrReplaceTempView(name)
     return frame

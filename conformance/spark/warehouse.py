@@ -6,6 +6,9 @@ rewrites only batches that hold an older content of these runs. `summaries/` hol
 run on its own, in one small file for each table. `catalog.json` says which runs and batches there are. The catalog is written
 last, and the next aggregation deletes folders and rows that it does not name: an interrupted aggregation adds no run, and a run
 that it was to replace is missing until it is aggregated again.
+
+A *layer* is one of the tables that Spark's queries read. A *table* is one that is published; its *summary* is the file in
+`summaries/`. A *run* is given by its name. `aggregation` calls all this, while it holds the lock.
 """
 
 import errno
@@ -52,7 +55,7 @@ class Catalog(BaseModel):
     explorations: dict[str, Exploration] = Field({}, description="all explorations by name, each whole")
 
     def with_explorations(self, found: Mapping[str, Exploration]) -> "Catalog":
-        """Return the catalog with explorations added, each in place of an earlier one of its name."""
+        """Return a copy of the catalog with explorations, by name, added; each replaces an earlier one of its name."""
         return self.model_copy(update={"explorations": {**self.explorations, **found}})
 
 
@@ -74,15 +77,15 @@ class Warehouse:
 
     @property
     def catalog_file(self) -> Path:
-        """The file that says which runs and batches the warehouse has."""
+        """The path of `catalog.json`, which says which runs and batches the warehouse has; it may not exist."""
         return self.path / "catalog.json"
 
     def load_catalog(self, layout: str) -> Catalog:
         """Return the catalog; an empty one where there is none.
 
-        `layout` is the hash of the program's present schemas and queries, which an empty catalog gets. A warehouse of
-        an older version or another hash is deleted first. Raises SchemaTooNew for one of a later version,
-        RunDirectoryError for a damaged catalog.
+        `layout` is the hash of the program's present schemas and queries, which an empty catalog gets. A warehouse of an older
+        version or another hash is deleted first, with all its files, and the catalog is then empty. Raises SchemaTooNew for one
+        of a later version, RunDirectoryError for a damaged catalog.
         """
         if self.catalog_file.is_file():
             octets = read_regular(self.catalog_file)
@@ -107,8 +110,8 @@ class Warehouse:
     def locked(self, notify: Callable[[str], None]) -> Iterator[None]:
         """Hold the lock of the warehouse and its output folder for the block.
 
-        Blocks while another process holds it; `notify` gets a line about that. The lock ends with its process. On a file system
-        without locks there is none.
+        Blocks while another process holds the lock; `notify` gets a line about that. The lock ends with its process. On a file
+        system without locks the block runs without one. The output folder and the lock's file are created, and stay.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with (self.path.parent / LOCK_FILE).open("wb") as file:
@@ -131,18 +134,20 @@ class Warehouse:
                 raise self._damage_error(file) from error
 
     def _damage_error(self, file: Path) -> RunDirectoryError:
-        """Return the error to raise for a file that cannot be read."""
+        """Return the error, to be raised, that names a file that cannot be read, and says what to do."""
         return RunDirectoryError(f"{file} is damaged: delete {self.path}, and aggregate all runs again")
 
     def save_catalog(self, catalog: Catalog) -> None:
-        """Replace the catalog atomically."""
+        """Write `catalog.json`, in place of an earlier one, atomically; the warehouse's folder is created where it is missing."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
 
     def remove_runs(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
         """Remove runs, by name, and batches that an interrupted aggregation left; save and return the new catalog.
 
-        Only batches that hold rows of these runs are rewritten. Summaries are left to `merge_summary`.
+        Names that the warehouse lacks are ignored. The catalog is saved without the runs first, and again at the end. Only
+        batches with rows of these runs are rewritten; a batch without further runs is deleted. Summaries are left to
+        `merge_summary`.
         """
         remaining = catalog.model_copy(
             update={"runs": {name: run for name, run in catalog.runs.items() if name not in runs}}
@@ -165,18 +170,18 @@ class Warehouse:
         return remaining
 
     def batch_folder(self, table: str, batch: str) -> Path:
-        """Return the folder with the rows of one batch of a table."""
+        """Return the folder with the rows of one batch, in one of the layers `PARTITIONED_TABLES`; it may not exist."""
         return self.path / table / f"batch={batch}"
 
     @property
     def build_folder(self) -> Path:
-        """The folder in which the layers of a new batch are built."""
+        """The folder in which the layers of a new batch are built, in a folder for each layer; it may not exist."""
         return self.path / "adding"
 
     def move_built_files(self, batch: str) -> dict[str, Path]:
-        """Move the layers that the warehouse keeps from `build_folder` to a batch; return the folder of every layer by name.
+        """Move the layers that the warehouse keeps from `build_folder` to a new batch; return every layer's folder by its name.
 
-        Other layers stay there.
+        The layers that are not kept stay in `build_folder`.
         """
         folders = {folder.name: folder for folder in self.build_folder.iterdir()}
         for table in PARTITIONED_TABLES:
@@ -186,14 +191,14 @@ class Warehouse:
         return folders
 
     def delete_built_files(self) -> None:
-        """Delete `build_folder` with the layers that only this aggregation used."""
+        """Delete `build_folder` with the layers that only this aggregation used; a missing folder is not an error."""
         shutil.rmtree(self.build_folder, ignore_errors=True)
 
     def merge_summary(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Replace the rows of the runs `replaced` in a table's summary by `rows`; return the summary's rows of all runs.
 
-        `replaced` and `known` are names of runs. Rows of runs that are not `known` are dropped: an interrupted
-        aggregation left them. An unchanged summary is not written.
+        `replaced` and `known` are names of runs, `known` those of the catalog. Rows of runs that are not `known` are dropped: an
+        interrupted aggregation left them. The file is written atomically, unless nothing changes in it.
         """
         before, rows = self._read_summary(table), table.conform(rows)
         stay = before.filter(
@@ -209,7 +214,7 @@ class Warehouse:
         return rows
 
     def summary_file(self, table: Table) -> Path:
-        """Return the path of a table's summary."""
+        """Return the path of a table's summary, which may not exist."""
         return self.path / "summaries" / f"{table.name}.parquet"
 
     def _read_summary(self, table: Table) -> pa.Table:
@@ -219,12 +224,15 @@ class Warehouse:
 
 
 def batch_name(runs: Mapping[str, IngestedRun]) -> str:
-    """Return a batch's name, a hash of its runs' names and content."""
+    """Return the name of the batch of these runs: 16 hex digits of the hash of their names and contents."""
     return sha256_of_json({name: run.content_sha256 for name, run in runs.items()})[:16]
 
 
 def _keep_only_runs(folder: Path, runs: Collection[str]) -> None:
-    """Rewrite the files of a batch without the rows of other runs."""
+    """Rewrite each Parquet file in the folder of a batch, atomically, with the rows of these runs only.
+
+    A file without such rows stays, without rows.
+    """
     stay = pa.array(sorted(runs), pa.string())
     for file in sorted(folder.glob("*.parquet")):
         with pq.ParquetFile(file) as opened:

@@ -1,6 +1,8 @@
 """Build the layers of runs and write them as files that Spark reads, several groups of runs at a time.
 
-Threads suffice, since Arrow releases Python's global lock.
+A *layer* is one of the tables that Spark's queries read: cells, transactions, recorded verdicts (`build_layers`). The rows of
+a layer are distributed over *buckets* by their cell (`buckets`). `aggregation` calls `write_layers` in a thread, while Java
+starts. Threads suffice here too, since Arrow releases Python's global lock.
 """
 
 import os
@@ -45,8 +47,9 @@ class LayerFiles:
 def write_layers(planned: LayerFiles) -> LayerFiles:
     """Write the files of all layers, in place of what the folder held; block until all are written.
 
-    Returns `planned` with the topologies of the cells, and with what could not be read of each run. Raises
-    SchemaTooNew; RunDirectoryError for the rare case that two cells have the same id.
+    Returns `planned` with the topologies of the cells, and with each run's damage added: what could not be read of it. Without
+    runs the folder is only deleted. With one bucket Arrow's memory pool is changed, for the whole process. Raises SchemaTooNew,
+    OSError; RunDirectoryError for the rare case that two cells have the same id.
     """
     if planned.buckets == 1:  # Arrow's own pool returns memory that is taken again at once: half the CPU of a short use
         pa.set_memory_pool(pa.system_memory_pool())
@@ -65,7 +68,7 @@ def write_layers(planned: LayerFiles) -> LayerFiles:
 
 
 def _groups(runs: Mapping[str, IngestedRun]) -> Iterator[dict[str, IngestedRun]]:
-    """Yield the runs in groups, each closed as soon as its octets reach `OCTETS_PER_GROUP`."""
+    """Yield the runs, by name, in groups, each closed as soon as its octets reach `OCTETS_PER_GROUP`; the last may be smaller."""
     group: dict[str, IngestedRun] = {}
     for name, run in runs.items():
         group[name] = run
@@ -79,9 +82,9 @@ def _groups(runs: Mapping[str, IngestedRun]) -> Iterator[dict[str, IngestedRun]]
 def _write_group(
     runs: Mapping[str, IngestedRun], number: int, planned: LayerFiles
 ) -> tuple[dict[str, IngestedRun], pa.Table, pa.Table]:
-    """Build the layers of a group of runs, and write them where `planned` says; `number` is part of its files' names.
+    """Build the layers of a group of runs, and write them where `planned` says; `number` is a part of the files' names.
 
-    Returns the runs with what could not be read of them, the names and ids of their cells, and the cells' topologies.
+    Returns the runs with their damage added, a table of their cells' ids and names, and the table of the cells' topologies.
     """
     read: dict[str, IngestedRun] = {}
     built: dict[str, list[pa.Table]] = {name: [] for name in (*LAYERS, "topologies")}

@@ -9,7 +9,8 @@ Cutting. Of a diagram that is still longer than the limit, rows are chosen in th
 first and last rows, rows around the evidence, faults, steps and changes of nodes, and then the others from both ends
 inwards. Each stretch between chosen rows becomes one band.
 
-A row is marked if a verdict rests on one of its events. A gap row stands for time without events.
+A row is *marked* if a violation or an error rests on one of its events. A *gap row* stands for time without events. A *band*
+runs across the diagram, with a text. `cell_page` calls `condense_rows`.
 """
 
 import re
@@ -50,7 +51,10 @@ def condense_rows(
 
 
 def _fold_repetitive(rows: Sequence[DiagramRow], linked: frozenset[int]) -> Iterator[DiagramRow]:
-    """Yield the rows, with each long stretch of repetitive rows as one band."""
+    """Yield the rows, with each long stretch of repetitive rows as one band, followed by the last rows of the stretch.
+
+    Rows of the events with the numbers in `linked` are not folded.
+    """
     seen: Counter[object] = Counter()
     repetitive = []
     for row in rows:

@@ -1,6 +1,7 @@
 """An excerpt of a cell's diagram, as a small SVG file: the rows around the evidence of its findings.
 
-Allure's results have it, since they have no page with the whole diagram.
+`allure_content` attaches it to a result, which has no page with the whole diagram. A *finding* is a verdict that is neither a
+pass nor not applicable; its *evidence* are the numbers of the events that show it. A *gap row* stands for rows that are left out.
 """
 
 from collections.abc import Iterable, Sequence

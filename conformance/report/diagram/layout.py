@@ -3,7 +3,8 @@
 Each party has a column. The rows are cut into sections of 80 rows, since browsers draw a section only when it is scrolled
 into view. Within a section, `y` grows downward from 0: every twenty rows the parties' names are repeated as heads, and
 each kind of row has a fixed height. A session is a bar on the lines of its two parties; bars of sessions that overlap at
-one party are shifted by some pixels. A party's line consists of pieces, which show whether its node was down.
+one party are shifted by some pixels. A party's line consists of pieces, which show whether its node was down. `cell_page` and
+`excerpt` call `lay_out`. `columns` maps each party to the middle of its column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +94,10 @@ class Diagram:
 
 
 def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
-    """Return the diagram of these rows with a column for each name; `events` tell when nodes were down."""
+    """Return the diagram of these rows with a column for each name, in their order; `events` tell when nodes were down.
+
+    Without rows the diagram has no sections.
+    """
     distance = max(_MIN_COLUMN, min(_MAX_COLUMN, _COLUMNS_WIDTH / max(len(names) - 1, 1)))
     columns = {name: GUTTER + _MARGIN + index * distance for index, name in enumerate(names)}
     width = GUTTER + _MARGIN + max(len(names) - 1, 0) * distance + 2 * _MARGIN
@@ -140,7 +144,8 @@ def _place_rows(
 def _line_ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[float, float]:
     """Return where a row's line begins and ends; a row of one party with itself gets a short line to the right.
 
-    A row without parties runs across the diagram; a note has no line, and both ends are its party's column.
+    A row without parties, or of a party without a column, runs across the diagram; a note has no line, and both ends are its
+    party's column.
     """
     if row.left is None or row.left not in columns:
         return GUTTER, width - 20
@@ -150,7 +155,7 @@ def _line_ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> t
 
 
 def _session_bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> tuple[SessionBar, ...]:
-    """Return the bars of the sessions of one section, those that overlap at a party side by side."""
+    """Return a bar for each session of one section and each of its parties; bars that overlap at a party are side by side."""
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for placed_row in placed:
         row = placed_row.row

@@ -1,10 +1,11 @@
 """The rows of a cell's diagram, made from its events.
 
-An event is routine if it only shows that the protocol went its way (`_is_routine`), and it is no evidence of a violation
+An event is routine if it only shows that the protocol went its way (`_is_routine`), and it is not evidence of a violation
 or error. Consecutive routine events are folded into one row for each session, with the verbs as text; those without a
 session (a step's end, a made message) are left out. Any other event is a row of its own: an arrow between two parties, a
-note at one party, or a band across the diagram. Time without any event becomes a gap row of constant height. Pending
-routine events are written out before each such row, so that rows stay in the history's order.
+note at one party, or a band across the diagram. Time without any event becomes a gap row of constant height. Routine events that
+wait to be folded are *pending*; their rows come before each other row, so that rows stay in the history's order. `cell_page` and
+`excerpt` call this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -115,7 +116,10 @@ def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[s
 
 
 def _is_routine(event: AnyEvent) -> bool:
-    """Whether an event only shows that the protocol went its way: connecting, positive replies, ended steps."""
+    """Return whether an event only shows that the protocol went its way: connecting, positive replies, ended steps.
+
+    Commands and replies that mean something for shadow redundancy are not routine.
+    """
     match event:
         case Connected() | MessageMade() | Inspected():
             return True
@@ -140,8 +144,9 @@ def _is_routine(event: AnyEvent) -> bool:
 def _flush_folded(pending: dict[str, list[AnyEvent]], cell: CellView) -> Iterator[DiagramRow]:
     """Yield a row for each session with pending events, in the order of their first ones; then empty `pending`.
 
-    `pending` has the routine events of each session since the last row. A session that the history does not open is
-    left out, and so is one with nothing but the ends of attempts and talks, which its exchanges show already.
+    `pending` has the routine events of each session since the last row. A single event gets a row of its own kind. A session that
+    the history does not open is left out, and so is one with nothing but the ends of attempts and talks, which its exchanges
+    show already.
     """
     for session, events in pending.items():
         drawn = [event for event in events if not isinstance(event, Attempt | Talked)]
@@ -165,7 +170,10 @@ def _flush_folded(pending: dict[str, list[AnyEvent]], cell: CellView) -> Iterato
 
 
 def _folded_text(events: Sequence[AnyEvent]) -> str:
-    """Return the verbs of folded events with their numbers: `connect, EHLO, MAIL, 3 RCPT, DATA`."""
+    """Return the verbs of folded events with their numbers: `connect, EHLO, MAIL, 3 RCPT, DATA`.
+
+    A reply whose command is not among the events gives the verb that it answers.
+    """
     counts: dict[str, int] = {}
     for event in events:
         match event:
@@ -199,7 +207,7 @@ def _make_row(event: AnyEvent, cell: CellView) -> DiagramRow:
 
 
 def _step_text(event: StepEvent, cell: CellView) -> str:
-    """Return a step's path and its line of the scenario; for a failed step, or without that line, the event's text."""
+    """Return a step's path and its line of the scenario, printable; for a failed step, or without that line, the event's text."""
     line = cell.source_line(event.line)
     if event.phase == "failed" or line is None:
         return event_text(event)
@@ -258,7 +266,7 @@ def _style(event: AnyEvent) -> Style:
 
 
 def row_text(row: DiagramRow) -> str:
-    """Return a row as one line, for its text alternative and its tooltip."""
+    """Return a row as one line, for its text alternative and its tooltip: event numbers, time, parties, text, operation."""
     parties = f"{row.left} to {row.right}: " if row.right else f"{row.left}: " if row.left else ""
     numbers = f"#{row.numbers[0]}" + (f"–#{row.numbers[-1]}" if len(row.numbers) > 1 else "") if row.numbers else ""  # noqa: RUF001
     operation = f" [{row.operation}]" if row.operation else ""

@@ -1,6 +1,8 @@
 """SVG of one section of a diagram: colours by CSS class, all text escaped. Positions are in CSS pixels (`layout`).
 
-Every row is a group with its text as tooltip and for screen readers.
+`cell_page` draws the sections of a page, `excerpt` a small picture. Every row is a group with its text as tooltip and for screen
+readers. A row is *marked* if it is evidence of a violation or error. `placed` is a row with its position; `room` is the number
+of characters that fit there.
 """
 
 from collections.abc import Iterator
@@ -44,7 +46,7 @@ def draw_section(diagram: Diagram, section: Section, *, hover_text: bool = True)
 
 
 def _draw_heads(diagram: Diagram, y: float) -> Iterator[str]:
-    """Yield a box with each party's name, at the top `y`."""
+    """Yield for each party a box with its name, cut at 18 characters, in its column; `y` is the top of the boxes."""
     for name, x in diagram.columns.items():
         label = _cut(visible(name), 18)
         half_width = max(len(label) * 4.2 + 12, 34)
@@ -73,7 +75,7 @@ def _draw_row(placed: PlacedRow, width: float, hover_text: bool) -> str:
 
 
 def _draw_background(placed: PlacedRow, width: float) -> str:
-    """Return the rectangle behind a row that takes the pointer; it is visible for a marked row."""
+    """Return the rectangle behind a row, which takes the pointer; the style sheet colours that of a marked row."""
     return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
 
 
@@ -97,7 +99,7 @@ def _short_time(t: float) -> str:
 
 
 def _draw_shape(placed: PlacedRow, width: float) -> str:
-    """Return the line, note, band or gap of a row, with its text."""
+    """Return the arrow, note, gap or band of a row, with its text."""
     match placed.row.kind:
         case "arrow" | "fold":
             return _draw_arrow(placed)
@@ -137,12 +139,15 @@ _SIGNS = {"fault": "⚡ ", "shadow": "◆ ", "discard": "◇ ", "content": "✉ 
 
 
 def _draw_arrowhead(x: float, y: float, direction: int) -> str:
-    """Return an arrowhead with its tip at (x, y); `direction` is 1 for pointing right and -1 for left."""
+    """Return an arrowhead with its tip at (x, y), which points to the right for `direction` 1 and to the left for -1."""
     return f'<path class="head" d="M{x:g} {y:g}l{-8 * direction} -4v8z"/>'
 
 
 def _draw_note(placed: PlacedRow, width: float) -> str:
-    """Return a box with text at the line of one party, moved where it would leave the diagram."""
+    """Return a box with a row's text at the line of its party, moved sideways where it would leave the diagram.
+
+    A node that went down has a skull before the text, a delivery a check mark.
+    """
     text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
     label = _cut(text, placed.room)
     half_width = len(label) * 3.5 + 10

@@ -1,6 +1,7 @@
 """The Atom feed (RFC 4287) of verdicts that changed from one run to the next: an entry for each run and server.
 
-Links are relative to the feed's own address, which the site does not know.
+A *change* is a row of the table `row_changes`: a requirement whose verdict differs from that of the latest earlier run. `pages`
+writes the feed. Links are relative to the feed's own address, which the site does not know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ MAX_ENTRIES = 100
 
 
 def atom_feed(results: Results) -> bytes:
-    """Return the feed as XML.
+    """Return the feed as XML: the newest `MAX_ENTRIES` entries.
 
     The ids of feed and entries are made of names of runs and servers, so that they stay the same when the site is built again
     with more runs.
@@ -43,14 +44,20 @@ def atom_feed(results: Results) -> bytes:
 
 
 def change_text(change: Row) -> str:
-    """Return a change as a line of text: `RL-ACK-01: pass before, fail now (regression)`."""
+    """Return a change as a line of text: `RL-ACK-01: pass before, fail now (regression)`.
+
+    Where the earlier run was of another version, the line has `in version 1.0` in place of `before`.
+    """
     version = change["before_version"]
     before = f" in version {version}" if version and version != change["version"] else " before"
     return f"{change['requirement']}: {change['before']}{before}, {change['outcome']} now ({change['change']})"
 
 
 def _entries(changes: Sequence[Row]) -> Iterator[ET.Element]:
-    """Yield an entry for each run and server; `changes` has the newest first, with those of one run and server together."""
+    """Yield an entry for each run and server (a version of it), `MAX_ENTRIES` at most.
+
+    `changes` has the newest first, with those of one run and server together.
+    """
     grouped = groupby(
         changes, key=lambda change: (change["started"], change["run"], change["candidate"], change["version"])
     )
@@ -71,7 +78,7 @@ def _entries(changes: Sequence[Row]) -> Iterator[ET.Element]:
 
 
 def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET.Element:
-    """Append an element with a text, made printable, and attributes; return it."""
+    """Append an element of Atom to `parent` and return it; its text is made printable, its attributes are not."""
     child = ET.SubElement(parent, f"{{{_ATOM}}}{name}", attributes)
     if text:
         child.text = visible(text)
@@ -79,5 +86,5 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
 
 
 def _urn(*parts: str) -> str:
-    """Return an id that is always the same for the same texts."""
+    """Return an id in the form of a URN that is always the same for the same texts."""
     return uuid5(NAMESPACE_URL, "\n".join((PROJECT_URL, *parts))).urn

@@ -1,7 +1,8 @@
 """What a results site shows, computed from the rows of an aggregation's tables: servers, versions, standings, scores.
 
 A *standing* is the verdict of one version of a server on one requirement, over all runs. The newest version of a server is
-that of the latest run that judged it.
+that of the latest run that judged it. A *server* is a candidate, a *row* of the catalogue a requirement, and a *profile* the
+requirements that bind every server that claims a capability. `pages` and its templates call this.
 """
 
 from collections import defaultdict
@@ -39,12 +40,12 @@ class Server:
 
     @property
     def stem(self) -> str:
-        """The name of its files, without suffix."""
+        """The name of the server's files on the site, without suffix."""
         return file_stem(self.name)
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """The profiles that it claims."""
+        """The names of the profiles that it claims, in the order of `PROFILES`."""
         return tuple(profile for profile in PROFILES if profile in self.claims)
 
 
@@ -72,10 +73,11 @@ class ServerScore:
 
     @property
     def total(self) -> int:
+        """How many rows are applicable to the server."""
         return self.passed + self.violated + self.undecided
 
     def badge(self, profile: str) -> Badge:
-        """Return the badge of the server for the profile."""
+        """Return the badge of the server for the profile of this name; its colour says whether a row is violated or undecided."""
         text = f"{self.passed} of {self.total} rows pass" + (f", {self.violated} fail" if self.violated else "")
         colour = _BAD if self.violated else _OPEN if self.undecided else _GOOD
         return Badge(text, colour, label=f"{profile} conformance")
@@ -127,11 +129,11 @@ class Results:
 
     @cached_property
     def scores(self) -> tuple[Score, ...]:
-        """The scores of the profiles that any server claims."""
+        """The scores of the profiles that at least one server claims."""
         return tuple(score for profile in PROFILES if (score := self.score(profile)).servers)
 
     def server_score(self, server: Server, profile: str) -> ServerScore:
-        """Return how the newest version of one server stands on the rows of a profile."""
+        """Return how the newest version of one server stands on the rows of a profile; a row that no run judged is undecided."""
         outcomes = [self.outcome(server, row.id) for row in rows_of_profile(profile, self.catalogue)]
         passed, violated = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
         undecided = len(outcomes) - passed - violated - outcomes.count(Outcome.NOT_APPLICABLE)
@@ -163,9 +165,10 @@ def read_results(tables: Mapping[str, list[Row]], catalogue: Catalogue) -> Resul
 
 
 def _servers(candidates: list[Row], standings: Any, order: Mapping[str, int]) -> tuple[Server, ...]:
-    """Return the candidates that have a standing, by name; `order` has the place of each run, the oldest first.
+    """Return the candidates that have a standing, sorted by name; `order` has the place of each run, the oldest first.
 
-    A cell with several candidates stands under all their names, of which no run's header has a record: it claims nothing.
+    `candidates` and `standings` are rows of these tables. Kind and claims are those of the candidate's latest run. A cell with
+    several candidates stands under all their names, of which no run's header has a record: it claims nothing.
     """
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for row in standings:

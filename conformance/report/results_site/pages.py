@@ -1,5 +1,7 @@
 """Write a results site: the matrix, a page for each server and for each requirement, the feed, and badges.
 
+`conformance site` calls `write_results_site`. A *server* is a candidate; a *row* is a requirement of the catalogue.
+
 index.html             scores, newest versions of all servers x requirements, latest changes
 servers/<server>.html  all versions of one server
 rows/<requirement>.html  one requirement, all servers and versions
@@ -29,8 +31,8 @@ Write = Callable[[Path, bytes], None]
 def write_results_site(out: Path, tables: Mapping[str, list[Row]], catalogue: Catalogue, write: Write) -> Path:
     """Write the site into the directory `out`, by calling `write` for each file, and return the path of its first page.
 
-    `tables` has the rows of an aggregation's tables by name; the pages link to these as files in `data/tables/`. Raises
-    OSError.
+    Only the style sheet is written directly. `tables` has the rows of an aggregation's tables by name; the pages link to
+    these as files in `data/tables/`. Raises OSError.
     """
     results = read_results(tables, catalogue)
     for folder in ("servers", "rows", "badges"):
@@ -50,7 +52,10 @@ def write_results_site(out: Path, tables: Mapping[str, list[Row]], catalogue: Ca
 
 
 def _first_page(results: Results) -> str:
-    """Return the page with the rows of each group that has any, and the newest changes."""
+    """Return the first page: scores, the matrix of servers and rows by group of the catalogue, and the newest changes.
+
+    A group without rows that a server was judged on is left out.
+    """
     groups = {
         f"{group} · {title}": [row for row in results.requirements if row.group == group]
         for group, title in results.catalogue.groups.items()
@@ -87,7 +92,11 @@ def _row_page(results: Results, requirement: Requirement) -> str:
 
 
 def _render(template: str, results: Results, *, shared: str, **context: Any) -> str:
-    """Return a page of the site; every template has `results`, and functions for what it shows of a server."""
+    """Return a page of the site, made from a template by its file name.
+
+    The template has the variables `results`, `change_text`, `max_failures` and those of `context`. `shared` is the relative
+    path of the folder with the style sheet.
+    """
     return render_page(
         template,
         script="run.js",

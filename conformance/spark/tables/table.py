@@ -1,4 +1,7 @@
-"""The declaration of a published table: its columns with their meanings, and the query that computes it."""
+"""The declaration of a table of an aggregation: its columns with their meanings, and the query that computes it.
+
+The modules beside this one declare the tables, and `aggregation` queries and writes them.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -58,7 +61,8 @@ class Column:
 def columns(text: str, **own: str) -> tuple[Column, ...]:
     """Return the columns that a text `name type, name type` declares; types are those of `ColumnType`.
 
-    A column's meaning is the one in `own`, else that in `MEANING`. Raises KeyError for a column without a meaning.
+    A column's meaning is the one in `own`, else that in `MEANING`. Raises KeyError for a column without a meaning, AssertionError
+    for an unknown type.
     """
     parsed = []
     for part in text.replace("\n", " ").split(","):
@@ -70,7 +74,7 @@ def columns(text: str, **own: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A published table, computed by `query`, SQL over the views of `conformance.spark.views`.
+    """A table of an aggregation, computed by `query`, SQL over the views of `conformance.spark.views`; published unless internal.
 
     `order`: the columns by which its rows are sorted; none: they are not. `across`: it compares all runs and is computed by each
     aggregation; the others have rows for each run on its own, computed once when the run is added. `internal`: it is not
@@ -92,7 +96,7 @@ class Table:
         return pa.schema([pa.field(column.name, ARROW[column.kind]) for column in self.columns])
 
     def conform(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly this table's columns and types, sorted by its order.
+        """Return rows with exactly this table's columns and types, sorted by its order if it has one; other columns are dropped.
 
         Raises KeyError for a missing column, pa.ArrowInvalid for a value of another type.
         """
