@@ -47,7 +47,9 @@ def test_a_trace_shows_sessions_deliveries_copies_and_failures(cells: list[Store
     assert any(name.startswith("copy ") for name in names)
     assert any(name.startswith("fail: SR-") for name in names)
     sessions = {event.session for event in wrong.events if isinstance(event, Connected)}
-    assert {event["id"] for event in events if event.get("cat") == "session"} & sessions
+    shown = {event["id"] for event in events if event.get("cat") == "session"}
+    assert shown
+    assert shown <= sessions
     parties = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {event.client for event in wrong.events if isinstance(event, Connected)} <= parties
 

@@ -8,8 +8,9 @@ import pytest
 from conformance import paths
 from conformance.export.scenario import NoSession, as_scenario
 from conformance.history.events import Connected, FaultFired
-from conformance.results.reader import StoredCell
+from conformance.results.reader import StoredCell, read_run
 from conformance.scenarios.loader import read_corpus
+from conformance.verdicts import Outcome
 from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
@@ -44,6 +45,9 @@ def test_the_reference_answers_an_undisturbed_cells_scenario_as_recorded(cells: 
         "run", str(tmp_path), "--candidate", "reference", "--should", "fail", "--run-dir", "run", cwd=tmp_path
     )
     assert ran.returncode == 0, ran.stdout
+    footer = read_run(tmp_path / "run").footer
+    assert footer is not None
+    assert footer.outcomes[Outcome.PASS] == len(chosen)
 
 
 def test_a_reply_that_differs_from_the_recorded_one_fails(cells: list[StoredCell], tmp_path: Path):

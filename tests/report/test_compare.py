@@ -23,7 +23,8 @@ from tests.report.samples import REFERENCE, cell_view, good, judged, passed, run
 def test_a_regression_names_its_causes(changes: dict[str, Any], cause: tuple[str]) -> None:
     found = compare_runs(run_summary(good()), run_summary(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
     assert [change.causes for change in found.changes_of(ChangeKind.REGRESSION)] == [cause]
-    assert (", ".join(cause) or "flaky") in comparison_text(found)
+    said = f"(changed: {', '.join(cause)})" if cause else "(nothing recorded changed: it may be flaky)"
+    assert said in comparison_text(found)
 
 
 def test_fixed_added_removed_and_unchanged_cells_are_distinguished() -> None:

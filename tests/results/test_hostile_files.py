@@ -141,6 +141,7 @@ def test_a_value_that_strict_json_does_not_allow_is_damage(run: Path, evil: byte
     cell = read_cell(path)
     assert [one.line for one in cell.damage] == [3]
     assert len(str(cell.damage[0])) < 500
+    assert cell.events == tuple(event for event in EVENTS if event.n != 1)
 
 
 def test_a_number_too_large_for_its_column_is_damage_and_other_rows_are_written(run: Path):

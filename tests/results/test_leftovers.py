@@ -27,19 +27,27 @@ def make_unstarted_run(run: Path) -> Path:
 def test_an_unstarted_run_is_distinguished_from_other_folders_which_are_not_deleted(tmp_path: Path):
     run = make_unstarted_run(tmp_path / "run")
     assert is_unstarted_run(run)
-    (run / "cells" / "x.jsonl").touch()
-    assert not is_unstarted_run(run)
-    (run / "cells" / "x.jsonl").unlink()
-    (run / "letters.txt").touch()
-    assert not is_unstarted_run(run)
+    for strange in ("cells/x.jsonl", "letters.txt"):
+        (run / strange).touch()
+        assert not is_unstarted_run(run)
+        before = sorted(run.rglob("*"))
+        delete_run(run)
+        assert sorted(run.rglob("*")) == before
+        (run / strange).unlink()
+    (tmp_path / "empty").mkdir()
+    for other in ("empty", "nothing"):
+        assert not is_unstarted_run(tmp_path / other)
+        delete_run(tmp_path / other)
+    assert (tmp_path / "empty").is_dir()
     delete_run(run)
-    assert (run / "letters.txt").is_file()
-    assert not is_unstarted_run(tmp_path / "nothing")
+    assert not run.exists()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
 def test_an_interrupted_deletion_leaves_a_directory_that_still_counts_as_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ):
+    """It is interrupted after `count` of three entries, the last of which is `run.json`."""
     run = tmp_path / "run"
     begin_run(run, run_header())
     (run / "cells" / "x.jsonl").touch()
@@ -47,7 +55,7 @@ def test_an_interrupted_deletion_leaves_a_directory_that_still_counts_as_a_run(
     deleted: list[str] = []
 
     def interrupted_delete(path: Path) -> bool:
-        if deleted:
+        if len(deleted) == count:
             raise KeyboardInterrupt
         deleted.append(path.name)
         return real(path)
@@ -56,7 +64,7 @@ def test_an_interrupted_deletion_leaves_a_directory_that_still_counts_as_a_run(
     monkeypatch.setattr(writer, "delete_tree", interrupted_delete)
     with pytest.raises(KeyboardInterrupt):
         delete_run(run)
-    assert deleted
+    assert len(deleted) == count
     assert holds_run(run)
     monkeypatch.undo()
     delete_run(run)
@@ -93,16 +101,18 @@ def test_a_run_into_a_directory_that_another_run_has_locked_is_refused(tmp_path:
 @pytest.mark.integration
 def test_of_two_runs_that_start_at_once_in_one_directory_only_one_writes(tmp_path: Path):
     root = Path(__file__).parents[2]
-    words = command("run", SCENARIO, "-q", "--run-dir", str(tmp_path / "run"))
-    runs = [
-        subprocess.Popen(
-            words, cwd=root, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    runs = {
+        seed: subprocess.Popen(
+            command("run", SCENARIO, "-q", "--seed", str(seed), "--run-dir", str(tmp_path / "run")),
+            cwd=root, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
-        for _ in range(2)
-    ]
-    outputs = [run.communicate()[0] for run in runs]
-    assert sorted(run.returncode for run in runs) == [0, 2], outputs
+        for seed in (1, 2)
+    }  # fmt: skip
+    outputs = [run.communicate()[0] for run in runs.values()]
+    assert sorted(run.returncode for run in runs.values()) == [0, 2], outputs
+    (winner,) = (seed for seed, run in runs.items() if run.returncode == 0)
     stored = read_run(tmp_path / "run")
     assert stored.footer is not None
     assert (stored.footer.missing, stored.footer.cut_short) == (0, 0)
-    assert {cell.header.run for cell in stored.cells()} == {stored.header.run}
+    assert stored.header.seed == winner
+    assert {cell.header.seed for cell in stored.cells()} == {winner}

@@ -63,7 +63,10 @@ def test_runs_that_are_not_shards_of_one_run_are_not_merged(tmp_path: Path) -> N
 
 def test_the_same_cell_in_two_shards_counts_once(tmp_path: Path) -> None:
     footer = merge_runs([make_run(tmp_path / "s1", "a::1"), make_run(tmp_path / "s2", "a::1")], tmp_path / "all")
-    assert footer.cells == 1
+    assert (footer.cells, footer.outcomes[Outcome.PASS]) == (1, 1)
+    (cell,) = read_run(tmp_path / "all").cells()
+    assert (cell.events, cell.verdicts) == (EVENTS, VERDICTS)
+    assert ZipFile(archive_path(cell.attachments)).namelist() == ["mbx1.log"]
 
 
 def test_parquet_tables_hold_the_values_of_the_histories(tmp_path: Path) -> None:
@@ -85,8 +88,14 @@ def test_parquet_tables_hold_the_values_of_the_histories(tmp_path: Path) -> None
     for row, verdict in zip(tables["verdicts"], VERDICTS * 2, strict=True):
         stated = verdict.model_dump(mode="json")
         assert {name: row[name] for name in stated} == stated
-    assert json.loads(tables["cells"][0]["axes"]) == {"x": "1"}
-    assert tables["cells"][0]["outcome"] == "pass"
+    stored = list(read_run(run_dir).cells())
+    for row, cell in zip(tables["cells"], stored, strict=True):
+        assert (row["run"], row["cell"], row["nodeid"]) == ("r", cell.slug, cell.header.nodeid)
+        assert (json.loads(row["axes"]), json.loads(row["topology"])) == ({"x": "1"}, cell.header.topology)
+        assert (row["outcome"], row["wall_seconds"]) == ("pass", 1.0)
+    for name in ("verdicts", "events"):
+        count = len(tables[name]) // 2
+        assert [row["cell"] for row in tables[name]] == [cell.slug for cell in stored for _ in range(count)], name
 
 
 @pytest.mark.parametrize(

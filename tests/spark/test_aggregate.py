@@ -105,7 +105,7 @@ def test_the_oracles_disagree_only_where_the_recorded_verdict_is_wrong(made: tup
     }
 
 
-def test_spark_and_the_judge_agree_on_all_miniatures_but_two(spark: None, tmp_path: Path) -> None:
+def test_spark_and_the_judge_agree_on_every_miniature_but_four(spark: None, tmp_path: Path) -> None:
     out = tmp_path / "out"
     summary = aggregate([make_miniatures(tmp_path / "miniatures")], out)
     rows = table((out, summary), "disagreements")
