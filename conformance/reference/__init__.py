@@ -4,8 +4,8 @@ aiosmtpd receives, SQLite stores; everything runs in one asyncio loop, without t
 harness: it reads a JSON file (config.py) and speaks SMTP and LMTP.
 
 A node (node.py) is composed of components (components.py): one object for each documented function, such as `delivery`,
-`creation` of shadows or `safety_net`. They find each other and the shared services through `Host` (host.py). The terms:
-a *primary* message is one that this server has acknowledged or made itself and must deliver; its *shadow* is a copy on another
-server, which delivers the copy only if the primary is lost (*promotion*); a *discard notification* lets the shadow server
-drop the copy; *Safety Net* keeps delivered messages for a while.
+`creation` of shadows or `safety_net`. They find each other and the shared services through `Host` (host.py). The terms: a
+*primary message* is one that this server has acknowledged or made itself and must deliver, as its *primary server*; its *shadow*
+is a copy on another server, the *shadow server*, which delivers the copy only if the primary server is lost (*promotion*); a
+*discard notification* tells the shadow server that it may give the copy up; *Safety Net* keeps delivered messages for a while.
 """

@@ -1,6 +1,8 @@
 """The transport high-availability boundary: which servers are in it, and which may keep shadows (SR-BND-01, SR-BND-02).
 
-Pure functions of the configuration of one server ("this server"); a `peer` is another server that it lists.
+Pure functions of the configuration of one server ("this server"); a `peer` is another server that it lists. A *shadow* is a
+redundant copy of a message. From 2013 on a server has a shadow made on another one when it receives a message. In 2010 a server
+keeps the shadow of what it sends, and says so to the receiver with the verb XSHADOW.
 """
 
 from conformance.reference.config import NodeConfiguration, Peer
@@ -9,7 +11,8 @@ from conformance.reference.config import NodeConfiguration, Peer
 def in_boundary(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether a peer is in this server's boundary.
 
-    The boundary of a DAG member is its whole DAG, across sites; that of any other server is its Active Directory site.
+    The boundary of a DAG member is its whole DAG, across sites; that of any other server are the servers of its Active Directory
+    site that are in no DAG.
     """
     if config.dag is not None:
         return peer.dag == config.dag
@@ -28,7 +31,7 @@ def can_be_shadow_server(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether this server may ask a peer to keep a shadow.
 
     The peer must be a mailbox server of 2013 or later in the boundary, grant this server the right, and have a
-    transport listener.
+    transport listener. Whether shadow redundancy is enabled here does not count.
     """
     return (
         in_boundary(config, peer)
@@ -40,17 +43,19 @@ def can_be_shadow_server(config: NodeConfiguration, peer: Peer) -> bool:
 
 
 def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
-    """Return whether this server, of 2010, advertises XSHADOW to a peer: it holds ms-Exch-SMTP-Accept-XSHADOW here (SR-E10-18).
+    """Return whether this server, of 2010, advertises XSHADOW to a client: a peer with the right ms-Exch-SMTP-Accept-XSHADOW (SR-E10-18).
 
-    `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client.
+    `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client, which is
+    not offered it; nor is any client while shadow redundancy is disabled here.
     """
     return peer is not None and peer.accept_xshadow and _xshadow_rights_count(config, peer)
 
 
 def sends_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
-    """Return whether this server, of 2010, sends XSHADOW to a peer: it holds ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19).
+    """Return whether this server, of 2010, sends XSHADOW to a peer: this server has ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19).
 
-    `peer` is None for a next hop outside of the organisation.
+    `peer` is None for a next hop outside of the organisation, to which it is not sent; nor to any while shadow redundancy is
+    disabled here.
     """
     return peer is not None and peer.send_xshadow and _xshadow_rights_count(config, peer)
 

@@ -110,7 +110,10 @@ name, which stands for both.
 
 @dataclass(frozen=True, slots=True)
 class ComponentSets:
-    """The component classes for each generation of servers: `since_2013` for 2013 and later, `ex2010` for Exchange 2010."""
+    """The component classes for each generation of servers: `since_2013` for 2013 and later, `ex2010` for Exchange 2010.
+
+    The objects are never changed: `with_replaced` returns a new one.
+    """
 
     since_2013: ComponentClasses = EXCHANGE_2013
     ex2010: ComponentClasses = EXCHANGE_2010
@@ -147,7 +150,9 @@ class ComponentSets:
 def wire_components(host: Host, classes: ComponentClasses, identity: Identity) -> None:
     """Make each component and set it on `host`; the node starts them later, in the order of `host.components`.
 
-    `identity` has the id of the queue database; the caller has made and committed it.
+    `identity` has the id of the queue database; the caller has made and committed it. Not in `host.components` are the objects
+    with the statements of the database, such as `host.messages`, and `host.verbs`, a class: each session makes its own object of
+    it.
     """
     host.identity = identity
     host.messages = classes.messages(host.db)

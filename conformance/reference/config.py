@@ -1,8 +1,9 @@
 """The configuration of a node: exactly the JSON document of the node contract, 1 or 2, which the harness writes and the node reads.
 
-Units are octets and real seconds: who writes the file has divided each documented time by `scale`, and defaults are divided here. A
-parameter that is left out has its documented default. Unknown parameters, values out of range or of the wrong type, and contradictory
-parameters are refused with an error that names them (SR-CFG-01, SR-CFG-02, SR-CFG-03).
+Units are octets and real seconds. `scale` is how many documented seconds pass in a real one: the writer of the file has divided
+each documented time by it, and defaults are divided here. A parameter that is left out has its documented default. Unknown
+parameters, values out of range or of the wrong type, and contradictory parameters are refused with an error that names them
+(SR-CFG-01, SR-CFG-02, SR-CFG-03). "This server" is the node that the configuration is for, a *peer* another server that it lists.
 """
 
 import json
@@ -25,17 +26,21 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0
 
 
 class ConfigurationError(ValueError):
-    """The configuration cannot be used; the text is one line that names the parameters."""
+    """The configuration cannot be read or used; the text is one line, which names the refused parameters."""
 
 
 class _StrictModel(BaseModel):
-    """A frozen model that accepts no unknown fields and converts no types."""
+    """A frozen model that accepts no unknown fields and converts no types, except JSON lists to tuples (`strict=False`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Listener(_StrictModel):
-    """A receive connector. `connection_timeout` limits the age of a session, busy or not (SR-TMO-07)."""
+    """A receive connector: its address, and the limits of its sessions in real seconds.
+
+    `connection_timeout` limits the age of a session, busy or not (SR-TMO-07), `connection_inactivity_timeout` the silence of the
+    client. `externally_secured`: a client is the peer that its EHLO names, without AUTH.
+    """
 
     host: str = "127.0.0.1"
     port: Port
@@ -45,14 +50,21 @@ class Listener(_StrictModel):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "Listener":
-        """Raise ValueError, which refuses the configuration, if the age limit does not exceed the idle limit (SR-CFG-01)."""
+        """Raise ValueError, which refuses the configuration, if the age limit does not exceed the idle limit (SR-CFG-01).
+
+        Else return the listener unchanged.
+        """
         if self.connection_timeout <= self.connection_inactivity_timeout:
             raise ValueError("connection_timeout must be greater than connection_inactivity_timeout")
         return self
 
 
 class Listeners(_StrictModel):
-    """The listeners of a node; a hub has no `delivery`, a plain relay only `frontend`."""
+    """The listeners of a node; a hub has no `delivery`, a plain relay only `frontend`.
+
+    `frontend` takes mail from any client, `transport` from other servers, with the shadow verbs; `delivery` (LMTP) takes mail of
+    other servers for mailboxes of this one.
+    """
 
     frontend: Listener | None = None
     transport: Listener | None = None
@@ -60,7 +72,7 @@ class Listeners(_StrictModel):
 
 
 class Dial(_StrictModel):
-    """The addresses of a peer, by its listener."""
+    """The addresses of a peer, by its listener; None if it has no such listener."""
 
     transport: Annotated[Address | None, Field(strict=False)] = None
     delivery: Annotated[Address | None, Field(strict=False)] = None
@@ -69,8 +81,8 @@ class Dial(_StrictModel):
 class Peer(_StrictModel):
     """Another transport server of the organisation, or (role `submission`) the Mailbox Transport Submission service.
 
-    `accept_xshadow`: this server grants it the right to use the shadow verbs; `send_xshadow`: it grants that to this server. `secret`
-    is shared by the two servers.
+    `accept_xshadow`: this server grants the peer the right to use the shadow verbs here; `send_xshadow`: the peer grants this
+    server that right there. The two servers share `secret`, with which a client proves its name (AUTH); None: they have none.
     """
 
     name: Name
@@ -85,7 +97,7 @@ class Peer(_StrictModel):
 
 
 class Site(_StrictModel):
-    """An Active Directory site; mail between other sites stops at a server of a hub site (`hub`) on its route."""
+    """An Active Directory site; `hub`: mail between other sites whose route leads through this one stops at a server here."""
 
     name: str
     hub: bool = False
@@ -107,21 +119,21 @@ class Hop(_StrictModel):
 
 
 class Route(_StrictModel):
-    """The next hops for a recipient domain (`*`: any); they are tried in order."""
+    """The next hops for a recipient domain, which are tried in order; `*` is for any domain without a route of its own."""
 
     domain: str
     next_hops: Annotated[tuple[Hop, ...], Field(min_length=1, strict=False)]
 
 
 class Sink(_StrictModel):
-    """The mailbox store behind the server that hosts a mailbox."""
+    """The mailbox store behind the server that hosts a mailbox: the address of an LMTP server."""
 
     protocol: Literal["lmtp"] = "lmtp"
     dial: Annotated[Address, Field(strict=False)]
 
 
 class Mailbox(_StrictModel):
-    """A mailbox, its database, and the server where that database is active."""
+    """A mailbox, its database, and the server where that database is active; `sink` is None unless that is this server."""
 
     address: str = Field(pattern=r"^[^@\s<>]+@[^@\s<>]+$")
     database: str
@@ -136,7 +148,7 @@ class Journal(_StrictModel):
 
 
 class Transport(_StrictModel):
-    """The transport parameters, under their documented names."""
+    """The transport parameters, under their documented names; times are real seconds."""
 
     ShadowRedundancyEnabled: bool = True
     RejectMessageOnShadowFailure: bool = False
@@ -159,7 +171,10 @@ class Transport(_StrictModel):
 
     @model_validator(mode="after")
     def _local_only_tries_no_remote_site(self) -> "Transport":
-        """Raise ValueError, which refuses the configuration, for LocalOnly together with attempts in remote sites (SR-CFG-02)."""
+        """Raise ValueError, which refuses the configuration, for LocalOnly with attempts in remote sites (SR-CFG-02).
+
+        Else return the parameters unchanged.
+        """
         if self.ShadowMessagePreferenceSetting == "LocalOnly" and self.MaxRetriesForRemoteSiteShadow > 0:
             raise ValueError(
                 "ShadowMessagePreferenceSetting LocalOnly contradicts MaxRetriesForRemoteSiteShadow above 0"
@@ -208,9 +223,9 @@ class NodeConfiguration(_StrictModel):
     def _with_default_times(cls, document: Any) -> Any:
         """Return the JSON document with each time that it leaves out set to the documented default divided by `scale`.
 
-        Times that the document gives are divided by `scale` already. What has a wrong type is left for validation to refuse.
-
-        An Edge server has other defaults for its listeners (SR-TMO-06, SR-TMO-07).
+        These are the times in `transport` and the limits of listeners; for the latter an Edge server has other defaults
+        (SR-TMO-06, SR-TMO-07). Times that the document gives are divided by `scale` already. A document that is not an object, or
+        has an invalid `scale`, is returned unchanged; what has a wrong type is left for validation to refuse.
         """
         if not isinstance(document, dict):
             return document
@@ -234,14 +249,16 @@ class NodeConfiguration(_StrictModel):
     def _with_server_names_as_in_peers(cls, document: Any) -> Any:
         """Return the JSON document with the servers of mailboxes and routes spelled as this server and its peers are.
 
-        Names of servers are compared without regard to letter case (node contract). So the rest of the node can compare them as they are.
-        What has a wrong type is left for validation to refuse.
+        Names of servers are compared without regard to letter case (node contract). So the rest of the node can compare them as
+        they are. The name of any other server stays as it is. A document that lacks a name, or has a wrong type there, is
+        returned unchanged: validation refuses it.
         """
         try:
             known = [document["name"], *(peer["name"] for peer in document.get("peers", ()))]
             spelling = {name.casefold(): name for name in known}
 
             def spelled(entry: dict[str, Any], key: str) -> dict[str, Any]:
+                """Return a copy of a mailbox or next hop with the server's name in `key` as spelled in `known`, if it is known."""
                 return {**entry, key: spelling.get(entry[key].casefold(), entry[key])}
 
             mailboxes = [spelled(mailbox, "server") for mailbox in document.get("mailboxes", ())]
@@ -255,7 +272,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_contract_keys(self) -> "NodeConfiguration":
-        """Raise ValueError for keys of version 2 of the node contract in a configuration that states version 1."""
+        """Raise ValueError for keys of version 2 of the node contract in a configuration that states version 1; else change nothing."""
         contract_2_keys = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
         if self.contract == 1 and (contract_2_keys or any("hub" in site.model_fields_set for site in self.sites)):
             raise ValueError(f"{', '.join(contract_2_keys) or 'sites.hub'}: unknown in contract 1")
@@ -263,7 +280,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> "NodeConfiguration":
-        """Raise ValueError if two servers have one name, or two mailboxes one address, compared without case."""
+        """Raise ValueError if two servers have one name, or two mailboxes one address, compared without case; else change nothing."""
         names = [self.name, *(peer.name for peer in self.peers)]
         if len(set(map(str.casefold, names))) != len(names):
             raise ValueError("peers: a name is given to two servers")
@@ -279,7 +296,7 @@ class NodeConfiguration(_StrictModel):
 
     @cached_property
     def hub_sites(self) -> frozenset[str]:
-        """The names of the hub sites."""
+        """The names of the hub sites, at which mail between other sites stops."""
         return frozenset(site.name for site in self.sites if site.hub)
 
     @cached_property
@@ -301,7 +318,7 @@ class NodeConfiguration(_StrictModel):
 def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
     """Return the configuration in a JSON document, validated by the model `kind`, which a defect may have replaced.
 
-    Raises ConfigurationError with one line that names every wrong parameter.
+    Raises ConfigurationError with one line that names every wrong parameter, or says that the text is not JSON.
     """
     try:
         return kind.model_validate(json.loads(text))
@@ -321,9 +338,10 @@ def load_configuration(path: Path, kind: type[NodeConfiguration] = NodeConfigura
 
 
 def read_data_dir(path: Path) -> Path:
-    """Return the data directory in a configuration file that may be invalid otherwise. Raises ConfigurationError.
+    """Return the data directory in a configuration file that may be invalid otherwise.
 
-    A running node that has refused the file can still be sent commands through that directory.
+    So a running node that has refused the file can still be sent commands, through that directory. Raises ConfigurationError if
+    the file cannot be read, is not JSON or names no data directory.
     """
     try:
         return Path(json.loads(path.read_text(encoding="utf-8"))["data_dir"])
@@ -332,7 +350,7 @@ def read_data_dir(path: Path) -> Path:
 
 
 def read_revision(path: Path) -> int | None:
-    """Return the revision in a configuration file, which may be invalid otherwise; None if it has no valid one."""
+    """Return the revision in a configuration file, which may be invalid otherwise; None if it has no integer there or is unreadable."""
     try:
         revision = json.loads(path.read_text(encoding="utf-8"))["revision"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -341,7 +359,10 @@ def read_revision(path: Path) -> int | None:
 
 
 def _format_problem(location: tuple[int | str, ...], message: str) -> str:
-    """Return a validation error as one line that begins with its parameter, `location` joined with dots."""
+    """Return a validation error as one line that begins with its parameter: `location` joined with dots.
+
+    An error of the whole document has an empty location: the line is the message alone.
+    """
     where = ".".join(map(str, location))
     message = message.removeprefix("Value error, ").replace("\n", " ")
     return f"{where}: {message}" if where else message

@@ -27,12 +27,13 @@ class CommandFailed(Exception):
 async def serve_commands(directory: Path, command: Command) -> AsyncIterator[None]:
     """Serve the control socket in `directory` while the context is open: await `command(name, arguments)` for each request.
 
-    A socket that a killed node left there is replaced. Each connection has one request and one response.
-
-    `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses.
+    A socket that a killed node left there is replaced; the socket is removed at the end. Each connection has one request and one
+    response. `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses: the response
+    then is an `error`, as it is for a line that is not a request.
     """
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read one request, write its response and close the connection; asyncio calls this for each connection."""
         try:
             request = json.loads(await reader.readline())
             answer = await _answer(command, str(request["command"]), [str(word) for word in request["arguments"]])
@@ -65,7 +66,7 @@ async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict
 async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> Any:
     """Send a command to the running node with this data directory, and return its answer, a JSON value.
 
-    Waits without limit. Raises CommandFailed if no node runs there, or it refuses the command.
+    Waits without limit. Raises CommandFailed if no node runs there, the node ends before it answers, or it refuses the command.
     """
     try:
         with _short_socket_path(directory) as path:
@@ -87,7 +88,8 @@ async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> 
 def _short_socket_path(directory: Path) -> Iterator[Path]:
     """Yield a path to the socket that fits into a socket address (108 octets), however deep the directory is.
 
-    The path leads through an open descriptor of the directory and is valid within the context only.
+    The path leads through an open descriptor of the directory and is valid within the context only. Raises OSError if the
+    directory cannot be opened.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

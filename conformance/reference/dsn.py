@@ -1,4 +1,8 @@
-"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464), formatted by pure functions; reports.py sends them."""
+"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464), formatted by pure functions; reports.py sends them.
+
+A *report* here is such a notification: a message to a sender about what happened to some recipients of an earlier message. ORCPT
+(of a recipient), RET and ENVID (of a message) are parameters of RFC 3461 that the sender gave.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +29,11 @@ _TEXT: dict[ReportAction, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RecipientStatus:
-    """The fate of one recipient: enhanced status code (RFC 3463), the reply of the next hop, and its name (both may be empty)."""
+    """What is reported about one recipient.
+
+    `status` is the enhanced status code (RFC 3463), `diagnostic` the reply of the next hop and `remote` its name; the last two
+    may be "".
+    """
 
     recipient: Recipient
     status: str
@@ -45,9 +53,10 @@ def format_report(
 ) -> bytes:
     """Return the content of the report about some recipients of a message, to be sent to its sender with a null reverse-path.
 
-    `message_id` is the id of the report, `at` its time (POSIX seconds); `envelope` and `content` are those of the message. The report
-    contains the whole message if its sender asks for that (RET=FULL) and the action is a failure, else its header. A message with an
-    internationalized header is not attached, since the next hop may not take it (RFC 6531 3.2).
+    `server` is the name of this server, `message_id` the id of the report, `at` its time (POSIX seconds); `envelope` and
+    `content` are those of the message. The report contains the whole message if its sender asks for that (RET=FULL) and the
+    action is a failure, else its header only. Of a message with an internationalized header it contains the header only in any
+    case, since the next hop may not take a whole one (RFC 6531 3.2).
     """
     boundary = f"report-{message_id}"
     header = header_only(content)
@@ -100,7 +109,7 @@ def _recipient_fields(action: ReportAction, status: RecipientStatus) -> list[str
 
 
 def _typed_address(address: str) -> str:
-    """Return an address with its type; one that is not ASCII is written in ASCII (RFC 6533 3)."""
+    """Return an address with its type: `rfc822; address`, or `utf-8; address` with escapes for one that is not ASCII (RFC 6533 3)."""
     if address.isascii():
         return f"rfc822; {printable(address)}"
     escaped = "".join(c if "!" <= c <= "~" and c not in "+=\\" else f"\\x{{{ord(c):02X}}}" for c in address)

@@ -1,7 +1,9 @@
 """Duplicate detection: a message is delivered to a mailbox once within the tracking window (SR-DUP-01 to SR-DUP-07).
 
-The Internet message id is the Message-ID header field without its brackets, compared octet for octet; the client submit time is the
-instant in the Date header field. A message without one of them is never a duplicate.
+The Internet message id is the Message-ID header field without its brackets, compared octet for octet; the client submit time is
+the instant in the Date header field. A message without one of them is never a duplicate. The *delivered-to table* is a table of
+the queue database with the deliveries so far (storage/delivered.py). The delivery into mailboxes (queue/mailbox_store.py) calls
+`host.duplicates`: `claim_delivery` before a delivery, `end_delivery` after it.
 """
 
 import asyncio
@@ -54,8 +56,8 @@ class DuplicateDetection(Component):
     async def claim_delivery(self, key: DuplicateKey) -> bool:
         """Return whether the caller is to deliver the message with this key; it must then call `end_delivery`.
 
-        False: it was delivered to the mailbox before, within the tracking window. Waits while another caller is delivering a message
-        with the same key, and then decides by the outcome of that.
+        False: it was delivered to the mailbox before, within the tracking window. Waits while another caller is delivering a
+        message with the same key, and then decides by the outcome of that.
         """
         while (other := self._in_progress.get(key)) is not None:
             await asyncio.wait([other])
@@ -67,7 +69,8 @@ class DuplicateDetection(Component):
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
         """End the delivery that `claim_delivery` permitted: record it in the delivered-to table if it succeeded.
 
-        Callers that wait for it in `claim_delivery` go on; after a failure the first of them delivers.
+        Callers that wait for it in `claim_delivery` go on; after a failure the first of them delivers. Does not wait for the
+        disk.
         """
         if delivered:
             self.host.delivered.add(*key, self.host.now())
@@ -90,7 +93,10 @@ class DuplicateDetection(Component):
         return FALLBACK_WINDOW / scale if window > MAX_WINDOW / scale else window
 
     def clean_up(self) -> None:
-        """Remove expired entries from the delivered-to table (SR-DUP-07), and schedule the next clean-up."""
+        """Remove expired entries from the delivered-to table (SR-DUP-07), and schedule the next clean-up if any entries are left.
+
+        An entry is expired if its delivery is longer ago than the tracking window. The alarm calls this.
+        """
         removed = self.host.delivered.remove_before(self.host.now() - self.tracking_window)
         self.host.log.info("delivered-to table: %d expired entries removed", removed)
         self._set_alarm()

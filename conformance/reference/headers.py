@@ -12,7 +12,7 @@ _LOOP_LIMIT = 100
 
 
 def header_field(content: bytes, name: bytes) -> bytes | None:
-    """Return the unfolded, stripped body of the first header field with this name (in any letter case), or None."""
+    """Return the unfolded, stripped body of the first header field with this name (in any letter case), or None if there is none."""
     header = b"\r\n" + content[: _header_end(content)]
     match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:", header, re.IGNORECASE)
     if match is None:
@@ -23,7 +23,7 @@ def header_field(content: bytes, name: bytes) -> bytes | None:
 
 
 def internet_message_id(content: bytes) -> str | None:
-    """Return the Message-ID without its brackets, or None if there is none or it is empty."""
+    """Return the Message-ID without its brackets, if it has both, or None if there is none or it is empty."""
     value = header_field(content, b"Message-ID")
     if not value:
         return None
@@ -33,7 +33,7 @@ def internet_message_id(content: bytes) -> str | None:
 
 
 def client_submit_time(content: bytes) -> float | None:
-    """Return the instant in the Date field (RFC 5322), POSIX seconds, or None if it is absent or invalid."""
+    """Return the instant in the Date field (RFC 5322), POSIX seconds, or None if it is absent or invalid; UTC if it has no zone."""
     value = header_field(content, b"Date")
     if value is None:
         return None
@@ -51,7 +51,10 @@ def is_looping(content: bytes) -> bool:
 
 
 def header_only(content: bytes) -> bytes:
-    """Return the header with its last line end, for a report without the body (RFC 3461 RET=HDRS)."""
+    """Return the header with its last line end, for a report without the body (RFC 3461 RET=HDRS).
+
+    Content without a blank line is all header.
+    """
     return content[: _header_end(content)]
 
 
@@ -63,7 +66,8 @@ def format_date(at: float) -> str:
 def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
     """Return the Received field for a message from the client `helo` at IP address `peer` (RFC 5321 4.4).
 
-    `by` is the name of this server, `message_id` its id for the message, `at` the time (POSIX seconds).
+    `by` is the name of this server, `message_id` its id for the message, `at` the time (POSIX seconds). Characters of `helo` that
+    a name may not have become `?`; an empty one becomes `unknown`.
     """
     client = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
     line = (
@@ -73,7 +77,10 @@ def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str
 
 
 def _header_end(content: bytes) -> int:
-    """Return the length of the header in octets, with its last line end and without the blank line after it."""
+    """Return the length of the header in octets, with its last line end and without the blank line after it.
+
+    That is 0 if the content begins with the blank line, and all of the content if it has none.
+    """
     if content.startswith(b"\r\n"):
         return 0
     end = content.find(b"\r\n\r\n")

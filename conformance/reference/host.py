@@ -1,6 +1,7 @@
 """What the components of one node share: configuration, clock, storage, random numbers, log, tasks, and each other.
 
-A component is one function of the server as an object, such as `delivery`. `components.py` makes them and sets them on the `Host`.
+A component is one function of the server as an object, such as `delivery`. components.py makes the components and sets them on
+the `Host`.
 """
 
 import logging
@@ -110,7 +111,7 @@ class Host:
         return self.clock.now() + TIMER_TOLERANCE
 
     def is_due(self, due: float) -> bool:
-        """Return whether a point in time (POSIX seconds) has come, as `latest_due` says."""
+        """Return whether a point in time (POSIX seconds) has come, or will within TIMER_TOLERANCE (`latest_due`)."""
         return due <= self.latest_due()
 
 
@@ -121,7 +122,10 @@ class Component:
         self.host = host
 
     def start(self) -> None:
-        """Resume the work that is in the database; the node calls this once all components exist and the listeners are open."""
+        """Resume the work that is in the database; the node calls this once all components exist and the listeners are open.
+
+        Does nothing here, for subclasses to override.
+        """
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Adapt to `host.config`, which has just replaced `before`; the node calls this at each reload."""
+        """Adapt to `host.config`, which has just replaced `before`; the node calls this at each reload. Does nothing here."""

@@ -1,8 +1,11 @@
 """The queues of a node: as the JSON object of `inspect` (node contract), and as a table (`conformance queues NODE`).
 
-The node answers the command `inspect` with the object; the harness compares it with what it expects. The program makes the table of it.
+The node answers the command `inspect` with the object; the harness compares it with what it expects. The program makes the table
+of it.
 
-The kinds of queues: `submission`, `delivery`, `shadow`, `safety-net`, `shadow-safety-net`, `discard` (notifications).
+The kinds of queues: `submission` (messages for which a shadow is still to be made), `delivery` (to one next hop), `shadow`
+(copies kept for another server, their primary), `safety-net` and `shadow-safety-net` (messages and copies held after their
+processing), and `discard` (notifications by which another server learns that it may give up a copy). Times are POSIX seconds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +20,11 @@ Queues = dict[tuple[str, str, str], list[dict[str, Any]]]
 
 
 def queue_state(host: Host) -> dict[str, Any]:
-    """Return the JSON object of `inspect`: id of the queue database, queues with their items, number of rows in the delivered-to table."""
+    """Return the JSON object of `inspect`: id of the queue database, queues with their items, number of rows in the delivered-to table.
+
+    Each queue has `queue` (its name), `kind`, `next_hop` and `items`; an empty queue is not listed. For the keys of an item see
+    `_item`.
+    """
     queues: Queues = {}
     _add_primary_messages(host, queues)
     for shadow in host.shadow_queues.all_queued():
@@ -69,8 +76,9 @@ def _add_item(queues: Queues, name: str, kind: str, hop: str, item: dict[str, An
 def _item(message: Message, recipients: Iterable[Recipient] | None = None) -> dict[str, Any]:
     """Return a message as an item of a queue, with these recipients or, for None, all of its own.
 
-    In the item `primary` is the name of the primary server of a shadow, None for a message of this server itself; `since` is when the
-    message came to its place (POSIX seconds).
+    In the item `message_id` is its Message-ID header field (None if it has none) and `shadow_id` its id between primary and
+    shadow server; `primary` is the name of the primary server of a shadow, None for a message of this server itself; `since` is
+    when the message came to its place (POSIX seconds).
     """
     listed = message.envelope.recipients if recipients is None else recipients
     return {
@@ -86,7 +94,10 @@ _COLUMNS = ("queue", "next hop", "messages", "oldest since")
 
 
 def table_rows(state: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield one row of the table, with the columns of `_COLUMNS`, for each queue in the JSON object of `inspect`."""
+    """Yield one row of the table, with the columns of `_COLUMNS`, for each queue in the JSON object of `inspect`.
+
+    The last column is the time in UTC since which its oldest item is there, "" for a queue without items.
+    """
     for queue in state["queues"]:
         oldest = min((item["since"] for item in queue["items"]), default=None)
         since = "" if oldest is None else datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
@@ -94,7 +105,10 @@ def table_rows(state: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def format_table(state: dict[str, Any]) -> str:
-    """Return the table for people, with the queue database's id above and the size of the delivered-to table below."""
+    """Return the JSON object of `inspect` as a table for people, several lines without a last line end.
+
+    The queue database's id is above the table, and the size of the delivered-to table below.
+    """
     lines = [_COLUMNS, *table_rows(state)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -1,8 +1,9 @@
 """Journaling: one report about each message to the journal recipient, as a message of its own (SR-MNT-08).
 
 The server that accepts a message from outside or from a mailbox journals it; servers that it passes on its way do not. A promoted
-shadow is journaled again, since its primary may have failed before or after journaling. The Message-ID and Date of the report
-are derived from the message, so that a journal mailbox with duplicate detection keeps one copy.
+shadow (the copy of a message of a lost server, its primary, which this server now delivers) is journaled again, since its primary
+may have failed before or after journaling. The Message-ID and Date of the report are derived from the message, so that a journal
+mailbox with duplicate detection keeps one copy. The delivery of messages (queue/delivery.py) calls `host.journaling`.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ class Journaling(Component):
         """Store the journal report about a message and start its delivery, if one is due (`journal_due`).
 
         `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). If no journal recipient is
-        configured, no report is made, now or later.
+        configured, no report is made, now or later. Afterwards none is due any more. Does not wait for the disk.
         """
         host = self.host
         if not message.journal_due:
@@ -48,9 +49,9 @@ class Journaling(Component):
     def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
         """Return the content of the journal report about a message: its envelope as text, and the message attached.
 
-        `content` is that of the message, `recipient` the journal recipient. The Message-ID of the report is derived from Message-ID
-        and Date of the message, so that it is the same when a promoted shadow is journaled again; without a Message-ID (`internet_id` is
-        None) it is derived from this server's id of the message.
+        `content` is that of the message, `recipient` the journal recipient. The Message-ID of the report is derived from
+        Message-ID and Date of the message, so that it is the same when a promoted shadow is journaled again; without a Message-ID
+        (`internet_id` is None) it is derived from this server's id of the message.
         """
         server = self.host.name
         origin = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""

@@ -1,6 +1,8 @@
 """The reference transport as a program: `conformance node --config FILE` (node contract).
 
-It runs one node (node.py) in its process, or sends a command to one that runs in another process (control.py).
+It runs one node (one mail server, node.py) in its process, or sends an administrator's command to a node that runs in another
+process (control.py). FILE is the node's JSON configuration; it also names the data directory, by which commands find the running
+node.
 """
 
 import argparse
@@ -24,10 +26,12 @@ _EXIT_FAILED = 1
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a node until SIGTERM or SIGINT; SIGHUP reloads its configuration. Return the exit code.
+    """Run a node until SIGTERM or SIGINT, or send a command to a running one; return the exit code.
 
-    The exit code is 0 after an orderly stop, 2 for a refused configuration, and 1 when the node failed. With a command
-    (`inspect`, `resubmit DATABASE`, `redirect-messages TARGET`) send that to the running node and print its answer as JSON.
+    Without a command: SIGHUP reloads the configuration; the code is 0 after an orderly stop, 2 for a refused configuration or an
+    unknown defect, and 1 if the node could not start or failed. With a command (`inspect`, `resubmit DATABASE`,
+    `redirect-messages TARGET`): print the node's answer as JSON; the code is 0, 1 if the command was refused or no node runs, and
+    2 if the file names no data directory. The reason of 1 and 2 is on stderr. Invalid options raise SystemExit.
     """
     parser = argparse.ArgumentParser(prog="conformance node", description="Run one node of the reference transport.")
     parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract)")
@@ -50,7 +54,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def show_queues(config: Path) -> int:
-    """Print the queues of the running node with this configuration file as a table; return the exit code, as `main`."""
+    """Print the queues of the running node with this configuration file as a table; return the exit code.
+
+    That is 0, 1 if no node runs there, or 2 if the file names no data directory; the reason of 1 and 2 is on stderr.
+    """
     try:
         state = asyncio.run(control.send_command(read_data_dir(config), "inspect", []))
     except ConfigurationError as error:
@@ -64,10 +71,10 @@ def show_queues(config: Path) -> int:
 
 
 def _send_command(config: Path, words: Sequence[str]) -> int:
-    """Send a command (`words`: its name and arguments) to the running node, and print its answer as JSON.
+    """Send a command (`words`: its name and arguments) to the running node with the file `config`, and print its answer as JSON.
 
-    Return the exit code: 0, or 1 if the command was refused or no node runs. Raises ConfigurationError if the file names no data
-    directory.
+    Return the exit code: 0, or 1 with the reason on stderr if the command was refused or no node runs. Raises ConfigurationError
+    if the file names no data directory.
     """
     try:
         answer = asyncio.run(control.send_command(read_data_dir(config), words[0], words[1:]))
@@ -79,10 +86,11 @@ def _send_command(config: Path, words: Sequence[str]) -> int:
 
 
 async def _serve(node: Node) -> int:
-    """Start a node and run it until it is signalled to stop or fails; return the exit code.
+    """Start a node and run it until SIGTERM, SIGINT or a failure; return the exit code.
 
-    The exit code is 1 if a task of the node failed, before or during its stop, else 0. Also serves administrators' commands on the
-    socket in its data directory. Raises what `Node.start` raises.
+    A signal stops the node in an orderly way, a failure kills it. The code is 1 if a task or a timer of the node failed, before
+    or during its stop, else 0. Meanwhile SIGHUP reloads the configuration, and the socket in the data directory takes
+    administrators' commands. Raises what `Node.start` raises.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -90,6 +98,7 @@ async def _serve(node: Node) -> int:
     reloads: set[asyncio.Task[None]] = set()
 
     def start_reload() -> None:
+        """Reload the configuration in a task; the loop calls this at each SIGHUP."""
         task = loop.create_task(_reload(node))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
@@ -108,7 +117,7 @@ async def _serve(node: Node) -> int:
 
 
 async def _reload(node: Node) -> None:
-    """Have the node read its configuration file again; if the file is refused, log why. The node goes on with the old one then."""
+    """Have the node read its configuration file again; if the file is refused, log why, and leave the old configuration in force."""
     log = logging.getLogger("conformance.node")
     try:
         await node.reload()

@@ -1,4 +1,8 @@
-"""The values that components pass around: envelopes, recipients, messages, and the fates of recipients."""
+"""The values that components pass around: envelopes, recipients, messages, and the fates of recipients.
+
+A *primary message* is one that this server must deliver; its *shadow* is a copy that another server keeps, and delivers if this
+one is lost. *Safety Net* keeps messages for a while after their delivery.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,8 +17,8 @@ Place = Literal["primary", "shadow", "safety-net", "shadow-safety-net"]
 """
 
 Fate = Literal["pending", "delivered", "relayed", "passed-on", "redirected", "failed", "expired"]
-"""The fate of a recipient: `delivered` into a mailbox, `passed-on` to a server that takes over status notifications (RFC 3461),
-`relayed` to one that does not, `redirected` by an administrator, `failed` or `expired` and reported to the sender."""
+"""The fate of a recipient: `pending` (still to be delivered), `delivered` into a mailbox, `passed-on` to a server that takes over status
+notifications (RFC 3461), `relayed` to one that does not, `redirected` by an administrator, `failed` or `expired`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,10 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The arguments of MAIL and RCPT; a parameter not given is "" or False. An empty reverse-path is the null one."""
+    """The arguments of MAIL and RCPT; a parameter not given is "" or False. An empty reverse-path is the null one.
+
+    `body`, `ret` and `envid` are the values of BODY, RET and ENVID.
+    """
 
     reverse_path: str
     recipients: tuple[Recipient, ...]
@@ -46,12 +53,15 @@ class Envelope:
 class Message:
     """A message that this server holds, without its content.
 
-    - `id` is its row id in the queue database, 0 before it is stored; `message_id` is this server's id for it in replies and logs.
-    - `internet_id` (Message-ID) and `submitted` (Date, POSIX seconds) identify duplicates; None if absent or invalid.
+    - `id` is its row id in the queue database, 0 before it is stored; `message_id` is this server's id for it in replies and
+      logs.
+    - `internet_id` (Message-ID) and `submitted` (Date, POSIX seconds) identify duplicates; None if absent or invalid. `size` is
+      octets.
     - `since` is when it came to its present `place`, POSIX seconds.
     - `shadow_id` identifies it between primary and shadow server. For a shadow, `primary` and `database` are its primary server
       and that server's queue database; for a primary message they are empty.
-    - `cause` is the row id of the message that this one is a report about, which is released only after its reports.
+    - `cause` is the row id of the message that this one reports about (a status notification or a journal report), or None. A
+      message is released only after all reports about it.
     - `redundancy_pending`: the attempt to make a shadow has not ended; `journal_due`: the journal report has not been made;
       `resubmitted`: Safety Net sent it.
     """

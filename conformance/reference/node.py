@@ -1,7 +1,9 @@
 """The node: the lifecycle of one server (start, reload, stop, kill), its listeners and its status file.
 
-A node that runs as a program (main.py) and a node in the harness's process are both this `Node`, made by `create`. The status file is
-JSON, `{"revision": N, "applied": true}`: by it the harness sees that a changed configuration is in force (node contract).
+A node that runs as a program (main.py) and a node in the harness's process are both this `Node`, made by `create`. The status
+file is JSON, `{"revision": N, "applied": true}`: by it the harness sees that a changed configuration is in force (node contract).
+`revision` is a number that the writer of the configuration gives it. A node is *running* from the end of `start` until `stop` or
+`kill`.
 """
 
 import asyncio
@@ -38,8 +40,8 @@ class Node:
     """One transport server.
 
     `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the first
-    unexpected exception of a task, as text, or None. It does not stop the node: that is for `when_failed` to do, a function
-    that the owner sets and that is called then.
+    unexpected exception of a task or an alarm, as text, or None. A failure does not stop the node. It calls `when_failed`, a
+    function that the owner of the node sets, and that may have the node stopped; the default does nothing.
     """
 
     def __init__(self, path: Path, clock: Clock, classes: ComponentSets) -> None:
@@ -59,7 +61,8 @@ class Node:
     async def start(self) -> None:
         """Read the configuration, open the database and the listeners, and resume the messages in the database.
 
-        Raises ConfigurationError, DatabaseError, or OSError (such as a port that is in use).
+        The data directory is created if it does not exist, and the status file says that the configuration is applied. Raises
+        ConfigurationError, DatabaseError, or OSError (such as a port that is in use); `kill` then closes what was opened before.
         """
         config = load_configuration(self._path, self._classes.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
@@ -83,20 +86,26 @@ class Node:
     async def _listen(
         self, classes: ComponentClasses, host: Host, name: ListenerName, initial: Listener
     ) -> asyncio.Server:
-        """Open the listener `name` at the address in `initial`; a session has the limits that are configured when it begins."""
+        """Open the listener `name` at the address in `initial`, and return asyncio's object for it.
+
+        It speaks LMTP if it is `delivery`, else SMTP. A session begins with the limits that are configured then. Raises OSError
+        if the address cannot be used.
+        """
         receiver = classes.local_receiver if name == "delivery" else classes.receiver  # LMTP or SMTP
 
         def new_session() -> Receiver:
+            """Return the protocol object of a new session; asyncio calls this for each connection."""
             return receiver(host, name, getattr(host.config.listeners, name), self._sessions)
 
         loop = asyncio.get_running_loop()
         return await loop.create_server(new_session, initial.host, initial.port, backlog=_BACKLOG)
 
     async def stop(self) -> None:
-        """Stop in an orderly way: close the listeners, wait up to GRACE for messages in transmission, and write all to disk.
+        """Stop in an orderly way: close the listeners and sessions, let messages in transmission finish, and write all to disk.
 
-        It waits GRACE seconds at most for messages being sent, and as long again for those being received. Does the same as `kill` if
-        the node was killed or never started.
+        Waits GRACE seconds at most for messages being sent, and as long again for those being received. A session ends with 421,
+        at once or after the reply to its message. Then does what `kill` does, which is all if the node was killed or never
+        started. Raises DatabaseError if the last commit fails.
         """
         for server in self._servers:
             server.close()
@@ -109,7 +118,7 @@ class Node:
         await self.kill()
 
     async def _wait_for_replies(self) -> None:
-        """Wait until every received message has its reply, at most GRACE seconds."""
+        """Wait until every message that is being accepted or refused has its reply, at most GRACE seconds."""
         if working := [session.acceptance_task for session in self._sessions if session.acceptance_task is not None]:
             await asyncio.wait(working, timeout=GRACE)
         await asyncio.sleep(0)  # lets the sessions write their replies
@@ -117,7 +126,7 @@ class Node:
     async def kill(self) -> None:
         """End as a killed process would: close all sockets at once, and lose what is not committed to the database.
 
-        Waits until all tasks of the node have been cancelled.
+        Waits until all tasks of the node, except the current one, have been cancelled. A second call changes nothing.
         """
         self._ended = True
         for server in self._servers:
@@ -131,10 +140,11 @@ class Node:
         await asyncio.sleep(0)
 
     async def reload(self) -> None:
-        """Read the configuration file again and apply it.
+        """Read the configuration file again and apply it: to open sessions, to each component, and for the future.
 
-        Raises ConfigurationError if it is refused: a parameter is wrong, or one that cannot change was changed. The configuration in
-        force then stays. The status file says whether the new one was applied. Raises DatabaseError if the node is not running.
+        Raises ConfigurationError if it is refused: a parameter is wrong, or one that cannot change was changed. The configuration
+        in force then stays. The status file says whether the new one was applied. Raises DatabaseError if the node is not
+        running. Returns once all is on disk that the new configuration made the components write.
         """
         host = self._running
         before = host.config
@@ -156,7 +166,7 @@ class Node:
     def _write_status(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
         """Write to the status file of `config` whether a revision was applied; `error` says why it was not, and is empty if it was.
 
-        Writes nothing if no status file is configured, or the file that was read has no revision (None).
+        Writes nothing if no status file is configured, or the configuration file that was read has no revision (None).
         """
         if config.status_file is not None and revision is not None:
             write_status(Path(config.status_file), revision, error)
@@ -164,11 +174,12 @@ class Node:
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
         """Run an administrator's command; return its result, a value for JSON.
 
-        `inspect` returns the queues, `resubmit DATABASE` sends what Safety Net holds for a mailbox database again, and
-        `redirect-messages TARGET` drains the delivery queues to another server.
+        `inspect` returns the queues. `resubmit DATABASE` sends what Safety Net holds for a mailbox database again, and returns
+        {"resubmitted": number}, 0 for an unknown database. `redirect-messages TARGET` drains the delivery queues to another
+        server, waits for that, and returns {"redirected": number, "kept": number}.
 
-        Raises CommandRefused for a command that cannot be done, NotImplementedError for an unknown one, and DatabaseError when
-        the node is not running.
+        Raises CommandRefused (a ValueError) for a TARGET that cannot be used, NotImplementedError for an unknown command or
+        number of arguments, and DatabaseError when the node is not running.
         """
         host = self._running
         match name, list(arguments):
@@ -185,7 +196,7 @@ class Node:
 
     @property
     def data_dir(self) -> Path:
-        """The directory of this node's data."""
+        """The directory of this node's data. Raises DatabaseError if the node is not running."""
         return Path(self._running.config.data_dir)
 
     @property
@@ -196,7 +207,10 @@ class Node:
         return self._host
 
     def _record_failure(self, error: BaseException) -> None:
-        """Record and log the first unexpected exception of a task or an alarm, and call `when_failed`; ignore later ones and those after `kill`."""
+        """Record and log the first unexpected exception of a task or an alarm, and call `when_failed`.
+
+        Ignore later exceptions, and any after `kill`.
+        """
         if self.failure is None and not self._ended:
             self.failure = f"{type(error).__name__}: {error}"
             if self._host is not None:
@@ -218,7 +232,10 @@ def write_status(path: Path, revision: int, error: str = "") -> None:
 
 
 def _refuse_immutable_changes(before: NodeConfiguration, after: NodeConfiguration) -> None:
-    """Raise ConfigurationError if the configurations differ in a field that a reload cannot change."""
+    """Raise ConfigurationError, which names them, if the configurations differ in fields that a reload cannot change.
+
+    These are the fields in `_IMMUTABLE`, and which listeners there are and at which addresses.
+    """
     changed = [name for name in _IMMUTABLE if getattr(before, name) != getattr(after, name)]
     for name in _LISTENERS:
         old, new = getattr(before.listeners, name), getattr(after.listeners, name)
@@ -231,7 +248,8 @@ def _refuse_immutable_changes(before: NodeConfiguration, after: NodeConfiguratio
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
     """Return a node, not started, that is configured by the file at `path`.
 
-    `defect` names a deliberate mistake that the node makes, to test the harness. Raises ValueError for an unknown one.
+    `defect` names deliberate mistakes that the node makes, to test the harness, or other conforming readings: NAME or NAME+NAME.
+    Raises ValueError for an unknown name. The file is read by `Node.start`.
     """
     classes = ComponentSets()
     if defect is not None:

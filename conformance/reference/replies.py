@@ -32,6 +32,7 @@ class Reply:
     text: str
 
     def __str__(self) -> str:
+        """Return code, enhanced status code and text, separated by blanks; what is empty is left out."""
         return " ".join(part for part in (str(self.code), self.enhanced, self.text) if part)
 
     @property
@@ -46,7 +47,7 @@ class Reply:
 
     @property
     def status(self) -> str:
-        """The enhanced status code for a report of a failure: the reply's own, or one that says no more (RFC 3464 2.3.4)."""
+        """The enhanced status code for a report of a failure: the reply's own, or 5.0.0, which says no more (RFC 3464 2.3.4)."""
         return self.enhanced or "5.0.0"
 
 
@@ -61,7 +62,8 @@ MAX_TEXT = 32 * 1024
 def parse_reply(code: int, message: str) -> Reply:
     """Return the reply that a server sent, cut to `MAX_TEXT`, with unprintable characters replaced by `?`; cached.
 
-    `message` has its lines without the code, separated by LF; an enhanced status code is taken off each line.
+    `message` has its lines without the code, separated by LF. An enhanced status code at the beginning of the first line is taken
+    off each line that begins with it.
     """
     text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:MAX_TEXT])
     match = _ENHANCED.match(text)
@@ -75,7 +77,7 @@ def parse_reply(code: int, message: str) -> Reply:
 def add_enhanced_code(line: str) -> str:
     """Return a reply line of aiosmtpd with the enhanced status code that RFC 2034 asks for, unless it has one.
 
-    A 3yz reply needs none, and a line that another one follows (`250-`) is left as it is.
+    A 3yz reply, which needs none, and a line that another one follows (`250-`) are returned unchanged. Cached.
     """
     code, separator, text = line[:3], line[3:4], line[4:]
     if code[:1] not in _GENERIC or separator == "-" or _ENHANCED.match(text):

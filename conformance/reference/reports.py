@@ -1,6 +1,8 @@
 """Delivery status notifications to senders: about failures, delays, and, on request, deliveries (RFC 5321 6.1, RFC 3461).
 
-Each report is a message of its own; the message that it is about is released only after it (SR-MNT-08).
+Each report is a message of its own, which this server stores and delivers like any other; to *send* it here means that. The
+message that it is about is released only after it (SR-MNT-08). The delivery of messages (queue/delivery.py) calls `host.reports`.
+NOTIFY is the parameter of RCPT by which the sender says what is to be reported about a recipient (RFC 3461).
 """
 
 from collections.abc import Sequence
@@ -12,16 +14,20 @@ from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 
 DELAY_NOTIFICATION_TIMEOUT = 4 * 3600.0
-"""Seconds in the queue after which a delay is reported to a sender who asked for that (NOTIFY=DELAY)."""
+"""Real seconds in the queue, whatever `scale` is, after which a delay is reported to a sender who asked for that (NOTIFY=DELAY)."""
 
 
 class Reports(Component):
-    """Sends delivery status notifications; never about a message with a null reverse-path."""
+    """Sends delivery status notifications; never about a message with a null reverse-path, and never without a recipient to report.
+
+    Its methods do not wait for the disk.
+    """
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Send a report about recipients that have failed for good, except those whose NOTIFY excludes FAILURE (RFC 3461 5.2.1).
 
-        `failures` has the final reply for each: that of the next hop, or one of this server, such as for expiry.
+        `failures` has the final reply for each: that of the next hop, or one of this server, such as for expiry. `hop` is the
+        next hop, which the report names unless the recipients had no route.
         """
         remote = hop.name if hop.addresses else ""  # without a route there is no server to name
         self.send_report(
@@ -35,11 +41,10 @@ class Reports(Component):
         )
 
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
-        """Send a report about recipients with NOTIFY=SUCCESS that were delivered or relayed (RFC 3461 5.2.2, 5.2.3).
+        """Send a report about recipients with NOTIFY=SUCCESS whose fate is `delivered` or `relayed` (RFC 3461 5.2.2, 5.2.3).
 
-        `relayed`: handed to a next hop without DSN, which will send no report.
-
-        For any other fate (`passed-on`, `redirected`) the next hop or the target of the redirection sends the report.
+        `relayed`: handed to a next hop without DSN, which will send no report. Does nothing for any other fate (`passed-on`,
+        `redirected`): the next hop or the target of the redirection sends the report.
         """
         action: ReportAction | None = "delivered" if fate == "delivered" else "relayed" if fate == "relayed" else None
         if action is not None:
@@ -49,9 +54,9 @@ class Reports(Component):
             self.send_report(action, message, requested)
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT.
+        """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT, else do nothing.
 
-        Each recipient is reported once. Records on disk whose delay has been reported.
+        A recipient is reported once: whose delay has been reported is recorded in the queue database.
         """
         host = self.host
         requested = [recipient for recipient in recipients if "DELAY" in recipient.notify]
@@ -65,7 +70,7 @@ class Reports(Component):
         """Store a report about these recipients of a message as a message to its sender, and start its delivery.
 
         `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). Does nothing if there are no
-        recipients, or the reverse-path of the message is null: there is nobody to report to then (RFC 5321 6.1).
+        recipients, or the reverse-path of the message is null: it has no sender to report to then (RFC 5321 6.1).
         """
         host = self.host
         if not statuses or not message.envelope.reverse_path:

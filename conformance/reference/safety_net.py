@@ -1,9 +1,10 @@
 """Safety Net: processed messages are held for a while, and resubmitted when a mailbox database fails over.
 
-The primary server of a message holds it in `safety-net`, its shadow server in `shadow-safety-net`. When a mailbox database becomes
-active on another server, the primary resubmits the messages that were delivered to it; the shadow server does so only if the
-primary does not answer or has lost its queue database. The harness reports such a failover by a changed configuration, in which the
-mailboxes have another server, or by the command `resubmit DATABASE`.
+The primary server of a message, which delivered it, holds it in `safety-net`; its shadow server, which had a copy (*shadow*) of
+it, holds that in `shadow-safety-net`. When a mailbox database becomes active on another server, the primary server resubmits the
+messages that were delivered to it: it delivers copies of them again. The shadow server does so only if the primary server does
+not answer or has lost its queue database. The harness reports such a failover by a changed configuration, in which the mailboxes
+have another server, or by the command `resubmit DATABASE`.
 """
 
 from collections.abc import Sequence
@@ -24,13 +25,13 @@ class SafetyNet(Component):
         self._alarm = host.alarms.new(self.drop_expired)
 
     def start(self) -> None:
-        """Drop messages that expired while the node was down, and set the alarm."""
+        """Delete the messages whose hold time ended while the node was down, and set the alarm for the next."""
         self.drop_expired()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
         """Apply changed hold times, and resubmit the messages of mailbox databases that have become active on another server (SR-SFN-05).
 
-        That is what a mailbox shows whose server is another one than before the reload.
+        That is the case if a mailbox of the database is on another server than before the reload.
         """
         self.drop_expired()
         server_before = {box.address.casefold(): box.server for box in before.mailboxes}
@@ -43,12 +44,15 @@ class SafetyNet(Component):
             self.resubmit(database)
 
     def hold(self, row_id: int, place: Place) -> None:
-        """Move a processed message, with this row id, to `place`: `safety-net` or `shadow-safety-net` (SR-SFN-01, SR-MNT-06)."""
+        """Move a processed message, with this row id, to `place`: `safety-net` or `shadow-safety-net` (SR-SFN-01, SR-MNT-06).
+
+        Its hold time begins now. Does not wait for the disk.
+        """
         self.host.messages.move(row_id, place, self.host.now())
         self.set_alarm()
 
     def hold_time(self, place: Place) -> float:
-        """Return how long a message is held in one of `_PLACES`, seconds.
+        """Return how long a message is held in one of `_PLACES`, real seconds.
 
         After processing that is SafetyNetHoldTime (SR-SFN-02); for a shadow without a discard notification it is
         SafetyNetHoldTime + MessageExpirationTimeout (SR-SFN-03).
@@ -59,7 +63,10 @@ class SafetyNet(Component):
         return transport.SafetyNetHoldTime
 
     def drop_expired(self) -> None:
-        """Delete the messages whose hold time is over, also those in the shadow queues, and set the alarm for the next."""
+        """Delete the messages whose hold time is over, also copies in the shadow queues, and set the alarm for the next.
+
+        Without any message in these places the alarm is unset.
+        """
         host = self.host
         for place in _PLACES:
             for row_id in host.messages.rows_in_place_since(place, host.latest_due() - self.hold_time(place)):
@@ -79,8 +86,8 @@ class SafetyNet(Component):
     def resubmit(self, database: str) -> int:
         """Deliver held messages again to the mailboxes of a mailbox database (SR-SFN-05); return how many of Safety Net itself.
 
-        Those in the shadow Safety Net are resubmitted in the background and not counted, if their primary does not answer or has
-        lost its queue database.
+        That is 0 for an unknown database. Those in the shadow Safety Net are resubmitted in the background and not counted, if
+        their primary server does not answer or has lost its queue database. Does not wait for the disk.
         """
         host = self.host
         addresses = [box.address.casefold() for box in host.config.mailboxes if box.database == database]
@@ -98,10 +105,10 @@ class SafetyNet(Component):
         return number
 
     async def _resubmit_shadows(self, primary: str, messages: Sequence[Message], addresses: Sequence[str]) -> None:
-        """Resubmit messages of the shadow Safety Net unless their primary answers with the queue database that they came from.
+        """Resubmit messages of the shadow Safety Net unless their primary server answers with the queue database that they came from.
 
-        Opens a session with the primary, whose answer to XQDISCARD names its queue database. `addresses` (in lower case) are those of
-        the mailboxes that failed over.
+        Opens a session with that server, whose answer to XQDISCARD names its queue database, and waits for the answer.
+        `addresses` (in lower case) are those of the mailboxes that failed over.
         """
         # None for a primary that does not answer: then no message's database is equal to it
         database = await self.host.manager.query_in_new_session(primary)
@@ -114,7 +121,7 @@ class SafetyNet(Component):
     def _resubmit_message(self, row_id: int, addresses: Sequence[str]) -> bool:
         """Start the delivery of a copy of a held message to those recipients among `addresses` to whom it is resubmitted.
 
-        Return whether there are any; False also for a deleted message. `addresses` are in lower case.
+        Return whether there are any; False also for a deleted message. `addresses` are in lower case. The held message stays.
         """
         message = self.host.messages.get(row_id)
         recipients = self.recipients_to_resubmit(message, addresses) if message is not None else ()
@@ -135,8 +142,8 @@ class SafetyNet(Component):
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
         """Return the recipients among `addresses` (in lower case) to whom a held message is resubmitted.
 
-        Excluded are those that were or would now be reached outside of the boundary (SR-SFN-04, SR-IOP-03). A message that was
-        itself resubmitted has none, since its original is still held.
+        They were delivered in the boundary, or are pending since this server does not know their fate, and would now be reached
+        in the boundary (SR-SFN-04, SR-IOP-03). A message that was itself resubmitted has none, since its original is still held.
         """
         if message.resubmitted:
             return ()

@@ -1,7 +1,8 @@
 """The wall clock of a node, its supervised tasks, and its alarms: timers for points in wall-clock time.
 
-Durations run on the event loop's timers; only time stamps come from the wall clock. The clock goes on while a node is down, so time
-stamps on disk can be compared with it after a restart.
+Durations run on the event loop's timers; only time stamps come from the wall clock. The clock goes on while a node is down, so
+time stamps on disk can be compared with it after a restart. An exception that ends a task or an alarm's callback goes to
+`on_failure`, by which the node (node.py) learns that it has failed.
 """
 
 import asyncio
@@ -34,14 +35,17 @@ class Tasks:
         self._running: set[asyncio.Task[Any]] = set()
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a coroutine as a task of the node, and return the task; `name` appears in asyncio's messages about it."""
+        """Start a coroutine as a task of the node, and return the task; `name` appears in asyncio's messages about it.
+
+        It first runs in a later turn of the event loop.
+        """
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._running.add(task)
         task.add_done_callback(self._on_done)
         return task
 
     async def cancel(self) -> None:
-        """Cancel all tasks but the current one, and wait until they have ended; also tasks that start meanwhile."""
+        """Cancel all tasks but the current one, and wait, without limit, until they have ended; also tasks that start meanwhile."""
         while running := [task for task in self._running if task is not asyncio.current_task()]:
             for task in running:
                 task.cancel()
@@ -63,7 +67,7 @@ class Alarms:
         self._alarms: list[Alarm] = []
 
     def new(self, callback: Callable[[], None]) -> "Alarm":
-        """Return an alarm, not set, that calls `callback` when it is due."""
+        """Return an alarm, not set, that calls `callback` when it is due; `cancel` will unset it with the others."""
         alarm = Alarm(self, callback)
         self._alarms.append(alarm)
         return alarm
@@ -85,7 +89,10 @@ class Alarm:
         """When the alarm is due, POSIX seconds, or None when it is not set."""
 
     def set(self, due: float | None) -> None:
-        """Set the alarm to `due` (POSIX seconds; if past, it calls back in the next turn of the loop), or unset it for None."""
+        """Set the alarm to `due` (POSIX seconds; if past, it calls back in the next turn of the loop), or unset it for None.
+
+        An earlier setting is replaced.
+        """
         self.cancel()
         if due is not None:
             self.due = due
@@ -93,13 +100,16 @@ class Alarm:
             self._handle = asyncio.get_running_loop().call_later(delay, self._on_timer)
 
     def cancel(self) -> None:
-        """Unset the alarm."""
+        """Unset the alarm: it does not call back until it is set again. Does nothing if it is not set."""
         self.due = None
         if self._handle is not None:
             self._handle.cancel()
 
     def _on_timer(self) -> None:
-        """Unset the alarm, and call `callback`; the event loop calls this when the alarm is due."""
+        """Unset the alarm, and call `callback`, which may set it again; the event loop calls this when the alarm is due.
+
+        An exception of `callback` goes to `Alarms.on_failure`.
+        """
         self.due = None
         try:
             self._callback()

@@ -1,8 +1,9 @@
 """Completion in Exchange 2010, and the components that begin with 2013.
 
-A message that all next hops have accepted is not kept: its shadow is in the shadow queue of each next hop that uses XSHADOW, and any
-other next hop counts as delivered (SR-E10-01, SR-E10-14). There are no shadows made at receipt, and no Safety Net. Each class takes the
-place of the component of 2013 that it derives from (components.py).
+A message that all next hops have accepted is not kept: this server has a copy of it (*shadow*) in the shadow queue of each next
+hop that uses XSHADOW, and any other next hop counts as delivered (SR-E10-01, SR-E10-14). No shadows are made at receipt, and
+Safety Net does not exist. Each class takes the place of the component of 2013 that it derives from (components.py). A message is
+*processed* when no recipient is pending and no report about it is under way.
 """
 
 import asyncio
@@ -19,8 +20,7 @@ from conformance.reference.shadow.creation import ShadowCreation
 class HubCompletion(Completion):
     """Deletes messages that were passed on, and wakes the sessions that wait for that, because they withhold the reply to the message.
 
-    `_passed_on_events` has an event by row id for each message as long as it is waited for. A message is *processed* when no recipient is pending
-    and no report about it is under way.
+    `_passed_on_events` has an event by row id for each message as long as it is waited for.
     """
 
     def __init__(self, host: Host) -> None:
@@ -36,7 +36,8 @@ class HubCompletion(Completion):
     def release_if_processed(self, row_id: int) -> None:
         """Wake the sessions that wait for a message if it has no pending recipients, and release it if it is processed.
 
-        Called after each attempt at one next hop.
+        Called after each attempt at one next hop. The rest is as in 2013: the message that this one reports about may be released
+        too.
         """
         event = self._passed_on_events.get(row_id)
         if event is not None and not self.host.messages.pending_recipients(row_id):
@@ -44,7 +45,10 @@ class HubCompletion(Completion):
         super().release_if_processed(row_id)
 
     def release(self, message: Message) -> None:
-        """Queue the discard notifications of a processed message for the servers that keep its shadow (SR-E10-04), and delete it."""
+        """Queue the discard notifications of a processed message for the servers that keep its shadow (SR-E10-04), and delete it.
+
+        By a discard notification such a server, from which this one got the message, learns that it may give the shadow up.
+        """
         self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)
 

@@ -1,7 +1,7 @@
 """Delayed acknowledgement: the reply to a sender that keeps no shadow is withheld until the message has been delivered.
 
-This is the component `host.acceptance` of an Exchange 2010 server. "Delivered" includes handed on to the next hop. The sender then still
-has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15, SR-E10-16).
+This is the component `host.acceptance` of an Exchange 2010 server. "Delivered" includes handed on to the next hop. The sender
+then still has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15, SR-E10-16).
 """
 
 import asyncio
@@ -19,7 +19,10 @@ class DelayedAcknowledgement(Acceptance):
     """Acknowledges a message at once if its sender keeps a shadow, and after its delivery otherwise."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message from a sender without XSHADOW; return the reply once it need not be withheld (SR-E10-15, SR-E10-16)."""
+        """Accept a message from a sender without XSHADOW; return the reply once it need not be withheld (SR-E10-15, SR-E10-16).
+
+        A message that loops or has bare line ends is refused at once.
+        """
         if (refusal := content_refusal(content)) is not None:
             return refusal
         message_id, traced = self.add_trace_field(content, origin, "ESMTP")
@@ -28,8 +31,7 @@ class DelayedAcknowledgement(Acceptance):
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
         """Start the delivery of a stored message, and return the reply once it need not be withheld any more (`wait_until_delivered`).
 
-        The reply is 250, also if the message is not delivered in time, or 452 if the disk is full.
-
+        The reply is 250, also if the message is not delivered in time, or 452 if the disk is full, without a wait for delivery.
         `deadline` is the event loop's time by which the sender must have its reply.
         """
         reply = await self.acknowledge(message)
@@ -41,8 +43,9 @@ class DelayedAcknowledgement(Acceptance):
     ) -> Reply:
         """Accept a message at once whose sender keeps the shadow (SR-E10-03), and return the reply.
 
-        `sender` is the name of that server, `shadow_id` the id of its shadow. The sender is recorded as holder of the shadow, which gets
-        the discard notification. A message with a shadow id that is already in the queue gets the reply of a repeated transmission.
+        `sender` is the name of that server, `shadow_id` the id of its shadow. The sender is recorded as holder of the shadow,
+        which gets the discard notification. The reply is 250 once the message is on disk, or a refusal: for a mail loop, bare
+        line ends or a full disk. A message with a shadow id that is already in the queue is not stored (`_reply_to_repeat`).
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -58,7 +61,8 @@ class DelayedAcknowledgement(Acceptance):
     def _reply_to_repeat(self, row_id: int, content: bytes) -> Reply:
         """Return the reply to a message whose shadow id is in the queue already, in this row.
 
-        That is 250 for the same message, whose first reply was lost, and 451 for another one. Nothing is queued.
+        That is 250 for the same message (with the same Message-ID), whose first reply was lost, and 451 for another one, or one
+        without Message-ID. Nothing is queued.
         """
         message = self.host.messages.get(row_id)
         if message is None or message.internet_id is None or message.internet_id != internet_message_id(content):
@@ -66,9 +70,10 @@ class DelayedAcknowledgement(Acceptance):
         return self.acknowledgement_reply(message)
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait until no recipient is pending, at most MaxAcknowledgementDelay and until `deadline`.
+        """Wait until no recipient of a message is pending, at most MaxAcknowledgementDelay and at most until `deadline`.
 
-        `deadline` is the event loop's time by which the sender must have its reply. Does not wait if shadow redundancy is disabled.
+        `deadline` is the event loop's time by which the sender must have its reply. Does not wait if shadow redundancy is
+        disabled.
         """
         if not self.host.transport.ShadowRedundancyEnabled:
             return

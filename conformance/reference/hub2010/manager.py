@@ -1,8 +1,10 @@
 """The Shadow Redundancy Manager of an Exchange 2010 server: heartbeat, discard status, and resubmission for a failed primary.
 
-The primary is the next hop that a message was sent to. After each ShadowHeartbeatTimeoutInterval without a session it is queried;
-after ShadowHeartbeatRetryCount failures in a row it has failed, and those of its shadows that another server can be the next hop
-for are resubmitted.
+The *primary* is the next hop that a message was sent to; this server keeps a copy of the message, the *shadow*. After each
+ShadowHeartbeatTimeoutInterval without a session the primary is queried (heartbeat): it replies with *discard notifications*,
+which name the shadows of messages that it has passed on. After ShadowHeartbeatRetryCount failures in a row it has failed, and
+those of its shadows that another server can be the next hop for are resubmitted (promoted): this server sends them again.
+*Contact* is a successful session that this server has opened; `watched` has the state of each primary that has an alarm.
 """
 
 from conformance.reference.host import Host
@@ -19,9 +21,9 @@ REPLY_SHARE = 0.1
 class HubManager(ShadowRedundancyManager):
     """Watches every server for which there is a shadow queue (SR-E10-05 to SR-E10-12).
 
-    `missed_intervals` counts the failed heartbeats in a row by server. `_failed` says until when (POSIX seconds) a
-    server counts as failed. `_answered` has the servers that were in contact since the last heartbeat to them began. *Contact* is a
-    successful session that this server has opened.
+    `missed_intervals` counts the failed heartbeats in a row by server. `_failed` says until when (POSIX seconds) a server counts
+    as failed. `_answered` has the servers that were in contact since the last heartbeat to them began. *Contact* is a successful
+    session that this server has opened.
     """
 
     def __init__(self, host: Host) -> None:
@@ -30,21 +32,22 @@ class HubManager(ShadowRedundancyManager):
         self.missed_intervals: dict[str, int] = {}
         self._answered: set[str] = set()
         self.in_transit: dict[str, bool] = {}
-        """The shadow ids of transmissions whose reply has not been read, and whether a discard notification named one already."""
+        """The shadow ids of messages that are being transmitted, and whether a discard notification has named each already."""
 
     @property
     def failed_primaries(self) -> frozenset[str]:
         """The primaries that have recently been declared failed.
 
-        One counts as failed for ShadowHeartbeatTimeoutInterval * ShadowHeartbeatRetryCount, the time that detecting it takes. Then
-        mail is routed to it again, although no shadow is left for which it would be queried.
+        One counts as failed for ShadowHeartbeatTimeoutInterval * ShadowHeartbeatRetryCount, the time that detecting it takes.
+        Then mail is routed to it again, although no shadow is left for which it would be queried.
         """
         return frozenset(name for name, until in self._failed.items() if self.host.now() < until)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
         """Query discard status in a session that is open for mail, whether shadows are held or not (SR-E10-05). Raises SessionLost.
 
-        `query_discards` sends XQDISCARD, deletes the shadows that the reply names, and records the contact.
+        `query_discards` sends XQDISCARD, deletes the shadows that the reply names, and records the contact. Whether shadow
+        redundancy is enabled is not asked here: the caller does.
         """
         await self.query_discards(primary, dialogue)
 
@@ -53,7 +56,10 @@ class HubManager(ShadowRedundancyManager):
         super().watch(primary)
 
     def record_contact(self, primary: str) -> None:
-        """Record a successful session: the primary counts as failed no more, and the count of failed intervals starts again (SR-E10-09)."""
+        """Record a successful session with a primary: it counts as failed no more (SR-E10-09).
+
+        Its failed intervals are counted anew, from none.
+        """
         super().record_contact(primary)
         self._failed.pop(primary, None)
         self.missed_intervals.pop(primary, None)
@@ -65,7 +71,9 @@ class HubManager(ShadowRedundancyManager):
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete a shadow whose primary has passed the message on (SR-E10-07).
 
-        `database` is the id of the primary's queue database. A copy that was taken over is no shadow any more, and stays.
+        `database` is the id of the primary's queue database. A shadow that was promoted is none any more, and stays; an unknown
+        id is ignored. For a message that is still being transmitted `in_transit` is set to True, so that no shadow of it will be
+        kept.
         """
         shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
         if shadow_id in self.in_transit:
@@ -83,6 +91,7 @@ class HubManager(ShadowRedundancyManager):
         """Return when the next heartbeat is due, POSIX seconds: after each ShadowHeartbeatTimeoutInterval without a session (SR-E10-06).
 
         Intervals are counted from the last contact, or from when watching began if that is later, as after a restart (ruling 28).
+        After n failed intervals it is n + 1 intervals from there.
         """
         began = self.watched[primary].started_at
         contact = max(began, self.host.shadows.last_contact(primary) or began)
@@ -92,7 +101,8 @@ class HubManager(ShadowRedundancyManager):
     async def query_in_new_session(self, primary: str) -> str | None:
         """Query discard status in a session of its own, as in 2013; return the id of the primary's queue database, None if that failed.
 
-        Afterwards `_answered` has the primary if it gave any valid reply to XQDISCARD, even if the session was lost then.
+        Afterwards `_answered` has the primary if it was in contact meanwhile: it gave a positive reply to XQDISCARD, even if the
+        session was lost then, or another session with it succeeded.
         """
         self._answered.discard(primary)
         return await super().query_in_new_session(primary)
@@ -100,7 +110,7 @@ class HubManager(ShadowRedundancyManager):
     def heartbeat_failed(self, primary: str) -> None:
         """Count a failed interval; from ShadowHeartbeatRetryCount in a row on, declare the primary failed after each (SR-E10-08).
 
-        A session that was lost after a reply was contact, and no failed interval.
+        Does nothing if the primary was in contact since the heartbeat began, such as by a session that was lost after a reply.
         """
         if primary in self._answered:
             return
@@ -111,8 +121,8 @@ class HubManager(ShadowRedundancyManager):
     def declare_failed(self, primary: str) -> None:
         """Promote the shadows of a failed primary that have an alternative route (SR-E10-08, SR-E10-10), and delete expired ones.
 
-        The rest is kept (SR-E10-11), for `shadow_lifetime` seconds (SR-E10-12). When a promoted message has been delivered, the failed
-        primary gets a discard notification for it.
+        The rest is kept (SR-E10-11), for `shadow_lifetime` seconds (SR-E10-12). When a promoted message has been delivered, a
+        discard notification for it is queued for the failed primary. The primary is in `failed_primaries` for a while.
         """
         host, transport = self.host, self.host.transport
         queues = shadow_queues_of(host)
@@ -126,7 +136,7 @@ class HubManager(ShadowRedundancyManager):
         queues.expire(primary, host.now() - self.shadow_lifetime())
 
     def shadow_lifetime(self) -> float:
-        """Return how long a shadow without an alternative route is kept, seconds (SR-E10-12)."""
+        """Return how long a shadow without an alternative route is kept, real seconds (SR-E10-12)."""
         return self.host.transport.MessageExpirationTimeout
 
     def has_alternative(self, message: Message) -> bool:
@@ -136,6 +146,6 @@ class HubManager(ShadowRedundancyManager):
 
 
 def hub_manager_of(host: Host) -> HubManager:
-    """Return the Shadow Redundancy Manager of a 2010 server, with its 2010 type; the node must be of that generation."""
+    """Return the Shadow Redundancy Manager of a 2010 server, with its 2010 type; for another server the assertion fails."""
     assert isinstance(host.manager, HubManager)
     return host.manager

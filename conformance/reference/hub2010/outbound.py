@@ -1,6 +1,9 @@
 """The sending end in Exchange 2010: messages are sent with XSHADOW and kept as shadows (EX2010, message flow).
 
-The next hop is then the primary: it must deliver the message. This server keeps the shadow until the next hop reports that it has.
+The next hop is then the *primary*: it must deliver the message. This server keeps a copy, the *shadow*, until the next hop
+reports that it has passed the message on, by a *discard notification*. The workers of the delivery queues call `host.outbound` in
+this order: `begin_session`, `transmit` for each message, `end_session`. A *dialogue* is this server's end of a session with
+another one.
 """
 
 from collections.abc import Iterable
@@ -23,8 +26,8 @@ from conformance.reference.send.dialogue import Dialogue, SessionLost
 class HubOutbound(Outbound):
     """Sends with XSHADOW where the next hop offers it, and keeps the shadow.
 
-    `_databases` has, by open session, the id of the queue database of a server that accepted XSHADOW in it. `hop` is the next hop,
-    `server` the name of that one of its servers with which the session is.
+    `_databases` has, by open session, the id of the queue database of a server that accepted XSHADOW in it. `hop` is the next
+    hop, `server` the name of that one of its servers with which the session is.
     """
 
     def __init__(self, host: Host) -> None:
@@ -34,8 +37,9 @@ class HubOutbound(Outbound):
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Send XSHADOW, so that the next hop tracks discard status for this server (SR-E10-02). Raises SessionLost.
 
-        Does nothing where XSHADOW may not be used; if the next hop refuses it, the session goes on without. Its reply names its queue
-        database: shadows that it got with another one are promoted.
+        Does nothing where XSHADOW may not be used (`may_use_xshadow`). The reply names the queue database of the next hop:
+        shadows kept here for it that came from another database are promoted. If the reply is negative or malformed, the session
+        goes on without XSHADOW; 421 raises SessionLost.
         """
         if not self.may_use_xshadow(dialogue, server):
             return
@@ -52,8 +56,9 @@ class HubOutbound(Outbound):
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Transmit a message, and return the final reply for each recipient. Raises SessionLost.
 
-        If XSHADOW was accepted in this session, a shadow is kept for the recipients that the next hop has accepted, and the heartbeat of that
-        server begins. None is kept if a discard notification for it has come already, before the final reply (`in_transit`).
+        If XSHADOW was accepted in this session, a shadow is kept here for the recipients that the next hop has accepted, and
+        `server` is watched by heartbeats from now on. None is kept if a discard notification for it has come already, before the
+        final reply (`in_transit`). Does not wait for the disk.
         """
         database = self._databases.get(dialogue)
         if database is None:
@@ -74,7 +79,10 @@ class HubOutbound(Outbound):
         return replies
 
     async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Query discard status at the end of a session with a server that tracks it (SR-E10-05). Raises SessionLost."""
+        """Query discard status at the end of a session with a server that offers XSHADOW (SR-E10-05). Raises SessionLost.
+
+        Does nothing where XSHADOW may not be used.
+        """
         if self.may_use_xshadow(dialogue, server):
             await self.host.manager.query_in_session(server, dialogue)
 
@@ -94,6 +102,6 @@ class HubRouting(Routing):
 
 
 def _failed_last(hop: NextHop, failed: frozenset[str]) -> NextHop:
-    """Return a next hop with its failed servers after the others."""
+    """Return a next hop with its `failed` servers (by name) after the others; otherwise their order stays."""
     servers = sorted(zip(hop.servers, hop.addresses, strict=True), key=lambda server: server[0] in failed)
     return replace(hop, servers=tuple(name for name, _ in servers), addresses=tuple(address for _, address in servers))

@@ -1,7 +1,8 @@
 """The shadow queues of Exchange 2010: what was sent to a next hop, kept until that server has passed it on (EX2010, components).
 
-There is one queue for each next hop; a shadow in it has the recipients that were sent there. That next hop is the *primary* of the
-shadow: it must deliver the message now.
+There is one queue for each next hop; a *shadow* in it is a copy of a message, with the recipients that were sent there. That next
+hop is the *primary* of the shadow: it must deliver the message now. outbound.py keeps shadows here; manager.py promotes them
+(this server sends them again) when the primary has failed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,8 +35,8 @@ class HubShadowQueues(ShadowQueues):
     ) -> None:
         """Keep a shadow of a message that a next hop has accepted for these recipients (SR-E10-03).
 
-        The next hop is the `primary` now, `database` the id of its queue database, and `shadow_id` was sent to it with XSHADOW=. Does not
-        wait for the disk.
+        The next hop is the `primary` now, `database` the id of its queue database, and `shadow_id` was sent to it with XSHADOW=.
+        Does not wait for the disk.
         """
         shadow = new_message(
             content,
@@ -54,7 +55,7 @@ class HubShadowQueues(ShadowQueues):
         return self.host.now()
 
     def messages_held_for(self, primary: str) -> list[Message]:
-        """Return the shadow messages in the queue of a next hop, oldest first."""
+        """Return the shadow messages in the queue of a next hop, `primary`, oldest first."""
         messages = [self.host.messages.get(row_id) for row_id in self.host.shadows.rows_held_for(primary)]
         return [message for message in messages if message is not None]
 
@@ -66,7 +67,7 @@ class HubShadowQueues(ShadowQueues):
         self.host.discards.add_holder(message.id, primary, message.shadow_id)
 
     def expire(self, primary: str, before: float) -> None:
-        """Delete the shadows that have been in a next hop's queue since `before` or longer (POSIX seconds; SR-E10-12)."""
+        """Delete the shadows in the queue of the next hop `primary` that came there at `before` or earlier (POSIX seconds; SR-E10-12)."""
         for message in self.messages_held_for(primary):
             if message.since <= before:
                 self.host.messages.drop(message.id)
@@ -74,7 +75,7 @@ class HubShadowQueues(ShadowQueues):
 
 
 def shadow_queues_of(host: Host) -> HubShadowQueues:
-    """Return the shadow queues of a 2010 server, with their 2010 type; the node must be of that generation."""
+    """Return the shadow queues of a 2010 server, with their 2010 type; for another server the assertion fails."""
     assert isinstance(host.shadow_queues, HubShadowQueues)
     return host.shadow_queues
 

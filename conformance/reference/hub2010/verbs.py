@@ -1,6 +1,7 @@
 """The receiving end in Exchange 2010: XSHADOW, and queries for the discard status of messages sent with it (wire-profile.md, 2010).
 
-The client keeps shadows of what it sends here; this server is the primary of those messages.
+The client keeps copies (*shadows*) of what it sends here; this server is the *primary* of those messages: it must deliver them.
+With XQDISCARD the client asks which of its shadows it may give up. Methods return reply lines as text.
 """
 
 from conformance.reference.boundary import advertises_xshadow_to
@@ -18,7 +19,7 @@ class HubVerbs(ShadowVerbs):
     """
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the keywords of the offered verbs for the EHLO reply."""
+        """Return the keywords of the verbs that this client is offered, for the EHLO reply; XQDISCARD has none of its own."""
         return ["XSHADOW"] if self.may_use_shadow_verbs else []
 
     @property
@@ -40,8 +41,9 @@ class HubVerbs(ShadowVerbs):
     async def handle_xshadow(self, words: list[str]) -> list[str]:
         """Handle `XSHADOW server database`: a sender names itself and its queue database, and will keep shadows (SR-E10-02).
 
-        If this server holds shadows for the sender that came from another queue database of it, they are promoted: the sender has lost
-        those messages (SR-E10-21). Return the lines of the reply.
+        If this server holds shadows for the sender that came from another queue database of it, they are promoted: the sender has
+        lost those messages (SR-E10-21). Return the lines of the reply, which names this server and its queue database. A second
+        XSHADOW in one session is out of order (503).
         """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
@@ -53,7 +55,10 @@ class HubVerbs(ShadowVerbs):
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message that was sent with XSHADOW=: its sender keeps the shadow, so the reply is not withheld; return it."""
+        """Accept a message that was sent with XSHADOW=: its sender keeps the shadow, so the reply is not withheld; return the reply.
+
+        `mail_refusal` has permitted it, so the client has said XSHADOW.
+        """
         assert self.client_identity is not None
         acceptance = self.host.acceptance
         assert isinstance(acceptance, DelayedAcknowledgement)

@@ -1,13 +1,14 @@
 """Delivery: processing primary messages until every recipient has been reached or reported.
 
 `start_processing` has a shadow made if one is still missing, reports to the journal, and queues one delivery attempt for each
-next hop (bifurcation). `record_outcome` stores what became of the recipients of an attempt: failures are reported to the sender,
+next hop (bifurcation). `record_outcome` stores the outcome for the recipients of an attempt: failures are reported to the sender,
 recipients without an outcome are retried after MessageRetryInterval until the message expires. When no recipient is pending and
-no report about the message is under way, the message is *processed*. Then `Completion` releases it: its shadow may be discarded, and
-it moves to Safety Net. `Redirection` drains the queues to another server on an administrator's command.
+no report about the message is under way, the message is *processed*. Then `Completion` releases it: its shadow may be discarded,
+and it moves to Safety Net. `Redirection` drains the queues to another server on an administrator's command.
 
-A *primary message* is one that this server has acknowledged or made itself and must deliver (`Message.place` is `primary`). These are
-components of a node: others call them as `host.delivery`, `host.completion` and `host.redirection`.
+A *primary message* is one that this server has acknowledged or made itself and must deliver (`Message.place` is `primary`). Its
+*shadow* is a copy that another server keeps. These are components of a node: others call them as `host.delivery`,
+`host.completion` and `host.redirection`. Writes do not wait for the disk unless the docstring says so.
 """
 
 import asyncio
@@ -28,10 +29,10 @@ EXPIRED = Reply(550, "5.4.7", "the message expired in the queue")
 class Delivery(Component):
     """Processes primary messages: queues attempts, records their outcomes, and schedules retries.
 
-    `_processing` has the row ids of the messages in process, `_redundancy_tasks` by row id the tasks that make their
-    shadows, `_attempts` the attempts queued or under way, `_deferred` a heap of (due time, tie-breaker, message,
-    recipients) to retry, `_queues` the queue for each next hop so far. `_redirect_target` is set during a redirection,
-    `_paused` once the node stops.
+    `_processing` has the row ids of the messages in process, `_redundancy_tasks` by row id the tasks that make their shadows,
+    `_attempts` the attempts queued or under way (in order; the values are not used), `_deferred` a heap of (due time in POSIX
+    seconds, tie-breaker, message, recipients) to retry, `_queues` the queue for each next hop so far. `_redirect_target` is the
+    next hop of a redirection while one is made, `_paused` is True once the node stops.
     """
 
     def __init__(self, host: Host) -> None:
@@ -54,7 +55,8 @@ class Delivery(Component):
     def start_processing(self, message: Message) -> None:
         """Start processing a primary message that is in the queue database, unless it is in process already or the node is stopping.
 
-        `redundancy_pending`: a shadow has still to be made. That waits for the disk, so it begins in a task.
+        If a shadow has still to be made (`redundancy_pending`), its making and the delivery begin in a task, since they wait for
+        the disk; otherwise the delivery begins at once.
         """
         if message.id in self._processing or self._paused:
             return
@@ -65,7 +67,10 @@ class Delivery(Component):
             self._begin_delivery(message)
 
     def stop_processing(self, row_id: int) -> None:
-        """Forget a message that has been processed, and cancel the making of its shadow, if under way (SR-BND-04)."""
+        """Forget a message that has been processed, and cancel the making of its shadow, if under way (SR-BND-04).
+
+        Does nothing for a message that is not in process.
+        """
         self._processing.discard(row_id)
         if (making_shadow := self._redundancy_tasks.pop(row_id, None)) is not None:
             making_shadow.cancel()
@@ -80,7 +85,10 @@ class Delivery(Component):
         self._begin_delivery(message)
 
     async def _make_redundant(self, message: Message, content: bytes) -> None:
-        """Try to have a shadow made, and at the end, also when cancelled, forget the task that does so: the current one."""
+        """Try to have a shadow made, and wait for that.
+
+        At the end, also when cancelled, forget the task that does so, which is the current one.
+        """
         try:
             await self.host.redundancy.try_to_make_redundant(message, content)
         finally:
@@ -88,6 +96,8 @@ class Delivery(Component):
 
     def _begin_delivery(self, message: Message) -> None:
         """Send the journal report if due, and queue attempts for the pending recipients; if there are none, release the message.
+
+        It is released only if no report about it is under way, else after the last report.
 
         A shadow that is still to be made is made at the same time: delivery does not wait for it (ruling 24).
         """
@@ -100,7 +110,7 @@ class Delivery(Component):
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
         """Queue one attempt for each next hop of the recipients; during a redirection one for its target only.
 
-        An attempt is in `_attempts` until its outcome is recorded.
+        An attempt is in `_attempts` until its outcome is recorded or it is withdrawn for a redirection.
         """
         redirected = {self._redirect_target: list(recipients)} if self._redirect_target is not None else None
         for hop, group in (redirected or self.host.routing.group_by_next_hop(recipients)).items():
@@ -125,8 +135,9 @@ class Delivery(Component):
     ) -> None:
         """Record the replies of the next hop to an attempt, by recipient, and return once they are on disk; the queue calls this.
 
-        Sends delivery status notifications to the sender, defers recipients without a final reply (2yz or 5yz), and releases the
-        message if nothing is left to do. `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
+        Sends delivery status notifications to the sender, defers recipients without a final reply (2yz or 5yz), or with none at
+        all, and releases the message if nothing is left to do. The attempt is `finished` then. `takes_over_reports`: the next hop
+        takes over delivery status notifications (RFC 3461).
         """
         host, message = self.host, attempt.message
         fate = attempt.hop.fate_when_accepted(takes_over_reports=takes_over_reports)
@@ -151,8 +162,9 @@ class Delivery(Component):
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
         """Schedule a retry for recipients after MessageRetryInterval, or report them if the message has expired (SR-MNT-14).
 
-        `hop` is the next hop that has been tried. During a redirection, recipients for which its target has not been
-        tried are tried there at once.
+        The retry is at the expiry if that comes first. A delay is reported to a sender who asked for that. `hop` is the next hop
+        that has been tried. During a redirection, recipients for which its target has not been tried are tried there at once
+        instead.
         """
         host = self.host
         if self._redirect_target is not None and hop != self._redirect_target:
@@ -178,10 +190,12 @@ class Delivery(Component):
             self._alarm.set(self._deferred[0][0])
 
     async def redirect_all(self, target: NextHop) -> None:
-        """Try each queued message once at one server instead of its next hops (Redirect-Message); return when that is done.
+        """Try each queued message once at one server instead of its next hops (Redirect-Message).
 
+        Waits, without limit, until that is done.
         Attempts that are being transmitted are left to finish; those that still wait in a queue, and what waits for a retry, are
-        replaced with attempts at `target`. What the target does not accept is routed as usual again.
+        replaced with attempts at `target`. What the target refuses for good has failed; what else it does not accept is routed as
+        usual at the next retry. Messages that arrive meanwhile are also sent to the target, but not waited for.
         """
         self._redirect_target = target
         try:
@@ -203,7 +217,7 @@ class Delivery(Component):
             self._redirect_target = None
 
     async def stop(self, grace: float) -> None:
-        """Start nothing new, and wait until the attempts under way have finished, at most `grace` seconds; the node is stopping."""
+        """Start nothing new, and wait until the attempts under way have finished, at most `grace` real seconds; the node is stopping."""
         self._paused = True
         self._alarm.cancel()
         workers: set[asyncio.Task[None]] = set()
@@ -220,7 +234,8 @@ class Completion(Component):
     def release_if_processed(self, row_id: int) -> None:
         """Release a primary message if it is processed; then do the same for the message that it is a report about (`cause`).
 
-        Called after each attempt. Does nothing if the row (`Message.id`) is deleted, is no primary message any more, or is not processed.
+        Called after each attempt. Does nothing if the row (`Message.id`) is deleted, is no primary message any more, or is not
+        processed.
         """
         message = self.host.messages.get(row_id)
         if message is None or message.place != "primary" or not self.is_processed(message):
@@ -256,9 +271,10 @@ class Redirection(Component):
     async def redirect(self, target: str) -> dict[str, int]:
         """Drain the delivery queues to a server, and return how many messages were redirected and how many kept.
 
-        `redirected` are the messages that have been processed since, at the target or otherwise, `kept` the others, which are routed as
-        usual again. Waits until each message has been tried at the target. Raises CommandRefused if `target` is not the name of a server
-        of this boundary with a transport listener.
+        `kept` is how many primary messages there are at the end; they are routed as usual again. `redirected` is by how many they
+        have become fewer: messages processed at the target or otherwise, less those that arrived meanwhile. Waits, without limit,
+        until each message has been tried at the target. Raises CommandRefused if `target` is not the name of another server of
+        this boundary with a transport listener.
         """
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:

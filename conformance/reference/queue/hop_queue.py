@@ -1,10 +1,10 @@
 """The delivery queue for one next hop, and the sessions that carry its messages there.
 
-A message with recipients at several next hops is bifurcated: it has one `DeliveryAttempt` for each next hop. The queue gives attempts to
-at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION attempts in it, and
-gives the replies of each to `record_outcome` (`Delivery` in delivery.py, which also adds the attempts). If the session is lost, the
-attempt that was under way is repeated in a new session or at the next server of the hop, unless all servers have failed: then the attempt
-is over, and the caller retries its recipients later.
+A message with recipients at several next hops is bifurcated: it has one `DeliveryAttempt` for each next hop. The queue gives
+attempts to at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION
+attempts in it, and gives the replies of each to `record_outcome` (`Delivery` in delivery.py, which also adds the attempts). If
+the session is lost, the attempt that was under way is repeated in a new session or at the next server of the hop, unless all
+servers have failed: then the attempt is over, and the caller retries its recipients later.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from conformance.reference.send.dialogue import SessionLost
 class DeliveryAttempt:
     """One attempt to deliver a message to one next hop, for those of its recipients that are reached there.
 
-    `hop` is the next hop, which may have several servers that are tried in turn. `finished` is done when the outcome has been recorded,
-    and cancelled when the attempt is withdrawn. `refused` has the final replies for recipients that were refused for good in sessions
-    that were lost before the attempt had ended: they are not tried again.
+    `hop` is the next hop, which may have several servers that are tried in turn. `finished` is done when the outcome has been
+    recorded, and cancelled when the attempt is withdrawn. `refused` has the final replies for recipients that were refused for
+    good in sessions that were lost before the attempt had ended: they are not tried again.
     """
 
     message: Message
@@ -50,23 +50,23 @@ _UNROUTABLE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no ro
 
 
 class RecordOutcome(Protocol):
-    """A function that records the replies to an attempt; a recipient without a reply, or with a 4yz one, is to be retried.
+    """A function that records the replies to an attempt, by recipient.
 
-    `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
+    A recipient without a reply, or with one that is not 2yz or 5yz, is to be retried. `takes_over_reports`: the next hop takes
+    over delivery status notifications (RFC 3461).
     """
 
     async def __call__(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Record the replies, and return once they are on disk."""
+        """Record the replies, by recipient, and return once they are on disk."""
 
 
 class HopQueue:
     """Delivery attempts for one next hop, first in, first out; worker tasks run while there are attempts.
 
     `waiting` has the attempts that no worker has taken. `paused` is set when the node stops: then none is taken any
-    more. `record_outcome(attempt, replies, takes_over_reports)` ends an attempt: recipients without a reply are retried later;
-    `takes_over_reports`: the next hop takes over delivery status notifications (DSN).
+    more. `record_outcome` (see `RecordOutcome`) ends an attempt. Subclasses have `deliver`.
     """
 
     def __init__(self, host: Host, hop: NextHop, record_outcome: RecordOutcome) -> None:
@@ -78,7 +78,7 @@ class HopQueue:
         self.paused = False
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Add an attempt at the end, and start a worker if fewer than MAX_SESSIONS are running."""
+        """Add an attempt at the end, and start a worker if fewer than MAX_SESSIONS are running and the queue is not paused."""
         self.waiting.append(attempt)
         if not self.paused and len(self.workers) < MAX_SESSIONS:
             task = self.host.tasks.start(self._worker(), f"{self.host.name}: to {self.hop.name}")
@@ -95,7 +95,10 @@ class HopQueue:
             await self.deliver(attempt)
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Make an attempt, possibly further ones of the queue after it, and record the outcome of each."""
+        """Make an attempt, possibly further ones of the queue after it, and record the outcome of each.
+
+        Subclasses implement it; here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
 
@@ -134,8 +137,8 @@ class RemoteQueue(HopQueue):
     async def deliver(self, attempt: DeliveryAttempt) -> None:
         """Try one server of the next hop after another, until no attempt is left over from a lost session or no server is left.
 
-        An attempt that is left then ends without a reply, to be retried later. If no server could be reached, the other attempts in the
-        queue end so too.
+        An attempt that is left then ends, and its recipients are retried later, except those that were refused for good. If no
+        session could be opened with any server, the other attempts in the queue end so too.
         """
         reached = False
         for server, address in zip(self.hop.servers, self.hop.addresses, strict=True):
@@ -151,7 +154,7 @@ class RemoteQueue(HopQueue):
             )  # the next hop is unreachable for them too
 
     async def next_in_session(self) -> DeliveryAttempt | None:
-        """Remove and return the next attempt for an open session; None ends the session."""
+        """Remove and return the next attempt for an open session; None, if there is none or the queue is paused, ends the session."""
         return self.pop()
 
     async def _deliver_in_session(
@@ -159,9 +162,10 @@ class RemoteQueue(HopQueue):
     ) -> tuple[DeliveryAttempt | None, bool]:
         """Transmit `first` and then further attempts of the queue in one session, at most `messages_per_session`.
 
-        Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its outcome or
-        is back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue if the session was
-        lost after other messages and before the final dot of this one: then the server cannot have it.
+        Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its
+        outcome or is back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue
+        if the session was lost after other messages and before the final dot of this one: then the server cannot have it.
+        `server` and `address` are one of the servers of the hop. Raises nothing if the session is lost.
         """
         outbound = self.host.outbound
         dialogue = outbound.new_dialogue(self.hop, server, address)
@@ -202,7 +206,10 @@ class RemoteQueue(HopQueue):
 
 
 def create_hop_queue(host: Host, hop: NextHop, record_outcome: RecordOutcome) -> HopQueue:
-    """Return an empty queue for a next hop, of the class for its kind: nowhere, the mailbox store of this server, or another server."""
+    """Return an empty queue for a next hop, of the class for its kind: nowhere, the mailbox store of this server, or another server.
+
+    `record_outcome` is called at the end of each attempt.
+    """
     match hop.kind:
         case "nowhere":
             return NowhereQueue(host, hop, record_outcome)

@@ -1,7 +1,8 @@
 """Delivery into mailboxes hosted here: duplicate detection, then LMTP to the mailbox store behind this server.
 
-`host.store` is called by the queue for mailboxes here (hop_queue.py), and for messages of other servers (receive/acceptance.py). A message
-is a duplicate if the mailbox has got one with the same Message-ID and Date before (duplicates.py).
+`host.store` is called by the queue for mailboxes here (hop_queue.py), and for messages of other servers (receive/acceptance.py).
+A message is a duplicate if the mailbox has got one with the same Message-ID and Date before (duplicates.py). `sink` is the
+address of the mailbox store, an LMTP server.
 """
 
 from collections.abc import AsyncIterator
@@ -23,7 +24,10 @@ class MailboxStore(Component):
     """Delivers into the mailbox databases that are active on this server; `sink` is the address of the mailbox store, an LMTP server."""
 
     async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox for another server of the boundary; return the reply, 451 if its database is not active here."""
+        """Deliver to one mailbox for another server of the boundary; return the reply, 451 if its database is not active here.
+
+        Otherwise it does what `deliver` does.
+        """
         mailbox = self.host.config.mailboxes_by_address.get(recipient.address.casefold())
         if mailbox is None or mailbox.sink is None or mailbox.server != self.host.name:
             return NOT_ACTIVE_HERE
@@ -32,8 +36,9 @@ class MailboxStore(Component):
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Deliver to one mailbox, or drop a duplicate; return the reply to the server that sent the message.
 
-        It is positive for a duplicate too. A successful delivery is recorded on disk when this returns, so that later duplicates are
-        recognised. Waits while the same message is being delivered to the mailbox by another caller.
+        It is positive for a duplicate too, and 451 if the session with the mailbox store is lost. A successful delivery is
+        recorded on disk when this returns, so that later duplicates are recognised; one without Message-ID or Date is not
+        recorded. Waits while the same message is being delivered to the mailbox by another caller.
         """
         duplicates = self.host.duplicates
         key = duplicates.key_of(recipient.address, content)
@@ -53,12 +58,15 @@ class MailboxStore(Component):
         return reply
 
     async def transmit_to_store(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Transmit the message to the mailbox store over LMTP; return its reply, or 451 if the session is lost."""
+        """Transmit the message to the mailbox store in a new LMTP session; return its reply, or 451 if the session is lost."""
         async with self.session_with_store(sink) as session:
             return await self.transmit_in(session, envelope, recipient, content)
 
     async def transmit_in(self, session: Dialogue, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Open the session with the mailbox store and transmit the message; return its reply, or 451 if the session is lost."""
+        """Open the session with the mailbox store and transmit the message to one recipient; return its reply, or 451 if it is lost.
+
+        BODY and SMTPUTF8 are sent as in the envelope, DSN parameters are not. The session stays open.
+        """
         try:
             await session.open()
             envelope_for_one = Envelope(
@@ -76,8 +84,8 @@ class MailboxStore(Component):
     async def session_with_store(self, sink: Address) -> AsyncIterator[Dialogue]:
         """Yield a session with a mailbox store that is not open yet; after the block a task ends it with QUIT.
 
-        So the caller does not wait for the reply to QUIT, which may take SendConnectionInactivityTimeout. If the block raises, the
-        connection is dropped without QUIT.
+        So the caller does not wait for the reply to QUIT, which may take SendConnectionInactivityTimeout. If the block raises,
+        the connection is dropped without QUIT.
         """
         idle_timeout = self.host.transport.SendConnectionInactivityTimeout
         session = create_dialogue(sink, self.host.name, idle_timeout, protocol="lmtp")

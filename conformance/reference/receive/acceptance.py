@@ -1,7 +1,8 @@
 """Accepting a message: what happens between its final dot and the reply (SR-CRE-01, SR-CRE-05).
 
-The session of a listener (session.py) calls `host.acceptance` with each message that it has received. A *trace field* is the Received
-field that each server adds at the beginning of a message.
+The session of a listener (session.py) calls `host.acceptance` with each message that it has received, except copies to keep for
+another server (shadows). The *primary server* of a message has acknowledged it and must deliver it. A *trace field* is the
+Received field that each server adds at the beginning of a message.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +21,8 @@ _BARE_LINE_END = Reply(550, "5.6.11", "a bare CR or LF is not allowed")
 class MessageOrigin:
     """Where a message comes from: the client's EHLO name and IP address, and when the client must have the reply.
 
-    `from_organisation`: another server of the organisation has accepted the message before. `deadline` is in the event loop's time.
+    `from_organisation`: another server of the organisation has accepted the message before. `deadline`, by which the client must
+    have the reply, is in the event loop's time.
     """
 
     hello: str
@@ -30,13 +32,13 @@ class MessageOrigin:
 
 
 class Acceptance(Component):
-    """Accepts messages as their primary server, or into mailboxes hosted here."""
+    """Accepts messages as their primary server, or into mailboxes hosted here; the methods return replies for the client."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message as its primary: have a shadow made, write it to disk, start its delivery and return 250; or return a refusal.
 
         A message is refused if it loops, has bare line ends, finds the disk full, or has no shadow though redundancy is mandatory
-        (SR-ENA-04). A refused message is not kept.
+        (SR-ENA-04). A refused message is not kept. Waits for the shadow until `origin.deadline` at most, and then for the disk.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -53,8 +55,8 @@ class Acceptance(Component):
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
         """Add a message to the queue database, without waiting for the disk; return it with its row id.
 
-        It is marked as still to be made redundant (`redundancy_pending`) and, if no other server of the organisation has accepted it before,
-        as still to be journaled (`journal_due`).
+        It is marked as still to be made redundant (`redundancy_pending`) and, if no other server of the organisation has accepted
+        it before, as still to be journaled (`journal_due`).
         """
         draft = new_message(
             content,
@@ -69,7 +71,8 @@ class Acceptance(Component):
     async def acknowledge(self, message: Message) -> Reply:
         """Wait until a stored message is on disk, start its delivery, and return 250; delete it and return 452 if the disk is full.
 
-        Whether it has a shadow has been decided: it is not to be made redundant any more.
+        The caller has had a shadow made, or has decided to do without: the message is marked as not to be made redundant any
+        more.
         """
         self.host.messages.clear_redundancy_pending(message.id)
         try:
@@ -87,18 +90,24 @@ class Acceptance(Component):
         return NO_ROOM
 
     def acknowledgement_reply(self, message: Message) -> Reply:
-        """Return the positive reply to a message, with its Message-ID or, if it has none, this server's id of it."""
+        """Return the reply 250 to a message, with its Message-ID or, if it has none, this server's id of it."""
         return Reply(250, "2.6.0", f"<{message.internet_id or message.message_id}> Queued mail for delivery")
 
     async def deliver_to_mailboxes(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> list[Reply]:
-        """Deliver a message from another server of the boundary into mailboxes hosted here; return one reply for each recipient."""
+        """Deliver a message from another server of the boundary into mailboxes hosted here; return one reply for each recipient, in order.
+
+        Waits for the mailbox store; a recipient whose mailbox is not here gets 451.
+        """
         _, traced = self.add_trace_field(content, origin, "LMTP")
         return [
             await self.host.store.deliver_for_peer(envelope, recipient, traced) for recipient in envelope.recipients
         ]
 
     def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
-        """Return a new id for a message, and its content with this server's Received field prepended (RFC 5321 4.4)."""
+        """Return a new id for a message, and its content with this server's Received field prepended (RFC 5321 4.4).
+
+        `protocol` is the one that the message came by, for the field: `ESMTP` or `LMTP`.
+        """
         message_id = self.host.identity.new_id()
         name = self.host.name
         trace = trace_field(
@@ -121,7 +130,10 @@ def content_refusal(content: bytes) -> Reply | None:
 
 
 def envelope_of(reverse_path: str, recipients: list[Recipient], parameters: dict[str, str]) -> Envelope:
-    """Return the envelope of a transaction; `parameters` are those of MAIL by name in upper case. The null reverse-path `<>` becomes ""."""
+    """Return the envelope of a transaction; `parameters` are those of MAIL by name in upper case.
+
+    The null reverse-path `<>` becomes ""; parameters other than BODY, RET, ENVID and SMTPUTF8 are dropped.
+    """
     return Envelope(
         reverse_path="" if reverse_path == "<>" else reverse_path,
         recipients=tuple(recipients),

@@ -1,8 +1,9 @@
 """Identifying clients, and what they may do (SR-WIR-01, SR-WIR-02).
 
-A server of the organisation proves its identity with AUTH and the secret of the pair, after STARTTLS (SR-E10-18). At the front door
-STARTTLS is offered to every client, and AUTH within TLS for the one account that this server has; it gives no rights. The
-certificate for STARTTLS is self-signed and made once by the process: it protects the secret against eavesdroppers and proves
+A *peer* is another server of the organisation, as the configuration lists it. It proves its identity on the listener `transport`
+with AUTH and the secret that it shares with this server, after STARTTLS (SR-E10-18). At the *front door*, the listener
+`frontend`, STARTTLS is offered to every client, and AUTH within TLS for the one account that this server has; it gives no rights.
+The certificate for STARTTLS is self-signed and made once by the process: it protects the secret against eavesdroppers and proves
 no identity, since nodes have no common certificate authority.
 """
 
@@ -35,8 +36,8 @@ class Rights(Component):
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
         """Return the peer that a client of the transport listener is, or None if it is no known server.
 
-        That is the peer it `authenticated` as (None: it did not), or, where `listener` is externally secured, the one that it names in
-        EHLO (`hello`).
+        That is the peer whose name it `authenticated` with (None: it did not). If it did not, and `listener` is externally
+        secured, it is the one that the client names in EHLO (`hello`).
         """
         name = authenticated or (hello if listener.externally_secured else "")
         return self.host.config.peers_by_name.get(name.casefold())
@@ -53,8 +54,8 @@ class Rights(Component):
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Return whether a client is offered XSHADOWREQUEST and XQDISCARD; `peer` is the identified server, None for other clients.
 
-        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow redundancy must
-        be enabled here.
+        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow
+        redundancy must be enabled here.
         """
         return (
             peer is not None
@@ -66,18 +67,19 @@ class Rights(Component):
         )
 
     def lacks_xshadow_right(self, peer: Peer | None) -> bool:
-        """Return whether a client is a known peer without the right to use the shadow verbs here."""
+        """Return whether a client is a known peer to which the configuration denies the shadow verbs; False for None."""
         return peer is not None and not peer.accept_xshadow
 
     def is_submission(self, peer: Peer | None) -> bool:
-        """Return whether a client submits new mail: it is no server of the organisation, or its Mailbox Transport Submission."""
+        """Return whether a client submits new mail: it is no server of the organisation (None), or its Mailbox Transport Submission."""
         return peer is None or peer.role == "submission"
 
 
 class PeerAuthentication(FastSMTP):
     """The part of a session that authenticates the client: at the front door, and on the transport listener if any peer has a secret.
 
-    `session_state` is what the shadow verbs know of the session, `limits` the configuration of the listener.
+    `session_state` is what the shadow verbs know of the session: its listener, the identified peer, and whether a mail
+    transaction is open. `limits` is the configuration of the listener. `session` is aiosmtpd's object for the session.
     """
 
     host: Host
@@ -91,7 +93,10 @@ class PeerAuthentication(FastSMTP):
         return listener == "frontend" or (listener == "transport" and self.host.config.has_secrets)
 
     def starttls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context for STARTTLS, or None if this session does not offer it; aiosmtpd offers AUTH after TLS only (RFC 4954 4)."""
+        """Return the TLS context for STARTTLS, or None if this session does not offer it.
+
+        aiosmtpd offers AUTH after TLS only (RFC 4954 4).
+        """
         return server_context() if self.may_authenticate else None
 
     def identify_peer(self) -> Peer | None:
@@ -103,10 +108,11 @@ class PeerAuthentication(FastSMTP):
         return self.host.rights.identify(self.limits, self.session.host_name or "", name)
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH PLAIN (RFC 4954); the session then knows a client that is a server of the organisation as that peer.
+        """Handle AUTH PLAIN (RFC 4954); then the peer of the session (`session_state.peer`) is what `identify_peer` returns.
 
-        After a failure it knows whom `identify_peer` still finds: the name in EHLO, where the listener is secured by other means. Replies
-        502 where authentication is not offered, and 503 amid a mail transaction.
+        That is the peer as which the client has authenticated. After a failure it is None, or the peer that the client names in
+        EHLO if the listener is externally secured. Replies 502 where authentication is not offered, and 503 amid a mail
+        transaction.
         """
         if not self.may_authenticate:
             await self.push(NOT_OFFERED)
@@ -124,7 +130,11 @@ class PeerAuthentication(FastSMTP):
     def check_secret(
         self, server: SMTP, session: Session, envelope: Transaction, mechanism: str, login: LoginPassword
     ) -> AuthResult:
-        """Return whether a login has the secret of the peer, or the password of the user, that it names; aiosmtpd calls this for AUTH."""
+        """Return, as the `success` of the result, whether a login has the right secret.
+
+        aiosmtpd calls this for AUTH, and sends the reply. The right secret is the secret of the peer that the login names, or at
+        the front door the password of the user that it names.
+        """
         rights, user = self.host.rights, login.login.decode("ascii", "replace")
         secret = rights.password_of(user) if self.session_state.listener == "frontend" else rights.secret_of(user)
         success = secret is not None and hmac.compare_digest(login.password, secret.encode())

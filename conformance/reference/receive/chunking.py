@@ -1,4 +1,7 @@
-"""CHUNKING (RFC 3030): a message that comes in counted chunks, with the command BDAT, in place of DATA."""
+"""CHUNKING (RFC 3030): a message that comes in counted chunks, with the command BDAT, in place of DATA.
+
+`Chunking` is a base class of the session of a listener (session.py). `envelope` is aiosmtpd's object for the mail transaction.
+"""
 
 import asyncio
 import re
@@ -11,14 +14,15 @@ _PART = 64 * 1024
 
 
 class Chunking(FastSMTP):
-    """The part of a session that takes BDAT. `_chunks` are those of the transaction so far, None before the first."""
+    """The part of a session that takes BDAT. `_chunks` has the octets of the transaction so far, None before the first chunk."""
 
     _chunks: bytes | None = None
 
     async def smtp_BDAT(self, arg: str | None) -> None:
         """Read a chunk to its end and answer it; after the last one accept or refuse the message.
 
-        A chunk that is refused is read all the same (RFC 3030 2).
+        A chunk that is refused is read all the same (RFC 3030 2), and the chunks before it are dropped. Malformed arguments get
+        501, and nothing is read. If the client leaves before the end of a chunk, the connection is closed without a reply.
         """
         arguments = _ARGUMENTS.fullmatch(arg or "")
         if arguments is None:
@@ -41,7 +45,8 @@ class Chunking(FastSMTP):
     async def take_chunk(self, size: int) -> str | None:
         """Read a chunk of `size` octets and keep it; return None, or the reply that refuses it, in which case its octets are dropped.
 
-        Raises IncompleteReadError if the client leaves before the end of the chunk.
+        It is refused if no recipient has been accepted (503) or the message gets too large (552). Raises IncompleteReadError if
+        the client leaves before the end of the chunk.
         """
         assert self.envelope is not None
         kept = len(self._chunks or b"")
@@ -57,7 +62,7 @@ class Chunking(FastSMTP):
         return None
 
     async def skip_chunk(self, size: int) -> None:
-        """Read the octets of a refused chunk and drop them."""
+        """Read the octets of a refused chunk and drop them. Raises IncompleteReadError if the client leaves before the end."""
         while size:
             size -= len(await self._reader.readexactly(min(size, _PART)))
 
@@ -73,11 +78,11 @@ class Chunking(FastSMTP):
         await self.push(status)
 
     def forget_chunks(self) -> None:
-        """Drop the chunks of the mail transaction: it has ended, or was reset."""
+        """Drop the chunks of the mail transaction so far: it has ended, was reset, or a chunk was refused."""
         self._chunks = None
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Refuse DATA amid chunks (RFC 3030 2), else handle it as aiosmtpd does."""
+        """Refuse DATA amid chunks with 503 (RFC 3030 2), and keep the chunks; else handle it as aiosmtpd does."""
         if self._chunks is not None:
             await self.push("503 5.5.1 the content comes in chunks")
             return

@@ -29,16 +29,18 @@ class _StartedCoroutine(Generator[Any, Any, None]):
         self._awaited = [awaited]
 
     def __await__(self) -> "_StartedCoroutine":
+        """Return the object itself, which is its own iterator."""
         return self
 
     def send(self, value: Any) -> Any:
         """Return, at the first call, the future that the coroutine already awaits, so that the task waits for it.
 
-        Later calls resume the coroutine with `value`, and return what it awaits next.
+        Later calls resume the coroutine with `value`, and return what it awaits next. Raises StopIteration when the coroutine
+        ends.
         """
         return self._awaited.pop() if self._awaited else self.cr_await.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error in the coroutine, also if the task is cancelled before its first step."""
+        """Raise an error in the coroutine, also if the task is cancelled before its first step; return what the coroutine awaits next."""
         self._awaited.clear()
         return self.cr_await.throw(*error)

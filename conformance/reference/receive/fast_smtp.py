@@ -69,6 +69,11 @@ class FastSMTP(PrefixedDir, SMTP):
         authenticator: Any,
         tls_context: ssl.SSLContext | None = None,
     ) -> None:
+        """Prepare a session, which begins with `connection_made`.
+
+        `handler` has the hooks, `hostname` and `ident` are in the banner, `data_size_limit` is octets of a message, `timeout` the
+        idle limit in seconds. `authenticator` decides about a login; `tls_context` is for STARTTLS, None if that is not offered.
+        """
         # instead of SMTP.__init__, which inspects all members of both classes: gives the same attributes, as a test checks
         asyncio.StreamReaderProtocol.__init__(self, None, loop=loop)  # type: ignore[arg-type]  # see _reader
         self.__ident__ = ident
@@ -111,7 +116,7 @@ class FastSMTP(PrefixedDir, SMTP):
     # the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the session and send the banner; after STARTTLS reset the session instead."""
+        """Start the session and its idle timer, and send the banner; after STARTTLS reset the session instead. asyncio calls this."""
         if self._original_transport is not None:  # STARTTLS has set it
             super().connection_made(transport)
             return
@@ -124,7 +129,10 @@ class FastSMTP(PrefixedDir, SMTP):
         self._start(self.push(f"220 {self.hostname} {self.__ident__}"))
 
     def data_received(self, data: bytes) -> None:
-        """Handle the lines that have arrived; while a command is running, buffer them for it or for later."""
+        """Handle the lines that have arrived; while a command is running, buffer them for it or for later. asyncio calls this.
+
+        A line that is not complete is buffered too.
+        """
         if self._handler_coroutine is not None:
             self._reader.feed_data(data)
         elif (
@@ -136,7 +144,10 @@ class FastSMTP(PrefixedDir, SMTP):
             self._handle_buffered_lines()
 
     def eof_received(self) -> bool | None:
-        """Close the connection when the client has ended its side; cancel the running command, if any, which then closes it."""
+        """Close the connection when the client has ended its side; cancel the running command, if any, which then closes it.
+
+        asyncio calls this, and closes the connection if the result is false.
+        """
         if self._handler_coroutine is None:
             return False
         self._handler_coroutine.cancel()
@@ -182,7 +193,10 @@ class FastSMTP(PrefixedDir, SMTP):
             self._start(self._handle_line(line))
 
     def _next_line(self) -> bytes | None:
-        """Remove and return the first buffered line, or b"" for one that is too long; None if there is no whole line."""
+        """Remove and return the first buffered line, or b"" for one that is too long; None if there is no whole line.
+
+        The beginning of a line that is already too long is dropped.
+        """
         buffer, limit = self._reader._buffer, self.line_length_limit
         end = buffer.find(b"\n") + 1
         if end == 0 and len(buffer) <= limit:
@@ -194,10 +208,10 @@ class FastSMTP(PrefixedDir, SMTP):
         return None if self._overlong else line
 
     async def _handle_line(self, line: bytes) -> None:
-        """Handle a command line; b"" stands for one that was too long.
+        """Handle a command line, and send the reply; b"" stands for a line that was too long, which is refused.
 
         An unexpected error gets the reply that the handler chooses. If the client leaves, TLS fails or the task is cancelled, the
-        connection is closed.
+        connection is closed. Raises CancelledError if the task is cancelled.
         """
         try:
             await (self._dispatch(line) if line else self.push("500 Command line too long"))
@@ -242,7 +256,7 @@ class FastSMTP(PrefixedDir, SMTP):
             self.transport.close()
 
     async def _unknown_command(self, verb: str) -> None:
-        """Refuse an unknown command; after BOGUS_LIMIT of them close the session."""
+        """Refuse an unknown command with 500; at the BOGUS_LIMIT-th of the session with 502, and close the connection."""
         self._unknown_commands += 1
         if self._unknown_commands < BOGUS_LIMIT:
             await self.push(f'500 Error: command "{verb}" not recognized')
@@ -252,7 +266,10 @@ class FastSMTP(PrefixedDir, SMTP):
 
     @syntax("QUIT")
     async def smtp_QUIT(self, arg: str | None) -> None:  # aiosmtpd finds its commands by name
-        """Reply to QUIT and close the connection; anything sent after QUIT is ignored."""
+        """Reply to QUIT and close the connection; anything sent after QUIT is ignored.
+
+        QUIT with an argument gets 501 and closes nothing.
+        """
         if arg:
             await self.push("501 Syntax: QUIT")
             return
@@ -261,7 +278,10 @@ class FastSMTP(PrefixedDir, SMTP):
         self.transport.close()
 
     async def push(self, status: str | bytes) -> None:
-        """Add a line to the reply; send the reply once the line is its last. Raises ConnectionResetError if the client is gone."""
+        """Add a line, or several joined with CRLF, to the reply; send the reply once its last line is there.
+
+        If not all of it could be sent at once, wait as asyncio's `drain` does. Raises ConnectionResetError if the client is gone.
+        """
         line = status.encode("ascii") if isinstance(status, str) else status
         self._reply_buffer += line + b"\r\n"
         if line.rpartition(b"\n")[2][3:4] != b"-":  # `250-` says that another line follows
@@ -274,14 +294,17 @@ class FastSMTP(PrefixedDir, SMTP):
                 await self._writer.drain()
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Restart the idle timeout: `duration` seconds, or the configured ones. A timer that is set stays, and sets itself again."""
+        """Restart the idle timeout: `duration` seconds, or the configured ones. A timer that is set stays, and sets itself again.
+
+        Without a timer, or after it was cancelled, it is set.
+        """
         self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
         handle = self._timeout_handle
         if handle is None or handle.cancelled():
             self._set_idle_timer()
 
     def _set_idle_timer(self) -> None:
-        """Set the timer to the idle deadline."""
+        """Set the idle timer to the idle deadline, in place of an earlier one."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         self._timeout_handle = self.loop.call_at(self._idle_deadline, self._on_idle_timer)
@@ -302,6 +325,7 @@ class _AddressParser(SMTP):
     """As much of aiosmtpd's server as its address parser needs: so that an address can be parsed without a session."""
 
     def __init__(self, local_part_limit: int) -> None:
+        """Set the only attribute that the parser reads: the most octets of a local part."""
         self.local_part_limit = local_part_limit
 
 

@@ -29,13 +29,16 @@ class Hooks(PrefixedDir):
         return server.ehlo_reply(name, responses)
 
     async def handle_RSET(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
-        """Return the reply to RSET; aiosmtpd has discarded the mail transaction."""
+        """Return the reply to RSET, always 250; aiosmtpd has discarded the mail transaction."""
         return "250 2.0.0 forgotten"
 
     async def handle_MAIL(
         self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
     ) -> str:
-        """Accept the reverse-path, unless it has characters that cannot be sent on; return the reply to MAIL."""
+        """Accept the reverse-path, unless it has characters that cannot be sent on; return the reply to MAIL, 250 or 553.
+
+        An accepted one is set in aiosmtpd's transaction, which begins so: the null one as `<>`.
+        """
         if address and not address.isprintable():
             return UNSENDABLE_ADDRESS
         envelope.mail_from = address or "<>"  # aiosmtpd takes an empty one for none
@@ -51,9 +54,12 @@ class Hooks(PrefixedDir):
         return reply
 
     async def handle_DATA(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
-        """Accept or refuse a message; return the reply, which may have several lines."""
+        """Accept or refuse a message, and wait for that; return the reply, which may have several lines.
+
+        aiosmtpd calls this at the final dot, and `Chunking.end_chunks` after the last chunk.
+        """
         return await server.handle_message(bytes(envelope.original_content or b""))
 
     async def handle_exception(self, error: Exception) -> str:
-        """Return a temporary failure for an unexpected error; one in the acceptance of a message also ends the node."""
+        """Return the reply 451 to an unexpected error in a command; one in the acceptance of a message also makes the node fail."""
         return INTERNAL_ERROR

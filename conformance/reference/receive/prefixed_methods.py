@@ -15,7 +15,7 @@ _NAMES: dict[tuple[Any, Any], tuple[str, ...]] = {}
 
 
 def prefixed_names(kind: Any, prefix: str | tuple[str, ...] = _AIOSMTPD_PREFIXES) -> tuple[str, ...]:
-    """Return the sorted names in a class that start with a prefix; cached."""
+    """Return the sorted names in a class that start with a prefix, or with any of several; cached."""
     if (names := _NAMES.get((kind, prefix))) is None:
         names = _NAMES[kind, prefix] = tuple(name for name in dir(kind) if name.startswith(prefix))
     return names
@@ -25,6 +25,7 @@ class PrefixedDir:
     """A server or handler for which `dir` returns the names of commands and hooks only, since aiosmtpd inspects all of `dir`."""
 
     def __dir__(self) -> tuple[str, ...]:
+        """Return the sorted names of commands and hooks in the class."""
         return prefixed_names(type(self))
 
 
@@ -49,15 +50,18 @@ class PrefixedMethods(Mapping[str, Any]):
         self._names = by_suffix(type(instance), prefix)
 
     def __getitem__(self, suffix: str) -> Any:
+        """Return the bound method whose name is the prefix and `suffix`. Raises KeyError if there is none."""
         return getattr(self._object, self._names[suffix])
 
     def get(self, suffix: str, default: Any = None) -> Any:
-        """Return the bound method whose name ends in `suffix` after the prefix, or the default if there is none."""
+        """Return the bound method whose name is the prefix and `suffix`, or the default if there is none."""
         name = self._names.get(suffix)
         return default if name is None else getattr(self._object, name)
 
     def __iter__(self) -> Iterator[str]:
+        """Iterate over the names without the prefix."""
         return iter(self._names)
 
     def __len__(self) -> int:
+        """Return the number of methods with the prefix."""
         return len(self._names)

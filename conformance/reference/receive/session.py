@@ -2,8 +2,11 @@
 
 aiosmtpd calls a method `smtp_VERB` for each command line and a method of `hooks.Hooks` when it has parsed a command. Methods
 here that are named for a verb take what aiosmtpd does not know (DSN and XSHADOW= parameters) out of the line first. After the
-final dot `handle_message` decides in a task that survives the session. Any command confirms that the client has read
-the discard notifications in the last reply to XQDISCARD (`verbs.confirm_discards_read`).
+final dot `handle_message` decides in a task that survives the session.
+
+With the *shadow verbs* (verbs.py) another server has copies (shadows) of its messages kept here, and asks with XQDISCARD which
+copies it may give up that it keeps for this server. The reply names them in *discard notifications*. A further command (EHLO,
+AUTH, MAIL, RSET, NOOP, QUIT or a shadow verb) confirms that the client has read them (`verbs.confirm_discards_read`).
 """
 
 import asyncio
@@ -34,17 +37,21 @@ _MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW", "SMTPUTF8"})
 class Receiver(Chunking, PeerAuthentication):
     """One SMTP session; it ends with 421 4.4.2 when it is idle or open for too long (SR-TMO-06, SR-TMO-07).
 
-    `name` is that of the listener, `limits` its configuration; `sessions` is the set of the node's open sessions, to
-    which it adds itself. `verbs` handles the shadow verbs. `acceptance_task` decides about the message in hand, or is
-    None. `_mail_parameters` (of MAIL, by name in upper case), `_recipients` and `_shadow_id` (the value of XSHADOW=) belong to the mail
-    transaction. `_started_at` is the event loop's time, `_age_timer` ends the session when it is too old. `_in_ehlo`: the reply to EHLO
-    or HELO is being sent; `_shutting_down`: the session ends after the message in hand. Names that begin with `smtp_`, and `push`, `session`
-    and `envelope`, are aiosmtpd's.
+    `name` is that of the listener, `limits` its configuration; `sessions` is the set of the node's open sessions, to which it
+    adds itself. `verbs` handles the shadow verbs. `acceptance_task` decides about the message in hand, or is None.
+    `_mail_parameters` (of MAIL, by name in upper case), `_recipients` and `_shadow_id` (the value of XSHADOW=) belong to the mail
+    transaction. `_started_at` is the event loop's time, `_age_timer` ends the session when it is too old. `_in_ehlo`: the reply
+    to EHLO or HELO is being sent; `_shutting_down`: the session ends after the message in hand. Names that begin with `smtp_`,
+    and `push`, `session` and `envelope`, are aiosmtpd's.
     """
 
     utf8_verbs = frozenset({"MAIL", "RCPT"})
 
     def __init__(self, host: Host, name: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
+        """Prepare a session of the listener `name`; it begins, and joins `sessions`, when it is connected.
+
+        The largest message is MaxMessageSize, and TRACE_ROOM more on other listeners than `frontend`.
+        """
         self.host = host
         self.session_state = SessionState(name)
         self.verbs = host.verbs(host, self.session_state)
@@ -73,7 +80,10 @@ class Receiver(Chunking, PeerAuthentication):
     # the connection and its limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the session and the timer for its age; or, when called again since TLS has begun, forget what the client said before."""
+        """Start the session and the timer for its age; or, when called again since TLS has begun, forget what the client said before.
+
+        asyncio calls this. The age counts on over TLS.
+        """
         super().connection_made(transport)
         if self._age_timer is not None:
             self._reset_session()
@@ -83,13 +93,19 @@ class Receiver(Chunking, PeerAuthentication):
         self._age_timer = self.loop.call_at(self._expires_at, self._timeout_cb)
 
     def _reset_session(self) -> None:
-        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2): who it is, and its verbs."""
+        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2): who it is, and the state of its shadow verbs.
+
+        Discard notifications that it has not confirmed go back to their queue.
+        """
         self.verbs.session_ended()
         self.session_state = SessionState(self.session_state.listener)
         self.verbs = self.host.verbs(self.host, self.session_state)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Cancel the timers; discard notifications that the client has not confirmed go back to their queue."""
+        """End the session and cancel its timers; discard notifications that the client has not confirmed go back to their queue.
+
+        asyncio calls this. The acceptance of a message goes on.
+        """
         self._sessions.discard(self)
         self.verbs.session_ended()
         if self._age_timer is not None:
@@ -99,8 +115,8 @@ class Receiver(Chunking, PeerAuthentication):
     def apply_limits(self, limits: Listener) -> None:
         """Apply changed time limits to the open session after a reload; its age and the time for which it is idle count on.
 
-        A session that exceeds the new limits ends in the next turn of the event loop. While a message is being decided there is no idle
-        limit.
+        A session that exceeds the new limits ends in the next turn of the event loop. While a message is being decided there is
+        no idle limit.
         """
         self.limits = limits
         longer = limits.connection_inactivity_timeout - self._timeout_duration
@@ -133,7 +149,7 @@ class Receiver(Chunking, PeerAuthentication):
         super().data_received(data)
 
     def _timeout_cb(self) -> None:
-        """End the session because it has been idle or open for too long; aiosmtpd prescribes the name."""
+        """End the session with 421 because it has been idle or open for too long; aiosmtpd prescribes the name."""
         self._send_and_close(b"421 4.4.2 connection timed out\r\n")
 
     def shut_down(self) -> None:
@@ -149,12 +165,16 @@ class Receiver(Chunking, PeerAuthentication):
             self.transport.close()
 
     def abort(self) -> None:
-        """Drop the connection without a reply, as a killed process would."""
+        """Drop the connection without a reply, as a killed process would; do nothing if it has ended."""
         if self.transport is not None:
             self.transport.abort()
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply line with an enhanced status code added; the banner and the EHLO reply have none (RFC 2034 4)."""
+        """Send a reply line with an enhanced status code added; the banner and the replies to EHLO and HELO have none (RFC 2034 4).
+
+        A line that has one already, and one with a code 3yz, is sent unchanged. Raises ConnectionResetError if the client is
+        gone.
+        """
         text = status.decode("ascii") if isinstance(status, bytes) else status
         bare, self._banner_sent = self._in_ehlo or not self._banner_sent, True
         await super().push(text if bare else add_enhanced_code(text))
@@ -178,10 +198,11 @@ class Receiver(Chunking, PeerAuthentication):
             self._in_ehlo = False
 
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
-        """Reset the session for a client that greets as `name`, and return the EHLO or LHLO reply as a list of one text.
+        """Identify the client, which greets as `name`, and return the EHLO or LHLO reply as a list of one text.
 
-        That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords but HELP, and those of
-        DSN, CHUNKING and the shadow verbs, as far as they are offered to this client.
+        That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords but HELP,
+        further PIPELINING, ENHANCEDSTATUSCODES and SMTPUTF8, and those of DSN, CHUNKING and the shadow verbs, as far as they are
+        offered to this client. aiosmtpd has reset the mail transaction.
         """
         self.verbs.confirm_discards_read()
         self.session.host_name = name
@@ -194,17 +215,18 @@ class Receiver(Chunking, PeerAuthentication):
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
+        """Handle AUTH as `PeerAuthentication` does; it confirms the last discard notifications."""
         self.verbs.confirm_discards_read()
         await super().smtp_AUTH(arg)
 
     # a mail transaction
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it.
+        """Handle MAIL; DSN parameters, SMTPUTF8 and XSHADOW= are taken out of the line before aiosmtpd parses it.
 
-        If it is accepted, a mail transaction with these parameters begins. As any command it confirms that the client has read the
-        discard notifications in the last reply to XQDISCARD.
+        If it is accepted, a mail transaction with these parameters begins. It is refused here if such a parameter is malformed,
+        an address in UTF-8 has no SMTPUTF8, or XSHADOW= is not permitted; aiosmtpd may refuse the rest. A refused MAIL changes no
+        transaction. It confirms the last discard notifications.
         """
         self.verbs.confirm_discards_read()
         path, parameters = _split_parameters(arg or "")
@@ -230,7 +252,11 @@ class Receiver(Chunking, PeerAuthentication):
             self._shadow_id = parameters.get("XSHADOW")
 
     async def smtp_RCPT(self, arg: str | None) -> None:
-        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it, and kept if it is accepted."""
+        """Handle RCPT; all parameters are taken out of the line before aiosmtpd parses it; NOTIFY and ORCPT (RFC 3461) are kept.
+
+        Other parameters are ignored.
+        An accepted recipient joins the mail transaction. An address in UTF-8 is refused unless MAIL had SMTPUTF8.
+        """
         path, parameters = _split_parameters(arg or "")
         if not path.isascii() and "SMTPUTF8" not in self._mail_parameters:
             await self.push(UNDECLARED_ADDRESS)
@@ -242,9 +268,10 @@ class Receiver(Chunking, PeerAuthentication):
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to RCPT with this address.
+        """Return the reply to RCPT with this address: 250 if it is accepted.
 
-        That is 250, or 550 for an unknown mailbox of a domain with mailboxes, 553 for an unsendable address, 501 for an empty one.
+        Otherwise it is 550 for an unknown mailbox of a domain with mailboxes, 553 for an address with characters that cannot be
+        sent on, and 501 for an empty one.
         """
         config = self.host.config
         domain = address.rpartition("@")[2].casefold()
@@ -259,8 +286,8 @@ class Receiver(Chunking, PeerAuthentication):
     async def handle_message(self, content: bytes) -> str:
         """Accept or refuse a message after its final dot or last chunk, and return the reply lines joined with CRLF.
 
-        The work is done in a task that goes on if the session is lost (SR-TMO-03). The idle timer is off meanwhile. If `shut_down` was
-        called meanwhile, the session ends after the reply.
+        The work is done in a task that goes on if the session is lost (SR-TMO-03); this method waits for it. The idle timer is
+        off meanwhile. If `shut_down` was called meanwhile, the session ends after the reply.
         """
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
@@ -278,8 +305,9 @@ class Receiver(Chunking, PeerAuthentication):
     async def _accept(self, content: bytes) -> list[Reply]:
         """Decide about a message, and return the replies to it: one, or on the delivery listener one for each recipient (LMTP).
 
-        A message of a client that said XSHADOW= is for the verbs (a shadow copy, or in 2010 a message whose shadow the client keeps), one
-        on the delivery listener goes into mailboxes, any other is accepted as its primary.
+        A message on the delivery listener goes into mailboxes. One with XSHADOW= in MAIL is for `verbs` (a shadow copy, or in
+        2010 a message whose shadow the client keeps). Any other is accepted by this server as its primary server, which must
+        deliver it. If the disk has no room, each of them is refused with 452.
         """
         host = self.host
         envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
@@ -303,7 +331,7 @@ class Receiver(Chunking, PeerAuthentication):
         return [await host.acceptance.accept(envelope, content, origin)]
 
     def _set_post_data_state(self) -> None:
-        """Discard the mail transaction, if any: aiosmtpd does so after a message, after EHLO, HELO, RSET and STARTTLS."""
+        """Discard the mail transaction, if any: aiosmtpd calls this after a message, after EHLO, HELO, RSET and STARTTLS."""
         super()._set_post_data_state()  # type: ignore[no-untyped-call]
         self.forget_chunks()
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
@@ -312,18 +340,21 @@ class Receiver(Chunking, PeerAuthentication):
     # the shadow verbs, and other commands that confirm the last discard notifications
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
-        """Handle a shadow verb with the argument text `arg`, and send the reply that `verbs` gives, 502 where the verb is not offered."""
+        """Handle a shadow verb with the argument text `arg`, and send the reply that `verbs` gives, 502 where the verb is not offered.
+
+        It first confirms the last discard notifications.
+        """
         self.verbs.confirm_discards_read()
         await self.push("\r\n".join(await self.verbs.dispatch(verb, (arg or "").split())))
 
     @syntax("XSHADOWREQUEST server database")
     async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
-        """Handle the request of a 2013 or later server to keep its shadows."""
+        """Handle XSHADOWREQUEST, by which a server of 2013 or later asks this one to keep its shadows; a server of 2010 replies 502."""
         await self._shadow_verb("XSHADOWREQUEST", arg)
 
     @syntax("XSHADOW server database")
     async def smtp_XSHADOW(self, arg: str | None) -> None:
-        """Handle the announcement of a 2010 server that it keeps shadows of what it sends."""
+        """Handle XSHADOW, by which a 2010 server says that it keeps shadows of what it sends; a server of 2013 or later replies 502."""
         await self._shadow_verb("XSHADOW", arg)
 
     @syntax("XQDISCARD server max")
@@ -333,21 +364,21 @@ class Receiver(Chunking, PeerAuthentication):
 
     @syntax("XQUERYDISCARD server max")
     async def smtp_XQUERYDISCARD(self, arg: str | None) -> None:
-        """Handle XQDISCARD under its other name in Exchange 2010."""
+        """Handle XQDISCARD under its other name in Exchange 2010; a server of 2013 or later replies 502."""
         await self._shadow_verb("XQUERYDISCARD", arg)
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
+        """Handle RSET as aiosmtpd does: discard the mail transaction, if any. It confirms the last discard notifications."""
         self.verbs.confirm_discards_read()
         await super().smtp_RSET(arg)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
-        """Handle QUIT, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
+        """Handle QUIT as `FastSMTP` does: reply and close the connection. It confirms the last discard notifications."""
         self.verbs.confirm_discards_read()
         await super().smtp_QUIT(arg)
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Handle NOOP, which confirms that the client has read the discard notifications in the last reply to XQDISCARD."""
+        """Handle NOOP, which gets 250 and changes no transaction. It confirms the last discard notifications."""
         self.verbs.confirm_discards_read()
         await self.push("250 2.0.0 ok")
 
@@ -375,7 +406,8 @@ class LocalReceiver(Receiver, LMTP):
 def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:
     """Split `FROM:<path> KEY=value ...` into the path with its prefix and the parameters by upper-case key.
 
-    Without `<path>` everything is the first part.
+    A parameter without `=` has the value "". Without `<path>` everything is the first part; of a parameter given twice the last
+    counts.
     """
     path, bracket, rest = arg.partition(">")
     parameters = (word.partition("=") for word in rest.split())
@@ -383,7 +415,7 @@ def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:
 
 
 def _has_invalid_dsn_parameter(arg: str) -> bool:
-    """Whether a MAIL command has RET or ENVID twice, or RET with another value than FULL and HDRS (RFC 3461 5.1)."""
+    """Return whether the argument of MAIL has RET or ENVID twice, or RET with another value than FULL and HDRS (RFC 3461 5.1)."""
     words = [word.upper().partition("=") for word in arg.partition(">")[2].split()]
     keys = [key for key, _, _ in words if key in ("RET", "ENVID")]
     return len(keys) > len(set(keys)) or any(key == "RET" and value not in ("FULL", "HDRS") for key, _, value in words)

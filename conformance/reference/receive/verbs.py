@@ -1,8 +1,10 @@
 """The shadow verbs of Exchange 2013 and later, the server's side (wire-profile.md).
 
-A primary says XSHADOWREQUEST and then sends copies to keep with MAIL ... XSHADOW=id. A shadow server says XQDISCARD to learn
-which copies it may discard. The reply to XQDISCARD counts as read once the client sends any further command; until then its
-notifications are unconfirmed, and they are sent again if the session ends (SR-WIR-05).
+A *primary* is a server that must deliver a message, a *shadow server* one that keeps a copy (*shadow*) of the message for it. A
+primary says XSHADOWREQUEST and then sends copies to keep with MAIL ... XSHADOW=id. A shadow server says XQDISCARD to learn which
+copies it may discard: the reply has a *discard notification* for each. It counts as read once the client sends a further command
+(session.py); until then its notifications are unconfirmed, and they are sent again if the session ends (SR-WIR-05). Methods
+return reply lines as text.
 """
 
 import re
@@ -32,8 +34,8 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 class SessionState:
     """What the verbs need to know of their session; the session keeps it up to date.
 
-    `greeted`: the client has said EHLO. `peer` is the identified client, or None. `in_transaction`: MAIL was accepted,
-    and the transaction has not ended.
+    `greeted`: the client has said EHLO. `peer` is the server of the organisation that the client is, None for any other client.
+    `in_transaction`: MAIL was accepted, and the transaction has not ended. `listener` is the name of the session's listener.
     """
 
     def __init__(self, name: ListenerName) -> None:
@@ -79,8 +81,9 @@ class ShadowVerbs:
     async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
         """Handle `XSHADOWREQUEST server database`: a primary names itself and its queue database; reply with those of this server.
 
-        The session counts as contact with the primary. If the database is another one than before, shadows held for the primary are
-        promoted (SR-MNT-11). A second request in one session is out of order.
+        The session counts as contact with the primary. Shadows held here for the primary that came from another database of it
+        are promoted: this server delivers them (SR-MNT-11). A second request in one session is out of order (503). Return the one
+        line of the reply.
         """
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
@@ -93,7 +96,8 @@ class ShadowVerbs:
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
         """Handle `XQDISCARD server max`: a shadow server asks which shadows it may discard (SR-MNT-04, SR-WIR-04).
 
-        Return the lines of the reply, with at most `max` discard notifications; they stay queued until the client's next command.
+        Return the lines of the reply, with at most `max` discard notifications, or the refusal. The notifications stay queued
+        until the client's next command. A query shows that the client runs (`record_query_from`).
         """
         if refused := self.refusal(words, COUNT):
             return [refused]
@@ -104,8 +108,8 @@ class ShadowVerbs:
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return the reply that refuses a shadow verb with the arguments `words`, or None if it is permitted.
 
-        The first argument is the name of the server that the client is, the second matches `second_pattern`. If permitted, the name in
-        `words` is replaced with the configured spelling. The order of the checks is a choice (ruling 33).
+        The first argument must be the name of the server that the client is, the second match `second_pattern`. If permitted, the
+        name in `words` is replaced in place with the configured spelling. The order of the checks is a choice (ruling 33).
         """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
@@ -124,7 +128,10 @@ class ShadowVerbs:
         return None
 
     def mail_refusal(self, shadow_id: str) -> str | None:
-        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted: after XSHADOWREQUEST (2010: XSHADOW)."""
+        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted.
+
+        It is permitted with a valid id, after XSHADOWREQUEST (2010: XSHADOW), for a client that may use the shadow verbs.
+        """
         if not self.may_use_shadow_verbs:
             return NO_SUCH_PARAMETER
         if self.client_identity is None:
@@ -132,17 +139,23 @@ class ShadowVerbs:
         return None if SHADOW_ID.fullmatch(shadow_id) else MALFORMED
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message that was sent with XSHADOW=: from 2013 on it is a shadow to keep. Return the reply."""
+        """Accept a message that was sent with XSHADOW=: from 2013 on it is a shadow to keep. Return the reply, once it is on disk.
+
+        `mail_refusal` has permitted it, so the client has said XSHADOWREQUEST.
+        """
         assert self.client_identity is not None
         return await self.host.keeping.keep(envelope, content, *self.client_identity, shadow_id)
 
     def confirm_discards_read(self) -> None:
-        """Delete the notifications in the last reply to XQDISCARD: the client has read them, since it sends another command (SR-WIR-05)."""
+        """Delete the notifications in the last reply to XQDISCARD: the client has read them, since it sends another command (SR-WIR-05).
+
+        Does nothing if there are none. Does not wait for the disk.
+        """
         if self.unconfirmed_discards:
             self.host.discard_status.confirm_read(self.unconfirmed_discards)
             self.unconfirmed_discards = []
 
     def session_ended(self) -> None:
-        """Return the unconfirmed notifications to the queue, since the session has ended: they are sent again."""
+        """Return the unconfirmed notifications, if any, to the queue, since the session has ended: they are sent again when asked for."""
         self.host.discard_status.release_unread(self.unconfirmed_discards)
         self.unconfirmed_discards = []

@@ -1,10 +1,11 @@
 """Bifurcation: grouping the recipients of a message by next hop, with one transmission for each group (SR-BIF).
 
-A recipient whose mailbox is on a server of another Active Directory site is reached over the least-cost route of sites. Recipients
-with a common part of their routes share one transmission to the last common site that has a server (delayed fan-out). The
-connection does not stop at the sites between: it goes directly to the last site of the route, and only if no server there can be
-reached to the site before it. The functions are pure; `config` is the configuration of one server ("this server"). `Routing` makes
-them a component of a node, which the delivery of messages calls.
+A recipient whose mailbox is on a server of another Active Directory site is reached over the least-cost route of sites.
+Recipients with a common part of their routes share one transmission to the last common site that has a server (delayed fan-out).
+The connection does not stop at the sites between: it goes directly to the last site of the route, and only if no server there can
+be reached to the site before it. The functions are pure; `config` is the configuration of one server ("this server"), and a
+`peer` is another server that it lists. `Routing` makes them a component of a node, which the delivery of messages calls. A *hub
+site* is one at which mail between other sites has to stop.
 """
 
 from collections.abc import Iterable
@@ -42,8 +43,8 @@ def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]
 def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
     """Return the site route to a next hop whose delivery group is another Active Directory site; None for any other hop.
 
-    A hop of the kind `transport` is a server outside of the boundary. None also if no site links lead there. The route ends at its
-    first hub site that has a server.
+    Such a hop is a server outside of the boundary (kind `transport`) that is in no DAG and that mail can be sent to. None also if
+    no site links lead there. The route ends at its first hub site after the start that has a server.
     """
     if hop.kind != "transport":  # no server outside of the boundary
         return None
@@ -61,15 +62,15 @@ def _up_to_hub_site(path: Path, hubs: frozenset[str]) -> Path:
 
 
 def _sites_with_servers(config: NodeConfiguration) -> frozenset[str]:
-    """Return the sites that have a server which mail can be sent to."""
+    """Return the sites that have a peer which mail can be sent to (`_routes_mail`)."""
     return frozenset(peer.site for peer in config.peers if _routes_mail(peer))
 
 
 def _hop_along(config: NodeConfiguration, path: Path, hosting: set[str]) -> NextHop:
-    """Return the next hop for a site route: the servers of its last site, then of the site before, and so on back.
+    """Return the next hop for a site route: the servers of its last site, then of the site before, and so on back to the second site.
 
     So the connection goes directly to the reachable server that is closest to the mailbox (SR-BIF-02). `hosting` are the names of
-    the servers that host the recipients' mailboxes.
+    the servers that host the recipients' mailboxes. The hop has the name of its first server; the last site must have one.
     """
     servers = [peer for site in reversed(path[1:]) for peer in _servers(config, site, hosting)]
     names = tuple(peer.name for peer in servers)
@@ -80,11 +81,13 @@ def _hop_along(config: NodeConfiguration, path: Path, hosting: set[str]) -> Next
 def _servers(config: NodeConfiguration, site: str, hosting: set[str]) -> list[Peer]:
     """Return the transport servers of a site, closest to the mailboxes first; `hosting` are the names of the servers that host those.
 
-    From 2013 on the hosting server comes first; in 2010 a hub, since a mailbox server was no transport server then.
+    From 2013 on the hosting server comes first; in 2010 a hub, since a mailbox server was no transport server then. Of equal ones
+    the order is that of their names.
     """
     servers = [peer for peer in config.peers if peer.site == site and _routes_mail(peer)]
 
     def sort_key(peer: Peer) -> tuple[bool, bool, str]:
+        """Return what `peer` is sorted by: a mailbox server of 2010 last, a hosting server first, then the name."""
         no_transport_server = peer.role == "mailbox" and not makes_shadows_on_receipt(peer.generation)
         return (no_transport_server, peer.name not in hosting, peer.name)
 
@@ -92,12 +95,12 @@ def _servers(config: NodeConfiguration, site: str, hosting: set[str]) -> list[Pe
 
 
 def _routes_mail(peer: Peer) -> bool:
-    """Return whether mail can be sent to a peer's transport listener."""
+    """Return whether mail can be sent to a peer's transport listener: it has one, and the role `mailbox` or `hub`."""
     return peer.role in ("mailbox", "hub") and peer.dial.transport is not None
 
 
 def _hosting_server(config: NodeConfiguration, recipient: Recipient) -> str:
-    """Return the name of the server that hosts a recipient's mailbox."""
+    """Return the name of the server that hosts a recipient's mailbox, which must be in the configuration."""
     return config.mailboxes_by_address[recipient.address.casefold()].server
 
 
@@ -105,11 +108,14 @@ class Routing(Component):
     """Routes recipients by the configuration in force; it has no state."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop: the message needs one transmission to each (bifurcation)."""
+        """Return the recipients by next hop: the message needs one transmission to each (bifurcation).
+
+        A recipient without a route is in a group whose next hop has the kind `nowhere`.
+        """
         return group_by_next_hop(self.host.config, recipients)
 
     def next_hop(self, address: str) -> NextHop:
-        """Return the next hop for one recipient, without regard to delayed fan-out."""
+        """Return the next hop for one recipient, without regard to site routes and delayed fan-out; its kind may be `nowhere`."""
         return find_next_hop(self.host.config, address)
 
     def next_hop_name_in_boundary(self, address: str) -> str:

@@ -1,4 +1,7 @@
-"""The next hop of a recipient, as a pure function of the configuration of one server ("this server")."""
+"""The next hop of a recipient, as a pure function of the configuration of one server ("this server").
+
+The *boundary* of this server is its DAG or, for a server without one, its site (boundary.py).
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,10 +17,11 @@ HopKind = Literal["mailbox", "delivery", "transport", "redirection", "outside", 
 class NextHop:
     """The next hop of a delivery queue.
 
-    `kind` is `mailbox` (hosted on this server), `delivery` (the delivery listener of the hosting server in the boundary), `transport`
-    (the transport listener of a server outside of the boundary), `redirection` (that of an administrator's target in the
-    boundary), `outside` (of the organisation), or `nowhere`, whose `name` says why. `addresses` are tried in turn;
-    `servers` are their names, and `lmtp_servers` those of them that speak LMTP though the hop is `outside`.
+    `kind` is `mailbox` (hosted on this server), `delivery` (the delivery listener of the hosting server in the boundary),
+    `transport` (the transport listener of a server outside of the boundary), `redirection` (that of an administrator's target in
+    the boundary), `outside` (of the organisation), or `nowhere`, whose `name` says why. `addresses` are tried in turn; `servers`
+    are the names of the servers there, in the same order, and `lmtp_servers` those of them that speak LMTP though the hop is
+    `outside`.
     """
 
     kind: HopKind
@@ -52,9 +56,10 @@ class NextHop:
 def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for the recipient `address`, without regard to site routes.
 
-    In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox, the route for
-    all domains. An unknown address in a domain with mailboxes has none, which a hop of the kind `nowhere` says; nor has an address of
-    any other domain without a route.
+    In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox if it has a
+    listener for that (`delivery` in the boundary, else `transport`), the route for all domains. The hop is `nowhere` for an
+    unknown address in a domain with mailboxes (`no such mailbox`), and for any other address to which none of these applies (`no
+    route`).
     """
     mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:

@@ -19,8 +19,9 @@ Path = tuple[str, ...]
 def least_cost_path(links: tuple[SiteLink, ...], start: str, end: str) -> Path | None:
     """Return the route between two sites, or None if no links connect them.
 
-    Dijkstra's algorithm over (cost, hops, names). It is valid since a route never sorts below its own beginning, and of two routes
-    to a site the lower one stays lower when both are continued in the same way.
+    A route from a site to itself is that site alone. Dijkstra's algorithm over (cost, hops, names). It is valid since a route
+    never sorts below its own beginning, and of two routes to a site the lower one stays lower when both are continued in the same
+    way. Cached.
     """
     queue: list[tuple[int, int, Path]] = [(0, 0, (start,))]
     visited: set[str] = set()
@@ -56,9 +57,9 @@ def common_beginning(paths: Sequence[Path]) -> Path:
 def shared_transmissions(paths: Iterable[Path], with_servers: Collection[str]) -> list[tuple[Path, list[Path]]]:
     """Return the transmissions for these routes: for each the route that it takes, and the routes that share it.
 
-    `with_servers` are the sites that have a server. A shared transmission ends in the last common site of its routes that has one, which
-    splits the message; if there is no such site after the first, each route has a transmission of its own. All routes begin in the
-    sender's site and lead to another.
+    `with_servers` are the sites that have a server. A shared transmission ends in the last common site of its routes that has
+    one, which splits the message; if there is no such site after the first, each route has a transmission of its own, as has a
+    route that shares its second site with no other. All routes begin in the sender's site and lead to another.
     """
     by_first_step: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):

@@ -1,7 +1,8 @@
 """A client's connection to a server: what is sent over it, and the replies that are read from it.
 
-SMTP and LMTP have the same replies; they differ in how many follow a content (lmtp.py). aiosmtplib is not used: it connects by host
-name, hides whether the final dot was sent before a session was lost, rewrites line ends, and drops all replies of LMTP but the first.
+SMTP and LMTP have the same replies; they differ in how many follow a content (lmtp.py). The client session (dialogue.py) writes
+with `write` and awaits `read_reply`; asyncio calls the methods of its protocol. aiosmtplib is not used: it connects by host name,
+hides whether the final dot was sent before a session was lost, rewrites line ends, and drops all replies of LMTP but the first.
 """
 
 import asyncio
@@ -21,8 +22,8 @@ _MAX_LINE = 64 * 1024
 class SessionLost(Exception):
     """The server could not be reached, was silent for too long, or ended the session.
 
-    `refused` has the recipients that the server had refused for good in the transaction under way, with the reply for each: they are not
-    tried again (RFC 5321 4.2.1).
+    `refused` has the recipients that the server had refused for good in the transaction under way, with the reply for each: they
+    are not tried again (RFC 5321 4.2.1).
     """
 
     def __init__(self, reason: str) -> None:
@@ -31,15 +32,15 @@ class SessionLost(Exception):
 
 
 class TlsFailed(SessionLost):
-    """TLS could not begin, after the server had answered STARTTLS with 220."""
+    """TLS could not begin, after the server had answered STARTTLS with 220: the connection cannot be used any more."""
 
 
 class Connection(asyncio.Protocol):
     """An open connection to a server.
 
-    `_received` is the beginning of a line that is not complete, `_lines` the texts of a reply that is not; `_replies` are whole replies that
-    have not been read. `_ended` says why the connection has ended, and is empty while it is open. `_waiter` is the future that
-    `read_reply` awaits.
+    `_received` is the beginning of a line that is not complete, `_lines` the texts of a reply that is not; `_replies` are whole
+    replies that have not been read. `_ended` says why the connection has ended, and is empty while it is open. `_waiter` is the
+    future that `read_reply` awaits.
     """
 
     _transport: asyncio.Transport
@@ -69,7 +70,10 @@ class Connection(asyncio.Protocol):
         self._end(f"the server ended the connection: {error or 'FIN'}")
 
     def _add_line(self, line: bytes) -> None:
-        """Add a line to the reply, which ends with the first line whose code no hyphen follows."""
+        """Add a line to the reply under way; the first line without a hyphen after its code ends the reply, and wakes `read_reply`.
+
+        A line that is no reply line ends the connection.
+        """
         match = _LINE.fullmatch(line.rstrip(b" \t\r"))
         if match is None:
             self._end(f"not a valid reply: {line[:80]!r}")
@@ -81,28 +85,32 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def _end(self, reason: str) -> None:
-        """Drop the connection, and wake who waits for a reply; does nothing if it has ended."""
+        """Drop the connection, and wake `read_reply`, which raises SessionLost with `reason`; does nothing if it has ended."""
         if not self._ended:
             self._ended = reason
             self._transport.abort()
             self._wake()
 
     def _wake(self) -> None:
-        """Let `read_reply` look again for a reply."""
+        """Let `read_reply`, if it waits, look again for a reply."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def write(self, octets: bytes) -> None:
-        """Put octets into the send buffer; drop replies that answer no command. Raises SessionLost if the connection has ended."""
+        """Put octets into the send buffer, and return at once. Raises SessionLost if the connection has ended.
+
+        Replies that have come and were not read are dropped: they answer no command.
+        """
         if self._ended:
             raise SessionLost(self._ended)
         self._replies.clear()
         self._transport.write(octets)
 
     async def read_reply(self, idle_timeout: float) -> Reply:
-        """Return the next reply. Raises SessionLost if the connection ends, or if none is complete after `idle_timeout` seconds.
+        """Wait for the next reply and return it. Raises SessionLost if the connection ends or the server is silent for too long.
 
-        The time begins again if the server has read some of what is still in the send buffer.
+        That is `idle_timeout` seconds without a complete reply; the connection is dropped then. The time begins again if the
+        server has read some of what is still in the send buffer.
         """
         loop = asyncio.get_running_loop()
         while not self._replies:
@@ -120,7 +128,10 @@ class Connection(asyncio.Protocol):
         return self._replies.popleft()
 
     async def start_tls(self, context: ssl.SSLContext, timeout: float) -> None:
-        """Begin TLS, after 220 to STARTTLS; the handshake may take `timeout` seconds. Raises TlsFailed."""
+        """Begin TLS, after 220 to STARTTLS, and wait for the handshake, `timeout` seconds at most. Raises TlsFailed.
+
+        What the server has sent in the clear and was not read is dropped.
+        """
         if self._ended:
             raise TlsFailed(f"no TLS: {self._ended}")
         self.forget_plaintext()

@@ -1,7 +1,10 @@
 """A client session with one server: what SMTP and LMTP have in common.
 
-A *dialogue* is this node's end of a session that it opens: to hand on a message, to have a shadow copy stored, or to ask for discard
-status. Subclasses are in smtp.py and lmtp.py.
+A *dialogue* is this node's end of a session that it opens: to hand on a message, to have a shadow copy stored, or to ask for
+discard status. Subclasses are in smtp.py and lmtp.py. A session begins with `open`, carries messages with `transmit` and ends
+with `quit`. Each of its commands waits for the reply, `idle_timeout` seconds at most. `outcome_unknown` is True while the final
+dot of a message has no reply: the server may have the message or not. SessionLost, which most methods raise, means that the
+server could not be reached, was silent for too long, or ended the session; after it the dialogue is only good for `abort`.
 """
 
 import asyncio
@@ -30,9 +33,10 @@ _NO_UTF8_HEADER = Reply(
 class Dialogue(ABC):
     """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 
-    `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is the name that the
-    client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have the message or
-    not. `server_ends_session`: the server has said 421 during a transaction, so it ends the session (RFC 5321 3.8).
+    `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is the name
+    that the client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have
+    the message or not. `server_ends_session`: the server has said 421 in the last transaction, so it ends the session (RFC 5321
+    3.8).
     """
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
@@ -57,7 +61,7 @@ class Dialogue(ABC):
 
     @abstractmethod
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content after 354, and return one final reply for each of the accepted recipients. Raises SessionLost.
+        """Send the content after 354, and return one final reply for each of the accepted recipients, in order. Raises SessionLost.
 
         `content` is dot-stuffed and ends with the final dot; `recipients` is the number of accepted recipients.
         """
@@ -65,7 +69,10 @@ class Dialogue(ABC):
     # the connection
 
     async def connect(self) -> Reply:
-        """Connect, and return the server's greeting. Raises SessionLost."""
+        """Connect, and return the server's greeting, whatever it is. Raises SessionLost.
+
+        The connection may take `idle_timeout` seconds, and the greeting as long again.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.idle_timeout):
@@ -75,14 +82,17 @@ class Dialogue(ABC):
         return await self._reply()
 
     async def command(self, line: str) -> Reply:
-        """Send a command line and return the reply; return 501 for one with control characters, unsent. Raises SessionLost."""
+        """Send a command line, wait for the reply and return it. Raises SessionLost.
+
+        A line with control characters is not sent: return 501 for it.
+        """
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
         self._write(line.encode("utf-8", "replace") + b"\r\n")
         return await self._reply()
 
     def abort(self) -> None:
-        """Drop the connection at once, in any state; does nothing if it is closed."""
+        """Drop the connection at once, in any state; do nothing if it is closed or was never opened."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -104,7 +114,10 @@ class Dialogue(ABC):
     # shared
 
     async def open(self) -> None:
-        """Connect, and send EHLO or LHLO, and what else begins a session. Raises SessionLost, without leaving a connection open."""
+        """Connect, and send EHLO or LHLO, and what else begins a session. Raises SessionLost, without leaving a connection open.
+
+        A greeting, or a reply to EHLO or LHLO, that is not 2yz counts as a lost session.
+        """
         try:
             greeting = await self.connect()
             if not greeting.positive:
@@ -115,23 +128,27 @@ class Dialogue(ABC):
             raise
 
     async def greet(self) -> None:
-        """Send EHLO or LHLO, and store the offered keywords. Raises SessionLost."""
+        """Send EHLO or LHLO, and store the offered keywords in place of earlier ones.
+
+        Raises SessionLost, also for a reply other than 2yz.
+        """
         answer = await self.command(f"{self.greeting_command} {self.own_name}")
         if not answer.positive:
             raise SessionLost(f"the reply to {self.greeting_command} was {answer}")
         self.keywords = _parse_keywords(answer.text)
 
     async def quit(self) -> None:
-        """Send QUIT, wait for its reply, and close the connection. Raises SessionLost."""
+        """Send QUIT, wait for its reply, whatever it is, and close the connection. Raises SessionLost; the caller then calls `abort`."""
         await self.command("QUIT")
         self.abort()
 
     async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:
         """Transmit a message in one transaction; return the final reply for each recipient, which may be that to MAIL, RCPT or DATA.
 
-        `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then
-        says whether the server may have the message. Eight-bit content is refused here if the server does not offer 8BITMIME,
-        and so is what needs SMTPUTF8 if it does not offer that.
+        `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then says
+        whether the server may have the message, and `refused` of the exception which recipients it had refused for good.
+        Eight-bit content is refused here, with nothing sent, if the server does not offer 8BITMIME, and so is what needs SMTPUTF8
+        if it does not offer that. Sets `server_ends_session`.
         """
         if refused := self._without_smtputf8(envelope, content):
             others = tuple(one for one in envelope.recipients if one not in refused)
@@ -146,9 +163,10 @@ class Dialogue(ABC):
         return replies
 
     def _without_smtputf8(self, envelope: Envelope, content: bytes) -> dict[Recipient, Reply]:
-        """Return the recipients to whom a server without SMTPUTF8 cannot be sent the message, with a reply for each (RFC 6531 3.2).
+        """Return the recipients to whom the message cannot be sent without SMTPUTF8, with a reply for each (RFC 6531 3.2).
 
-        A message that came without SMTPUTF8 is not held to have an internationalized header.
+        Empty if the server offers SMTPUTF8. These are all recipients if the reverse-path or the header needs it, else those with
+        such an address. A message that came without SMTPUTF8 is not held to have an internationalized header.
         """
         if "SMTPUTF8" in self.keywords or self.sends_utf8_always:
             return {}
@@ -161,9 +179,9 @@ class Dialogue(ABC):
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
         """Transmit a message as `transmit` says: MAIL, RCPT for each recipient, DATA and the content.
 
-        After 421 no further command is sent: recipients that had no permanent refusal get the 421. If no recipient is accepted, or
-        DATA is refused, the transaction is reset with RSET, so that the session can carry another message. Raises SessionLost, also for
-        a positive reply to DATA other than 354: it accepts nothing, and the server does not expect the content.
+        After 421 no further command is sent: recipients that had no permanent refusal get the 421. If no recipient is accepted,
+        or DATA is refused, the transaction is reset with RSET, so that the session can carry another message. Raises SessionLost,
+        also for a reply 2yz to DATA: the server does not expect the content then.
         """
         mail_reply = await self.command(self._mail_command(envelope, content) + extra)
         if not mail_reply.positive:
@@ -178,7 +196,10 @@ class Dialogue(ABC):
     async def _transmit_to_recipients(
         self, envelope: Envelope, content: bytes, replies: dict[Recipient, Reply]
     ) -> dict[Recipient, Reply]:
-        """Send RCPT for each recipient, DATA and the content, as `_transmit` says; `replies` gets the replies to RCPT as they come."""
+        """Send RCPT for each recipient, DATA and the content, as `_transmit` says; return the final reply for each recipient.
+
+        `replies`, empty at first, gets the replies to RCPT as they come, so that the caller has them if SessionLost is raised.
+        """
         for recipient in envelope.recipients:
             replies[recipient] = reply = self.recipient_reply(
                 await self.command(self._rcpt_command(recipient)), replies
@@ -203,22 +224,25 @@ class Dialogue(ABC):
         return {**replies, **dict(zip(accepted, finals, strict=True))}
 
     def recipient_reply(self, reply: Reply, before: Mapping[Recipient, Reply]) -> Reply:
-        """Return what a reply to RCPT means; `before` are the replies to the recipients before.
+        """Return what a reply to RCPT means: 452 for a 552 that says that there are too many recipients, else the reply unchanged.
 
-        552 behind an accepted recipient is that to one too many, who is to be tried again (RFC 5321 4.5.3.1.10), unless an enhanced status
-        code says something else.
+        552 behind an accepted recipient says so: the recipient is to be tried again (RFC 5321 4.5.3.1.10), unless an enhanced
+        status code says something else. `before` are the replies to the recipients before.
         """
         if reply.code == 552 and reply.enhanced in ("", "5.5.3") and any(other.positive for other in before.values()):
             return Reply(452, "4.5.3", reply.text)
         return reply
 
     async def _reset_transaction(self) -> None:
-        """Send RSET; if the session is lost meanwhile, do nothing: the replies so far count, and the next command finds the loss out."""
+        """Send RSET and wait for its reply, whatever it is.
+
+        Does not raise SessionLost: the replies so far count, and the next command raises it.
+        """
         with suppress(SessionLost):
             await self.command("RSET")
 
     def _mail_command(self, envelope: Envelope, content: bytes) -> str:
-        """Return the MAIL command, with those of SIZE, BODY, RET and ENVID that the server offers and the envelope has."""
+        """Return the MAIL command, with those of SIZE, BODY, RET, ENVID and SMTPUTF8 that the server offers and the message has."""
         line = f"MAIL FROM:<{envelope.reverse_path}>"
         if "SIZE" in self.keywords:
             line += f" SIZE={len(content)}"
@@ -242,7 +266,10 @@ class Dialogue(ABC):
 
 @lru_cache(maxsize=64)
 def _parse_keywords(text: str) -> Mapping[str, str]:
-    """Return the keywords in a reply to EHLO with their parameters; cached, as a server sends the same in each session."""
+    """Return the keywords (in upper case) in a reply to EHLO with their parameters; cached, as a server sends the same in each session.
+
+    `text` is the text of the reply, with lines separated by LF; the first line has no keyword.
+    """
     offered = (line.partition(" ") for line in text.split("\n")[1:])  # the first line names the server
     return {keyword.upper(): parameters for keyword, _, parameters in offered}
 

@@ -1,4 +1,8 @@
-"""The SMTP client: EHLO, and between servers of the organisation STARTTLS and AUTH."""
+"""The SMTP client: EHLO, and between servers of the organisation STARTTLS and AUTH.
+
+Two servers of the organisation may share a secret: the client proves its name with it in AUTH PLAIN. It sends that within TLS
+only. With a server outside of the organisation (`prefers_tls`) TLS is used where it works, without AUTH.
+"""
 
 import base64
 import ssl
@@ -28,7 +32,10 @@ class SmtpDialogue(Dialogue):
         """Whether STARTTLS is used without a secret too, where it is offered."""
 
     async def open(self) -> None:
-        """Connect and begin the session; where TLS fails that is not required, do so once more, without TLS. Raises SessionLost."""
+        """Connect and begin the session; where TLS fails that is not required, do so once more, without TLS. Raises SessionLost.
+
+        TLS is required with a secret: then TlsFailed, a SessionLost, is raised.
+        """
         try:
             await super().open()
         except TlsFailed:
@@ -38,11 +45,13 @@ class SmtpDialogue(Dialogue):
             await super().open()
 
     async def greet(self) -> None:
-        """Send EHLO, and EHLO again within TLS; with a secret send AUTH PLAIN and EHLO again, as far as they are offered. Raises SessionLost.
+        """Send EHLO, and as far as offered STARTTLS with EHLO again, and AUTH PLAIN with EHLO again. Raises SessionLost.
 
-        TLS is required for AUTH (`requires_tls`); without a secret the session goes on in the clear where STARTTLS is refused. The keywords
-        after AUTH may include some that the server offers to known peers only. After a refused AUTH (`login_refused`) the session goes on
-        unauthenticated.
+        STARTTLS is sent with a secret or if TLS is preferred (`prefers_tls`), AUTH with a secret only.
+        TLS is required for AUTH (`requires_tls`): with a secret a refused STARTTLS raises SessionLost, while without an offer of
+        STARTTLS the session goes on in the clear and unauthenticated. Without a secret it goes on in the clear where STARTTLS is
+        refused. The keywords after AUTH may include some that the server offers to known peers only. After a refused AUTH
+        (`login_refused`) the session goes on unauthenticated.
         """
         await super().greet()
         if self._secret is None:
@@ -66,7 +75,10 @@ class SmtpDialogue(Dialogue):
         return "PLAIN" in self.keywords.get("AUTH", "").split()
 
     async def _secure(self) -> bool:
-        """Send STARTTLS; after 220 begin TLS and send EHLO again. Return whether the session is secured. Raises SessionLost."""
+        """Send STARTTLS; after 220 begin TLS and send EHLO again. Return whether the session is secured. Raises SessionLost.
+
+        If the server refuses, return False: the session is still in the clear. If the handshake fails, raise TlsFailed.
+        """
         answer = await self.command("STARTTLS")
         if not await self.may_start_tls(answer):
             return False
@@ -75,7 +87,7 @@ class SmtpDialogue(Dialogue):
         return True
 
     async def may_start_tls(self, answer: Reply) -> bool:
-        """Return whether TLS begins after this reply to STARTTLS; otherwise the session goes on in the clear. Raises SessionLost."""
+        """Return whether TLS begins after this reply to STARTTLS: it is 220."""
         return answer.code == 220
 
     async def greet_again(self) -> None:
@@ -83,7 +95,7 @@ class SmtpDialogue(Dialogue):
         await super().greet()
 
     async def _start_tls(self) -> None:
-        """Make the handshake, without verifying the certificate. Raises TlsFailed."""
+        """Make the TLS handshake, in `idle_timeout` seconds at most, without verifying the certificate. Raises TlsFailed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # nodes have no common certificate authority

@@ -1,6 +1,8 @@
 """The choice of shadow servers: which servers are asked, in which order, and how often (SR-PRF-01 to SR-PRF-06).
 
-A shadow server keeps a copy (shadow) of a message of this server. creation.py asks the servers in the order that is chosen here.
+A shadow server keeps a copy (shadow) of a message of this server. creation.py asks the servers in the order that is chosen here,
+and records failed attempts; manager.py records when a server was in contact with this one. An *attempt* is one session in which a
+server is asked to keep the shadow of one message. A DAG is a group of servers that may span several sites.
 """
 
 import random
@@ -20,7 +22,7 @@ class ShadowServerChoice(Component):
     _failed: dict[str, float]
 
     def start(self) -> None:
-        """Begin without any recorded failure."""
+        """Begin without any recorded failure: failures are not kept over a restart."""
         self._failed = {}
 
     def servers_to_try(self) -> list[Peer]:
@@ -47,9 +49,11 @@ class ShadowServerChoice(Component):
 def servers_to_try(config: NodeConfiguration, unresponsive: frozenset[str], rng: random.Random) -> list[Peer]:
     """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it.
 
-    In a DAG that spans sites, ShadowMessagePreferenceSetting says whether those of other sites, of this site, or of other sites and
-    then of this site are tried; otherwise only those of this site are (SR-PRF-06). Within each of these groups the order is random,
-    with `unresponsive` servers (by name) last, and none is repeated before the others have been tried.
+    In a DAG that spans sites, ShadowMessagePreferenceSetting says whether those of other sites, of this site, or of other sites
+    and then of this site are tried; otherwise only those of this site are (SR-PRF-06). MaxRetriesForLocalSiteShadow and
+    MaxRetriesForRemoteSiteShadow are the numbers of attempts in this site and in all others together. Within each of the two
+    groups the order is random (`rng`), with `unresponsive` servers (by name) last, and none is repeated before the others have
+    been tried.
     """
     candidates = [peer for peer in config.peers if can_be_shadow_server(config, peer)]
     rng.shuffle(candidates)

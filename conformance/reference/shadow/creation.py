@@ -1,9 +1,11 @@
 """Creating shadow copies: another server of the boundary stores the message before this one acknowledges it
 (SR-CRE-01, SR-CRE-02), and what happens if that fails (SR-ENA-03, SR-ENA-04, SR-PRF-07, SR-TMO-01).
 
-This is the primary's side. `Redundancy` is called by the acceptance of a message and, for messages that no sender waits for, by its
+This is the side of the *primary*, the server that must deliver the message; the copy is its *shadow*, the server that stores it a
+*shadow server*. `Redundancy` is called by the acceptance of a message and, for messages that no sender waits for, by its
 delivery; it has `ShadowCreation` send the copy. The session, with XSHADOWREQUEST and MAIL ... XSHADOW=id, is described in
-wire-profile.md.
+wire-profile.md. In the same session this server may *query discard status*: ask which of the copies that it keeps for the other
+server it may give up.
 """
 
 import asyncio
@@ -25,7 +27,7 @@ FINISHING_WAIT = 1.0
 class ShadowCreation(Component):
     """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07).
 
-    The session then queries discard status and closes in the background (`_finishing`), so that the message is not
+    The session then queries discard status and closes in the background (`_finishing` has the tasks), so that the message is not
     delayed. SessionLost stands for a failed attempt: the server refuses, cannot be reached, or is silent for too long.
     """
 
@@ -34,9 +36,10 @@ class ShadowCreation(Component):
         self._finishing: WeakSet[asyncio.Task[None]] = WeakSet()
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Have a shadow stored on another server; return whether one has acknowledged it, which is False if redundancy is disabled.
+        """Have a shadow stored on another server, and wait for that; return whether one has acknowledged it.
 
-        `deadline` is the event loop's time at which the attempts end (SR-TMO-01); None: they may take any time. May wait up to
+        False if all attempts have failed, no server may be asked, the time is over, or shadow redundancy is disabled. `deadline`
+        is the event loop's time at which the attempts end (SR-TMO-01); None: they may take any time. May wait up to
         FINISHING_WAIT seconds more, if many sessions that carried copies are still closing.
         """
         if not self.host.transport.ShadowRedundancyEnabled:
@@ -56,9 +59,10 @@ class ShadowCreation(Component):
         return True
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Send the copy to one server in a session; return whether it has acknowledged it, and record a failure in the choice of servers.
+        """Send the copy to one server in a session of its own; return whether the server has acknowledged it.
 
-        After a success the session goes on in the background (`_finish_session`).
+        A failed attempt is recorded for the choice of servers, unless it was cancelled or timed out. After a success the session
+        goes on in the background (`_finish_session`).
         """
         host = self.host
         dialogue = self.new_dialogue(peer)
@@ -92,8 +96,8 @@ class ShadowCreation(Component):
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
         """Send XSHADOWREQUEST with the name and queue database of this server (wire-profile.md), and record the contact.
 
-        The reply names the server's queue database, and so does that to XQDISCARD, which ends the session if shadows are held here for
-        the server. Raises SessionLost if the request is refused or not offered.
+        Raises SessionLost if the request is refused or not offered. The queue database of the other server, which the reply
+        names, is not read here: XQDISCARD at the end of the session gives it too, if shadows are held here for that server.
         """
         if "XSHADOWREQUEST" not in dialogue.keywords:
             raise SessionLost("it does not offer XSHADOWREQUEST")
@@ -106,6 +110,7 @@ class ShadowCreation(Component):
         """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
 
         It counts as stored if it was accepted for all recipients. The server may hold it if the reply to the final dot was lost.
+        If it certainly does not, the record is removed.
         """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be
@@ -120,7 +125,10 @@ class ShadowCreation(Component):
             raise
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session; a lost one is only logged."""
+        """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session.
+
+        If the session is lost, only log that.
+        """
         try:
             await self.host.manager.query_in_session(peer.name, dialogue)
             await dialogue.quit()
@@ -139,8 +147,9 @@ class Redundancy(Component):
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Try to have a shadow of a stored message made; return None if the message may be acknowledged, else the refusal.
 
-        Without a shadow it may be acknowledged unless redundancy is mandatory (`is_mandatory`). `deadline` is the event loop's time by
-        which the sender must have its reply.
+        Without a shadow it may be acknowledged unless redundancy is mandatory (`is_mandatory`), when the refusal is 451.
+        `deadline` is the event loop's time by which the sender must have its reply. The caller records that the attempt has
+        ended.
         """
         redundant = await self.host.creation.make_shadow(message, content, deadline)
         return None if redundant or not self.is_mandatory else NOT_REDUNDANT
@@ -148,7 +157,7 @@ class Redundancy(Component):
     async def try_to_make_redundant(self, message: Message, content: bytes) -> None:
         """Try to make a message redundant for which no sender waits: a report, or one that was promoted or resubmitted.
 
-        Records that the attempt has ended, with or without a shadow.
+        Waits, without limit, for the attempts, and records that they have ended, with or without a shadow.
         """
         await self.host.creation.make_shadow(message, content, None)
         self.host.messages.clear_redundancy_pending(message.id)

@@ -1,9 +1,10 @@
 """Discard status, the primary's side: notifications queued on disk for each shadow server (wire-profile.md).
 
-A discard notification says that a message has been processed here, so that the server which holds its shadow may give it up.
-
-When a message has been processed, a notification is queued for each server that holds or may hold its shadow. XQDISCARD returns
-them. They are removed once the asking server has confirmed the reply by sending another command (SR-WIR-05), or expire.
+The *primary* must deliver a message, a *shadow server* keeps a copy (*shadow*) of it. A *discard notification* says that a
+message has been processed here, so that the server which holds its shadow may give it up. When a message has been processed, a
+notification is queued for each server that holds or may hold its shadow. XQDISCARD returns them: receive/verbs.py calls
+`answer_query`, and then `confirm_read` or `release_unread`. They are removed once the asking server has confirmed the reply by
+sending another command (SR-WIR-05), or expire.
 """
 
 from conformance.reference.config import NodeConfiguration
@@ -34,7 +35,8 @@ class DiscardStatus(Component):
     def queue_notifications(self, message: Message) -> None:
         """Queue a notification for every server that holds, or may hold, the message's shadow (SR-MNT-01).
 
-        One that is queued already is not queued again. Does not wait for the disk.
+        One that is queued already is not queued again. Sets the alarm for the expiry, unless it is set. Does not wait for the
+        disk.
         """
         for holder in self.host.discards.holders_of_shadow(message.id):
             self.host.discards.queue_notification(holder.server, holder.shadow_id, self.host.now())
@@ -46,8 +48,9 @@ class DiscardStatus(Component):
         """Return the lines of the reply to XQDISCARD, and the notifications in them, at most `limit`.
 
         `server` asks for the shadows that it holds. Notifications that are unconfirmed in another session are left out
-        (SR-WIR-04). The returned ones are marked as unconfirmed until the caller passes them to `confirm_read` or `release_unread`. Waits
-        until it is on disk that their messages have been processed.
+        (SR-WIR-04). The returned ones are marked as unconfirmed until the caller passes them to `confirm_read` or
+        `release_unread`. Waits until it is on disk that their messages have been processed. The last line says how many more
+        notifications the server can ask for.
         """
         events, total = self.host.discards.oldest_for_server(server, limit, self._unconfirmed)
         self._unconfirmed.update(event.id for event in events)
@@ -61,7 +64,10 @@ class DiscardStatus(Component):
         return lines, events
 
     def confirm_read(self, events: list[DiscardNotification]) -> None:
-        """Delete notifications that the asking server has read, as another command of it shows (SR-WIR-05)."""
+        """Delete notifications that the asking server has read, as another command of it shows (SR-WIR-05).
+
+        Does not wait for the disk.
+        """
         for event in events:
             self._unconfirmed.discard(event.id)
             self.host.discards.remove_notification(event.id)
@@ -72,7 +78,7 @@ class DiscardStatus(Component):
         self._unconfirmed.difference_update(event.id for event in events)
 
     def drop_expired(self) -> None:
-        """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next."""
+        """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next expiry, if any."""
         for event in self.host.discards.notifications_queued_until(self.host.latest_due() - self.notification_lifetime):
             self.host.discards.remove_notification(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
@@ -84,6 +90,6 @@ class DiscardStatus(Component):
         return self.host.transport.ShadowMessageAutoDiscardInterval
 
     def _set_alarm(self) -> None:
-        """Set the alarm to the expiry of the oldest notification."""
+        """Set the alarm to the expiry of the oldest notification, or unset it if there is none."""
         oldest = self.host.discards.oldest_queued_at()
         self._alarm.set(None if oldest is None else oldest + self.notification_lifetime)

@@ -1,10 +1,13 @@
 """The Shadow Redundancy Manager of a shadow server: heartbeat, discard status, and the decision to promote.
 
-A primary is another server that has sent copies (shadows) of its messages here. To promote a shadow is to make it a message of this
-server, which then delivers it (`host.promotion.take_over`). Each primary for which shadows are held has an alarm at `next_session_at`.
-When it rings, a heartbeat session queries discard status (XQDISCARD). Such a query is also made in other sessions that are open anyway,
-which puts the next heartbeat off. The reply names the primary's queue database and the shadows that may be discarded. Shadows are
-promoted when the database is a new one (SR-MNT-11), or when no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09).
+A primary is another server that has sent copies (shadows) of its messages here. To promote a shadow is to make it a message of
+this server, which then delivers it (`host.promotion.take_over`). Each primary for which shadows are held has an alarm at
+`next_session_at`. When it is due, a heartbeat session queries discard status (XQDISCARD). Such a query is also made in other
+sessions that are open anyway, which puts the next heartbeat off. The reply names the primary's queue database and the shadows
+that may be discarded, in *discard notifications*. Shadows are promoted when the database is a new one (SR-MNT-11), or when no
+session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09). *Contact* is a successful session with a primary, `watched` has the
+state of each primary that has an alarm. A *dialogue* is this server's end of a session; SessionLost means that it has ended or
+failed.
 """
 
 import re
@@ -39,7 +42,7 @@ class WatchedPrimary:
 
 @dataclass(frozen=True, slots=True)
 class DiscardReply:
-    """A primary's reply to XQDISCARD: its queue database, the shadows to discard, and how many more notifications it has."""
+    """A primary's reply to XQDISCARD: its queue database, the ids of shadows to discard, and how many more notifications it has."""
 
     database: str
     discards: tuple[str, ...]
@@ -63,14 +66,15 @@ class ShadowRedundancyManager(Component):
             self.watch(primary, since=self.host.shadows.last_contact(primary))
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply changed intervals and a changed ShadowRedundancyEnabled: set the alarm of each primary anew."""
+        """Apply changed intervals and a changed ShadowRedundancyEnabled: set the alarm of each watched primary anew, or unset it."""
         for primary in tuple(self.watched):
             self._set_alarm(primary)
 
     def watch(self, primary: str, since: float | None = None) -> None:
         """Start watching a primary, unless it is watched; `since` is when it was last queried (POSIX seconds), by default now.
 
-        Sets the alarm for its next heartbeat. If no contact with it is on record, now counts as one.
+        Sets the alarm for its next heartbeat. If no contact with it is on record, now counts as one. While shadow redundancy is
+        enabled, a primary without shadows here is not watched (`_set_alarm`).
         """
         if primary in self.watched:
             return
@@ -82,7 +86,10 @@ class ShadowRedundancyManager(Component):
         self._set_alarm(primary)
 
     def record_contact(self, primary: str) -> None:
-        """Record a successful session with a primary now: the time until promotion is counted anew from it (SR-MNT-10)."""
+        """Record a successful session with a primary now: the time until promotion is counted anew from it (SR-MNT-10).
+
+        The choice of shadow servers forgets that an attempt at that server had failed. The alarm stays as it is set.
+        """
         self.host.choice.record_answer(primary)
         watch = self.watched.get(primary)
         in_heartbeat = watch is not None and watch.heartbeat_running
@@ -92,8 +99,8 @@ class ShadowRedundancyManager(Component):
     def record_query_from(self, server: str) -> None:
         """Record that a server has sent XQDISCARD here, so that it runs.
 
-        If it is watched, that counts as contact with the primary (ruling 17); in any case the choice of shadow servers forgets that an
-        attempt at it had failed.
+        If it is watched, that counts as contact with the primary (ruling 17); in any case the choice of shadow servers forgets
+        that an attempt at it had failed.
         """
         if server in self.watched:
             self.record_contact(server)
@@ -109,18 +116,18 @@ class ShadowRedundancyManager(Component):
         self.promote_if_new_database(primary, database)
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote the shadows that came from another queue database of the primary: it has lost them (SR-MNT-11).
+        """Promote the shadows that came from another queue database of the primary than `database`: it has lost them (SR-MNT-11).
 
-        Does nothing if the primary named no database ("").
+        Does nothing if there are none, or if the primary named no database ("").
         """
         if database and (orphans := self.host.shadows.rows_of_other_databases(primary, database)):
             self.host.log.warning("%s has a new queue database %s: taking over %d", primary, database, len(orphans))
             self.host.promotion.take_over(orphans)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Query discard status in a session that is open for mail (SR-MNT-02). Raises SessionLost.
+        """Query discard status in a session that is open for mail (SR-MNT-02), as `query_discards` does. Raises SessionLost.
 
-        Does nothing if shadow redundancy is disabled or no shadow is held for that primary.
+        Does nothing if shadow redundancy is disabled here or no shadow is held for that primary.
         """
         if self.is_enabled and self.host.shadows.has_any_for(primary):
             await self.query_discards(primary, dialogue)
@@ -128,8 +135,9 @@ class ShadowRedundancyManager(Component):
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Send XQDISCARD until no notification remains at the primary, and discard the shadows that the replies name.
 
-        Each reply counts as contact with the primary, and may show that it has a new queue database. Return the id of that database,
-        "" if the replies give none. Raises SessionLost.
+        Each reply counts as contact with the primary; one that names a new queue database has shadows promoted. Return the id of
+        the database in the last reply, "" if it gives none. Ends also at a reply without discards, though it says that some
+        remain. Raises SessionLost, also for a reply that is not 2yz.
         """
         while True:
             if primary in self.watched:
@@ -149,7 +157,8 @@ class ShadowRedundancyManager(Component):
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Move a shadow, whose message the primary has processed, to the shadow Safety Net (SR-MNT-06); ignore an unknown id (SR-WIR-06).
 
-        `database` is the id of the primary's queue database. A message that is no shadow any more is left where it is.
+        `database` is the id of the primary's queue database. A message that is no shadow any more is left where it is. Does not
+        wait for the disk.
         """
         shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
         if shadow is not None and shadow.place == "shadow":
@@ -159,7 +168,8 @@ class ShadowRedundancyManager(Component):
     async def query_in_new_session(self, primary: str) -> str | None:
         """Query discard status in a session that is opened for this; return the id of the primary's queue database ("": not given).
 
-        Return None if the primary could not be queried: it is unknown or unreachable, or shadow redundancy is disabled here.
+        Return None if the primary could not be queried: it is unknown or unreachable, refuses the query, or the session is lost
+        before the end of QUIT, or shadow redundancy is disabled here. Does not promote after a failure: the caller may.
         """
         peer = self.host.config.peers_by_name.get(primary.casefold())
         if peer is None or peer.dial.transport is None or not self.is_enabled:
@@ -200,7 +210,7 @@ class ShadowRedundancyManager(Component):
     def promotion_at(self, primary: str) -> float:
         """Return when the shadows of a primary are promoted unless a session with it succeeds before, POSIX seconds (SR-MNT-09).
 
-        That is ShadowResubmitTimeSpan after the last successful one.
+        That is ShadowResubmitTimeSpan after the last successful one, or after now if none is recorded.
         """
         contact = self.host.shadows.last_contact(primary)
         return (self.host.now() if contact is None else contact) + self.host.transport.ShadowResubmitTimeSpan
@@ -208,7 +218,7 @@ class ShadowRedundancyManager(Component):
     def _set_alarm(self, primary: str) -> None:
         """Set the alarm of a watched primary to its next session, or unset it while shadow redundancy is disabled.
 
-        Stops watching a primary for which no shadow is held.
+        Stops watching a primary for which no shadow is held. Does nothing while a heartbeat session with it is open.
         """
         watch = self.watched[primary]
         if watch.heartbeat_running:  # the alarm is set when it ends
@@ -222,7 +232,10 @@ class ShadowRedundancyManager(Component):
             del self.watched[primary]
 
     def _on_alarm(self, primary: str) -> None:
-        """Start a heartbeat in a task if one is due and shadows are held, else set the alarm again; the alarm calls this."""
+        """Start a heartbeat in a task if one is due and shadows are held, else set the alarm again or stop watching.
+
+        The alarm calls this.
+        """
         watch = self.watched[primary]
         if not self.host.shadows.has_any_for(primary) or not self.host.is_due(self.next_session_at(primary)):
             self._set_alarm(primary)  # queried in another session meanwhile, or no shadow is left
@@ -231,7 +244,10 @@ class ShadowRedundancyManager(Component):
         self.host.tasks.start(self._run_heartbeat(primary, watch), f"{self.host.name}: heartbeat to {primary}")
 
     async def _run_heartbeat(self, primary: str, watch: WatchedPrimary) -> None:
-        """Query a primary in a session of its own; if that fails, promote its shadows if that is due; then set the alarm again."""
+        """Query a primary in a session of its own; if that fails, promote its shadows if that is due; then set the alarm again.
+
+        `watch` is `watched[primary]`. If shadow redundancy was disabled meanwhile, a failure has no effect.
+        """
         watch.last_query = self.host.now()
         if await self.query_in_new_session(primary) is None and self.is_enabled:
             self.heartbeat_failed(primary)
@@ -239,7 +255,10 @@ class ShadowRedundancyManager(Component):
         self._set_alarm(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Promote the primary's shadows after a failed heartbeat, if no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09)."""
+        """Promote the primary's shadows after a failed heartbeat, if no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09).
+
+        Else do nothing: the next heartbeat decides again.
+        """
         if self.host.is_due(self.promotion_at(primary)):
             rows = self.host.shadows.rows_held_for(primary)
             self.host.log.warning("%s not reached for ShadowResubmitTimeSpan: taking over %d", primary, len(rows))
@@ -250,7 +269,8 @@ class ShadowRedundancyManager(Component):
 def _parse_discard_reply(text: str) -> DiscardReply:
     """Parse the text of a reply to XQDISCARD (wire-profile.md); a missing field is empty or 0.
 
-    Its lines are `database X`, `discard X` for each shadow, and `end X`: how many more notifications the primary has.
+    Its lines are `database X`, `discard X` for each shadow, and `end X`: how many more notifications the primary has. Other lines
+    are skipped. Cached.
     """
     fields = list(_fields(text))
     return DiscardReply(

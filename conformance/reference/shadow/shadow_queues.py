@@ -1,8 +1,9 @@
 """The shadow server's side: keeping shadow copies for other servers (SR-CRE-04, SR-CRE-11), the shadow queues that hold them
 (SR-BND-07), and promotion, by which this server takes over the messages of a lost primary (SR-MNT-09, SR-MNT-11).
 
-A primary is the server that must deliver a message; its shadow is the copy that this server keeps, to deliver it if the primary is lost.
-Components of a node: receive/verbs.py calls `host.keeping`, manager.py `host.promotion`, inspection.py `host.shadow_queues`.
+A primary is the server that must deliver a message; the shadow is the copy that this server keeps, to deliver it if the primary
+is lost. Components of a node: receive/verbs.py calls `host.keeping`, manager.py `host.promotion`, inspection.py
+`host.shadow_queues`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ class ShadowQueues(Component):
     """Sorts shadow messages into shadow queues, one for each primary and next hop of it."""
 
     def all_queued(self) -> Iterator[QueuedShadow]:
-        """Yield all shadow messages, each once for each of its queues."""
+        """Yield all shadow messages, in the order of their arrival, each once for each of its queues."""
         for message in self.host.messages.held_as("shadow"):
             yield from self.queues_of(message)
 
@@ -51,10 +52,11 @@ class ShadowKeeping(Component):
     """
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Store a shadow copy unless it is held already, and return 250 once it is on disk (SR-CRE-04).
+        """Store a shadow copy unless it is held already, and return 250 once it is on disk, in either case (SR-CRE-04).
 
-        `database` and `shadow_id` are as in the class. Records the contact with the primary, promotes shadows that came from another
-        database of it, and watches it from now on: heartbeats, and promotion if it is lost.
+        A copy that was discarded and is in the shadow Safety Net counts as held. `primary`, `database` and `shadow_id` are as in
+        the class. Records the contact with the primary, promotes shadows that came from another database of it, and watches it
+        from now on: heartbeats, and promotion if it is lost.
         """
         host = self.host
         host.manager.record_contact_and_database(primary, database)
@@ -86,7 +88,10 @@ class Promotion(Component):
     """Makes primary messages of this server out of shadow messages: it then delivers them itself."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Promote the shadows with these row ids: make them primary messages of this server, and deliver them; skip deleted ones."""
+        """Promote the shadows with these row ids: make them primary messages of this server, and start to deliver them.
+
+        Skips deleted ones. Does not wait for the disk.
+        """
         host = self.host
         for row in rows:
             if (shadow := host.messages.get(row)) is None:
@@ -98,9 +103,9 @@ class Promotion(Component):
                 self.start_processing(message)
 
     def new_message_id(self, message: Message) -> str:
-        """Return the id that a shadow gets as a message of this server: a new one."""
+        """Return the id that the shadow `message` gets as a message of this server: a new one."""
         return self.host.identity.new_id()
 
     def start_processing(self, message: Message) -> None:
-        """Start processing a promoted message: have a new shadow made, and deliver it at the same time."""
+        """Start processing a promoted message in the background: have a new shadow made, and deliver it at the same time."""
         self.host.delivery.start_processing(message)

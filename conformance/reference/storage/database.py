@@ -3,8 +3,8 @@
 Statements run synchronously in the event loop, in one open transaction. A caller that is about to promise something, such as the
 acknowledgement of a message, awaits `commit()`. The first such call has the transaction committed in the next turn of the loop,
 once for all callers that wait by then. A transaction that no caller waits for is committed COMMIT_DELAY seconds after its first
-statement. So statements without an `await` between them are atomic, many messages share one commit, and what a returned `commit()`
-covers survives a kill.
+statement. So statements without an `await` between them are atomic, many messages share one commit, and what a returned
+`commit()` covers survives a kill.
 
 A commit that finds the disk full is rolled back, its statements are executed again in a new transaction, and the commit is
 retried every FULL_DISK_RETRY seconds: callers of `commit()` go on waiting, as nothing was promised, while callers of
@@ -44,8 +44,8 @@ class NoRoom(DatabaseError):
 class Database:
     """One node's SQLite file, in write-ahead mode with a sync at every commit.
 
-    While a transaction is open, `_commit_timer` is set. `_committed` is the future of callers of `commit`, `_refusable` that of callers
-    of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries.
+    While a transaction is open, `_commit_timer` is set. `_committed` is the future of callers of `commit`, `_refusable` that of
+    callers of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries.
     `_broken` is the error of a commit that failed for good, `_full` says that the last commit found the disk full.
     """
 
@@ -61,7 +61,7 @@ class Database:
         self._full = False
 
     def open(self) -> None:
-        """Open the file, creating it and its tables if necessary. Raises DatabaseError if the file cannot be used."""
+        """Open the file, creating it and its tables if necessary. Raises DatabaseError if the file cannot be used; it is closed then."""
         try:
             self._connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
             self._connection.row_factory = sqlite3.Row
@@ -71,14 +71,18 @@ class Database:
             raise DatabaseError(f"the queue database {self._path} cannot be used: {error}") from error
 
     def has_room(self, octets: int) -> bool:
-        """Return whether the disk has room for a message of this size, for its write-ahead log, and for RESERVE; False while it is full."""
+        """Return whether the disk has room for a message of this size, for its write-ahead log, and for RESERVE.
+
+        False also while a commit that found the disk full is being retried.
+        """
         disk = os.statvfs(self._path.parent)
         return not self._full and disk.f_bavail * disk.f_frsize >= 2 * octets + RESERVE
 
     def write(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Execute a statement in the open transaction, or in a new one if none is open, and return its cursor.
 
-        Nothing is on disk yet: `commit` waits for that; otherwise the transaction is committed within COMMIT_DELAY seconds.
+        Nothing is on disk yet: `commit` waits for that; otherwise the transaction is committed COMMIT_DELAY seconds after its
+        first statement. Raises DatabaseError if the database is closed or a commit has failed for good.
         """
         if self._commit_timer is None:
             self._require_connection().execute("BEGIN IMMEDIATE")
@@ -90,7 +94,8 @@ class Database:
     def write_autocommit(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Execute a single statement; if no transaction is open, commit it at once, else with the transaction that is open.
 
-        That takes a third of the time of a transaction and its timer. Callers must not need to know when it is on disk.
+        That takes a third of the time of a transaction and its timer. If the commit at once fails, the statement is written in a
+        new transaction, as by `write`. Callers must not need to know when it is on disk.
         """
         if self._commit_timer is None:
             with suppress(sqlite3.Error):  # the disk is full, or worse: a transaction retries or reports it
@@ -104,7 +109,7 @@ class Database:
         return self._require_connection().execute(statement, parameters)
 
     def read(self, statement: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """Return all rows of a query, which sees uncommitted statements too."""
+        """Return all rows of a query, which sees uncommitted statements too. Raises DatabaseError as `write` does."""
         return self._require_connection().execute(statement, parameters).fetchall()
 
     def read_cached(self, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
@@ -150,7 +155,7 @@ class Database:
         return NoRoom(f"the queue database {self._path} has no room")
 
     def close(self) -> None:
-        """Close at once without a commit, as a kill would; cancel the waiting callers."""
+        """Close at once without a commit, as a kill would; cancel the waiting callers. Does nothing if it is closed."""
         connection, self._connection = self._connection, None
         for future in self._end_transaction():
             future.cancel()
@@ -169,7 +174,10 @@ class Database:
         return self._connection
 
     def _end_transaction(self) -> list[asyncio.Future[None]]:
-        """Mark the transaction as ended, and return the futures of the callers that wait for it: of `commit` and of `commit_if_room`."""
+        """Mark the transaction as ended, and return the futures of the callers that wait for it: of `commit` and of `commit_if_room`.
+
+        The caller commits or rolls back, and sets the futures. Stops the timer.
+        """
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None

@@ -9,7 +9,8 @@ from conformance.reference.storage.database import Database
 class Delivered:
     """Statements on the rows (mailbox in lower case, Internet message id, client submit time, time of delivery).
 
-    The first three identify duplicates. Times are POSIX seconds.
+    The first three identify duplicates. Times are POSIX seconds. What is written is on disk with the next commit
+    (`Database.commit`).
     """
 
     def __init__(self, db: Database) -> None:

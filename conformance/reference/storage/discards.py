@@ -1,7 +1,8 @@
 """The primary's side of shadow redundancy on disk: holders of shadows, and queued discard notifications (SR-MNT-05).
 
-A holder is another server that has the shadow of a message of this server. Once the message has been processed, a discard notification
-is queued for each holder, which lets that server give the shadow up.
+A shadow is a copy of a message that a server other than its primary keeps; the primary must deliver the message. A holder is a
+server that has the shadow of a message of this server. Once the message has been processed, a discard notification is queued
+for each holder, which lets that server give the shadow up. What is written is on disk with the next commit (`Database.commit`).
 """
 
 import json
@@ -39,13 +40,13 @@ class Discards:
         self._db = db
 
     def add_holder(self, message: int, server: str, shadow_id: str) -> None:
-        """Record that a server holds, or may hold, a message's shadow; replaces an earlier record of the two."""
+        """Record that a server holds, or may hold, a message's shadow; replaces an earlier record of this server and message."""
         self._db.write(
             "INSERT OR REPLACE INTO holder (message, server, shadow_id) VALUES (?, ?, ?)", (message, server, shadow_id)
         )
 
     def remove_holder(self, message: int, server: str) -> None:
-        """Record that a server holds no shadow of a message, so that it gets no discard notification."""
+        """Record that a server holds no shadow of a message, so that it gets no discard notification; do nothing if none is recorded."""
         self._db.write("DELETE FROM holder WHERE message = ? AND server = ?", (message, server))
 
     def holders_of_shadow(self, message: int) -> list[Holder]:
@@ -91,7 +92,7 @@ class Discards:
         return [DiscardNotification(*row) for row in rows]
 
     def remove_notification(self, event_id: int) -> None:
-        """Delete a queued notification by its row id."""
+        """Delete a queued notification by its row id; do nothing if it is deleted already."""
         self._db.write("DELETE FROM discard WHERE id = ?", (event_id,))
 
     def oldest_queued_at(self) -> float | None:

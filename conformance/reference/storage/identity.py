@@ -1,4 +1,7 @@
-"""Unique ids: that of the queue database, and those of messages in it."""
+"""Unique ids: that of the queue database, and those of messages in it.
+
+Servers tell each other the ids of their queue databases: from a new one they see that a server has lost its messages.
+"""
 
 import hashlib
 from collections import Counter
@@ -19,6 +22,11 @@ class Identity:
     """
 
     def __init__(self, db: Database, *, directory: Path, seed: int, name: str, now: float) -> None:
+        """Begin a new incarnation: increment the counter in `db`, and make the id of the database if it has none.
+
+        The caller commits that before the first id is given out. `directory` is where the database is, `seed` and `name` are
+        those of the node, `now` is the time (POSIX seconds).
+        """
         if not db.read("SELECT 1 FROM node"):  # a node may be killed after making the tables and before this
             _databases_made[directory] += 1
             source = f"{seed}:{name}:{now!r}:{_databases_made[directory]}"

@@ -1,6 +1,9 @@
 """Messages with their recipients and content, wherever this server holds them, in the queue database.
 
-Writing methods do not wait for the disk: `Database.commit` does.
+A message is in one *place*: `primary` (this server must deliver it), `shadow` (a copy kept for another server, which must deliver
+it), `safety-net` or `shadow-safety-net` (held after its processing). Each recipient has a *fate*, `pending` at first
+(message.py). `row_id` is the id of a message's row, `Message.id`. A report is a message about another one, its `cause`. Writing
+methods do not wait for the disk: `Database.commit` does.
 """
 
 import sqlite3
@@ -17,17 +20,16 @@ _COLUMNS = (
 
 
 class Messages:
-    """Statements on the tables of messages, recipients and contents.
-
-    `row_id` is `Message.id`. A message is in one `place`: `primary` (to be delivered), `shadow` (a copy kept for another server),
-    `safety-net` or `shadow-safety-net` (held after it was processed). Each recipient has a `fate`, `pending` at first (message.py).
-    """
+    """Statements on the tables of messages, recipients and contents."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add(self, message: Message, content: bytes) -> Message:
-        """Store a message, whose id is 0, with its recipients and content; return the message with its row id."""
+        """Store a message, whose id is 0, with its recipients and content; return a copy of it with its row id.
+
+        All recipients are `pending`.
+        """
         envelope = message.envelope
         row = (
             message.message_id, message.place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid,
@@ -84,9 +86,9 @@ class Messages:
         self._db.write("UPDATE message SET place = ?, since = ? WHERE id = ?", (place, since, row_id))
 
     def make_primary(self, row_id: int, *, message_id: str, since: float) -> None:
-        """Make a shadow a primary message, whose new id is `message_id`; it is marked as to be made redundant and to be journaled.
+        """Make a shadow a primary message of this server, whose new message id and shadow id are `message_id`.
 
-        `since` is the time of this (POSIX seconds).
+        It is marked as still to be made redundant and to be journaled. `since` is the time of this (POSIX seconds).
         """
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
@@ -103,11 +105,14 @@ class Messages:
         self._db.write("UPDATE message SET journal_due = 0 WHERE id = ?", (row_id,))
 
     def drop(self, row_id: int) -> None:
-        """Delete a message with its recipients, content and holders."""
+        """Delete a message with its recipients, content and holders; do nothing if it is deleted already."""
         self._db.write("DELETE FROM message WHERE id = ?", (row_id,))
 
     def set_fate(self, row_id: int, recipients: Iterable[Recipient], fate: Fate, *, crossed: bool = False) -> None:
-        """Set the fate of recipients; `crossed`: the message left the boundary for them."""
+        """Set the fate of recipients of a message; `crossed`: it left the transport high-availability boundary for them.
+
+        A recipient is identified by address, ORCPT and NOTIFY: if it was given twice, both get the fate.
+        """
         for recipient in recipients:
             self._db.write(
                 "UPDATE recipient SET fate = ?, crossed = ?"
@@ -118,7 +123,7 @@ class Messages:
     def recipients_with_fate(
         self, row_id: int, fates: Sequence[Fate], *, crossed: bool | None = None
     ) -> list[Recipient]:
-        """Return a message's recipients with one of these fates.
+        """Return a message's recipients with one of these fates, in their order.
 
         Unless `crossed` is None, only those for which the message left the transport high-availability boundary (True) or did not
         (False).
@@ -131,7 +136,7 @@ class Messages:
         ]
 
     def pending_recipients(self, row_id: int) -> list[Recipient]:
-        """Return the recipients that are still to be processed, without duplicates."""
+        """Return the recipients whose fate is `pending`, without duplicates; empty also for a deleted message."""
         return list(dict.fromkeys(self.recipients_with_fate(row_id, ("pending",))))
 
     def without_delay_report(self, row_id: int, recipients: Iterable[Recipient]) -> list[Recipient]:
@@ -158,7 +163,7 @@ class Messages:
         return [row["id"] for row in rows]
 
     def _message(self, row: sqlite3.Row) -> Message:
-        """Return the message in a row, with its recipients."""
+        """Return the message in a row of the table of messages, with all its recipients."""
         recipients = self._db.read(
             "SELECT address, notify, orcpt FROM recipient WHERE message = ? ORDER BY position", (row["id"],)
         )

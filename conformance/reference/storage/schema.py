@@ -1,4 +1,7 @@
-"""The tables of the queue database, their version, and the checks that an existing file is a whole queue database."""
+"""The tables of the queue database, their version, and the checks that an existing file is a whole queue database.
+
+database.py calls `prepare` when it opens the file.
+"""
 
 import sqlite3
 
@@ -98,8 +101,8 @@ PRAGMA cache_spill = OFF;  -- only commits write to the disk, so only they find 
 def prepare(connection: sqlite3.Connection) -> None:
     """Set the file up for one writer, then make the tables in an empty one or check an existing one.
 
-    A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError for
-    a damaged file.
+    A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError
+    for a damaged file.
     """
     connection.executescript(_SETTINGS)
     if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:

@@ -1,6 +1,7 @@
 """The shadow server's side of shadow redundancy on disk: shadows held for primaries, and the last contact with each.
 
-A primary is another server that has sent copies (shadows) of its messages here to keep.
+A primary is another server that has sent copies (shadows) of its messages here to keep. *Contact* with it is a session in which
+it has shown that it runs; shadow/manager.py decides what counts.
 """
 
 from typing import NamedTuple, cast
@@ -17,12 +18,14 @@ class HeldShadow(NamedTuple):
 
 
 class Shadows:
-    """Queries over shadow messages by primary, and the time of the last successful session with each primary.
+    """Queries over shadow messages by primary, and the time of the last contact with each primary.
 
-    `primary` is the name of a server, `database` the id of its queue database.
+    `primary` is the name of a server, `database` the id of its queue database. `_contacts` has the times by name (POSIX seconds),
+    as in the table.
     """
 
     def __init__(self, db: Database) -> None:
+        """Read the recorded contacts from the database."""
         self._db = db
         self._contacts: dict[str, float] = dict(map(tuple, db.read("SELECT server, at FROM contact")))
 
@@ -63,7 +66,8 @@ class Shadows:
     def find_by_shadow_id(self, primary: str, database: str, shadow_id: str) -> HeldShadow | None:
         """Return the row id and the place of the message with this shadow id, or None if this server has none.
 
-        With empty `primary` and `database` that is a message of which this server is the primary.
+        A shadow that was discarded, and is in the shadow Safety Net, is found too. With empty `primary` and `database` that is a
+        message of which this server is the primary. Of several the one that was stored first is returned.
         """
         rows = self._db.read(
             "SELECT id, place FROM message WHERE primary_server = ? AND primary_database = ? AND shadow_id = ?"
@@ -73,13 +77,14 @@ class Shadows:
         return HeldShadow(row_id=rows[0][0], place=cast(Place, rows[0][1])) if rows else None
 
     def last_contact(self, primary: str) -> float | None:
-        """Return when the last successful session with a primary was (POSIX seconds), or None if there was none."""
+        """Return when the last contact with a primary was (POSIX seconds), or None if none is recorded."""
         return self._contacts.get(primary)
 
     def set_contact(self, primary: str, at: float, *, alone: bool = False) -> None:
-        """Record a successful session with a primary at `at` (POSIX seconds).
+        """Record contact with a primary at `at` (POSIX seconds), in place of an earlier one.
 
-        `alone`: nothing else is about to be written, so the record is committed at once.
+        `alone`: nothing else is about to be written, so the record is committed at once if no transaction is open. Does not wait
+        for the disk.
         """
         self._contacts[primary] = at
         write = self._db.write_autocommit if alone else self._db.write
