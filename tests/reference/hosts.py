@@ -107,10 +107,18 @@ def run_with_hub(directory: Path, steps: Steps, **changes: object) -> None:
     run_with_host(directory, steps, "hubs-one-site", components=ComponentSets().for_generation("ex2010"), **changes)
 
 
-def add_primary(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:
+def add_primary(
+    host: Host,
+    *recipients: str,
+    content: bytes = CONTENT,
+    sender: str = "alice@outside.test",
+    journal_due: bool = False,
+) -> Message:
     """Put a primary message into the database; its default recipient is victor@outside.test."""
     to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
-    draft = new_message(content, Envelope(sender, to), message_id=host.identity.new_id(), since=host.now())
+    draft = new_message(
+        content, Envelope(sender, to), message_id=host.identity.new_id(), since=host.now(), journal_due=journal_due
+    )
     return host.messages.add(draft, content)
 
 

@@ -28,6 +28,7 @@ def test_outside_a_dag_the_boundary_is_the_site_without_its_dag_members():
     config = configured("two-sites-no-dag")
     near = [peer for peer in config.peers if peer.site == config.site and peer.role == "mailbox"]
     assert near
+    assert any(peer.site != config.site and peer.dag is None for peer in config.peers)
     assert members("two-sites-no-dag", config.name) == {peer.name for peer in near}
     assert not in_boundary(config, near[0].model_copy(update={"dag": "DAG1"}))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.configuration import Wiring, render
-from conformance.reference.config import ConfigurationError, parse_configuration
+from conformance.reference.config import DEFAULT_TIMES, ConfigurationError, parse_configuration
 from conformance.reference.routing.next_hop import find_next_hop
 from conformance.scenarios.fixtures import load_topology
 
@@ -60,15 +60,28 @@ def test_an_omitted_time_is_the_documented_default_divided_by_the_scale():
     config = parse_configuration(json.dumps(given))
     assert config.transport.MessageRetryInterval == 1
     assert config.transport.ShadowHeartbeatFrequency == 2
+    assert config.transport.ShadowHeartbeatTimeoutInterval == 5
+    omitted = DEFAULT_TIMES.keys() - {"MessageRetryInterval"}
+    assert {name: getattr(config.transport, name) for name in omitted} == {
+        name: DEFAULT_TIMES[name] / 60 for name in omitted
+    }
     assert config.transport.MaxRetriesForRemoteSiteShadow == 4
     assert config.listeners.frontend is not None
     assert config.listeners.frontend.connection_timeout == 10
+    assert config.listeners.frontend.connection_inactivity_timeout == 5
 
 
 @pytest.mark.parametrize("key", sorted(set(CONTRACT_2) - {"contract"}))
 def test_a_file_of_contract_1_has_no_key_of_contract_2(key: str):
     with pytest.raises(ConfigurationError, match=f"{key}: unknown in contract 1"):
         parse_configuration(json.dumps(document() | {key: CONTRACT_2[key]}))
+
+
+def test_a_site_of_contract_1_is_no_hub_site():
+    given = document()
+    given["sites"] = [{**site, "hub": False} for site in given["sites"]]
+    with pytest.raises(ConfigurationError, match=r"sites\.hub: unknown in contract 1"):
+        parse_configuration(json.dumps(given))
 
 
 def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
@@ -78,6 +91,7 @@ def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
         {"domain": "legacy.test", "next_hops": [{"name": "MBX2", "protocol": "smtp", "dial": ["127.0.0.1", 25]}]}
     ]
     config = parse_configuration(json.dumps(given))
+    assert {mailbox.server for mailbox in config.mailboxes} >= {"mbx1", "mbx2"}
     hops = [find_next_hop(config, mailbox.address) for mailbox in config.mailboxes]
     assert [(hop.kind, hop.name) for hop in hops] == [
         ("mailbox" if mailbox.server == "mbx1" else "delivery", mailbox.server) for mailbox in config.mailboxes

@@ -1,6 +1,7 @@
 """The client's connection reads the replies of any server, and leaves one that is silent or says something else."""
 
 import asyncio
+import ssl
 from typing import Any
 
 import pytest
@@ -10,12 +11,17 @@ from conformance.run.cell_loop import run_with_clock
 
 
 class Transport(asyncio.Transport):
-    """A transport that sends nothing."""
+    """A transport that sends nothing, and keeps what it was given."""
 
     aborted = False
     unsent = 0
 
-    def write(self, data: Any) -> None: ...
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
 
     def abort(self) -> None:
         self.aborted = True
@@ -92,12 +98,19 @@ def test_a_reply_that_came_unasked_answers_no_command() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"250 whole\r\n", b"250-part\r\n", b"250 pa", b"250 whole\r\n250-part\r\n250 pa"])
-def test_nothing_that_came_in_plaintext_answers_a_command_within_tls(behind: bytes) -> None:
+def test_nothing_that_came_in_plaintext_answers_a_command_within_tls(
+    behind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def steps() -> str:
         connection, _ = connected()
         connection.data_received(b"220 go\r\n" + behind)
         await connection.read_reply(1.0)
-        connection.forget_plaintext()
+
+        async def start_tls(*given: object, **options: object) -> asyncio.Transport:
+            return Transport()
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", start_tls)
+        await connection.start_tls(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), 1.0)
         connection.data_received(b"250 ok\r\n")
         return str(await connection.read_reply(1.0))
 
@@ -105,16 +118,18 @@ def test_nothing_that_came_in_plaintext_answers_a_command_within_tls(behind: byt
 
 
 def test_nothing_is_sent_over_a_connection_that_has_ended() -> None:
-    connection, _ = connected()
+    connection, transport = connected()
     assert connection.is_open
+    connection.write(b"NOOP\r\n")
     connection.connection_lost(None)
     assert not connection.is_open
     with pytest.raises(SessionLost, match="the server ended the connection"):
-        connection.write(b"NOOP\r\n")
+        connection.write(b"RSET\r\n")
+    assert transport.written == [b"NOOP\r\n"]
 
 
 def test_a_server_that_reads_on_is_not_silent() -> None:
-    """It reads for 150 s, and is silent for 60 s after that."""
+    """It reads for 150 s; the first whole minute without a read is the fourth, which begins at 180 s."""
 
     async def steps(clock: Any) -> float:
         connection, transport = connected()

@@ -43,6 +43,8 @@ def test_writers_in_the_same_iteration_of_the_loop_share_one_commit(tmp_path: Pa
 
             await asyncio.gather(*(writer() for _ in range(50)))
             host.db._connection.set_trace_callback(None)
+            lose_uncommitted(host)
+            assert places(host) == ["primary"] * 50
             return len(commits)
 
     assert asyncio.run(steps()) == 1

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from conformance.reference.message import Envelope, Recipient
+from conformance.reference.receive.acceptance import MessageOrigin
+from conformance.reference.replies import NO_ROOM
 from conformance.reference.storage import database as module
 from conformance.reference.storage import schema
 from conformance.reference.storage.database import RESERVE, Database
 from conformance.reference.storage.identity import Identity
-from tests.reference.hosts import add_primary, open_host
+from tests.reference.hosts import CONTENT, add_primary, configured, lose_uncommitted, open_host, places
 
 
 class FullDisk:
@@ -87,6 +90,28 @@ def test_a_write_to_a_full_disk_is_lost_when_the_node_is_killed(tmp_path: Path) 
             host.db.open()
             assert list(host.messages.held_as("primary")) == []
             assert host.db.has_room(0)
+
+    asyncio.run(steps())
+
+
+def test_a_message_that_finds_the_disk_full_is_refused_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FULL_DISK_RETRY", 0.001)
+    envelope = Envelope("alice@outside.test", (Recipient("victor@outside.test"),))
+    origin = MessageOrigin("outside.test", "127.0.0.1", from_organisation=False, deadline=float("inf"))
+
+    async def steps() -> None:
+        async with open_host(tmp_path, configured("single-server")) as (host, _):
+            await host.db.commit()
+            disk = host.db._connection = FullDisk(host.db._connection)
+            assert await host.acceptance.accept(envelope, CONTENT, origin) == NO_ROOM
+            assert await host.acceptance.accept(envelope, CONTENT, origin) == NO_ROOM, "and while it is known"
+            disk.full = False
+            await host.db.commit()
+            lose_uncommitted(host)
+            assert places(host) == []
+            assert host.delivery._processing == set()
 
     asyncio.run(steps())
 

@@ -69,6 +69,7 @@ def test_without_delay_or_shadow_redundancy_the_acknowledgement_is_given_at_once
         waiting = asyncio.create_task(acceptance_of(host).wait_until_delivered(add_primary(host), float("inf")))
         await run_ready_tasks()
         assert waiting.done()
+        waiting.result()  # raises what the task raised
         assert places(host) == ["primary"]
 
     run_with_hub(tmp_path, steps, **changes)

@@ -52,6 +52,7 @@ def test_a_reading_does_not_change_the_slot_of_a_defect():
 def test_every_reading_applies_all_readings():
     classes = apply_by_name(ComponentSets(), EVERY)
     for one in READINGS.values():
+        assert one.classes, one.name
         for name, mixin in one.classes.items():
             assert issubclass(classes.class_in(name), mixin), one.name
 

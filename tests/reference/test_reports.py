@@ -4,7 +4,6 @@ import asyncio
 import email
 import email.policy
 import re
-from dataclasses import replace
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -22,14 +21,17 @@ HOP = NextHop("outside", "outside", (("127.0.0.1", 9),), ("outside",))
 NEVER = Reply(550, "5.7.1", "never")
 
 
-def written(action: str = "failed", content: bytes = CONTENT, **envelope: str) -> EmailMessage:
+def octets_of(action: str = "failed", content: bytes = CONTENT, **envelope: str) -> bytes:
     to = Recipient("wendy@second.test", orcpt="rfc822;w@second.test")
-    octets = format_report(
+    return format_report(
         action, [RecipientStatus(to, "5.7.1", "550 5.7.1 never", "outside"), RecipientStatus(Recipient("x@second.test"), "5.1.1")],
         message_id="id-1", server="mbx1", at=1_800_000_000.0,
         envelope=Envelope("alice@outside.test", (to,), **envelope), content=content,
     )  # fmt: skip
-    read = email.message_from_bytes(octets, policy=email.policy.default)
+
+
+def written(action: str = "failed", **given: str) -> EmailMessage:
+    read = email.message_from_bytes(octets_of(action, **given), policy=email.policy.default)
     assert isinstance(read, EmailMessage)
     return read
 
@@ -76,9 +78,12 @@ def test_untrusted_text_cannot_inject_a_line_into_a_report():
 
 
 def test_an_eight_bit_message_is_returned_unchanged():
-    parsed = written(content=CONTENT.replace(b"hello", "grüße".encode()), ret="FULL")
-    assert parsed["Content-Transfer-Encoding"] == "8bit"
-    assert "grüße".encode() in parsed.as_bytes()
+    content = CONTENT.replace(b"hello", "grüße".encode())
+    octets = octets_of(content=content, ret="FULL")
+    parsed = email.message_from_bytes(octets, policy=email.policy.default)
+    *_, returned = parsed.iter_parts()
+    assert parsed["Content-Transfer-Encoding"] == returned["Content-Transfer-Encoding"] == "8bit"
+    assert octets.count(b"\r\n\r\n" + content + b"\r\n--") == 1
 
 
 def run(tmp_path: Path, steps, journal: str | None = None) -> None:
@@ -136,9 +141,12 @@ def test_a_delay_is_reported_once_and_only_on_request(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         message = add_primary(host)
         patient, eager = Recipient("wendy@second.test"), Recipient("victor@outside.test", "DELAY")
-        for waited in (3 * 3600, 3600, 3600):
+        made = []
+        for waited in (4 * 3600 - 1, 1, 3600):
             clock.advance(waited)
             host.reports.report_delayed(message, [patient, eager])
+            made.append(len(reports(host, message)))
+        assert made == [0, 1, 1]
         (report,) = reports(host, message)
         assert b"victor@outside.test" in host.messages.content(report.id)
         assert b"wendy@second.test" not in host.messages.content(report.id)
@@ -162,7 +170,7 @@ def test_success_is_reported_by_the_last_server_only(tmp_path: Path):
 
 def test_a_message_is_journaled_once(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
-        message = replace(add_primary(host), journal_due=True)
+        message = add_primary(host, journal_due=True)
         host.journaling.send_report_if_due(message)
         assert host.messages.get(message.id).journal_due is False
         host.journaling.send_report_if_due(host.messages.get(message.id))
@@ -186,7 +194,7 @@ def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_oth
         directory = tmp_path / server
         directory.mkdir()  # noqa: ASYNC240  # nothing else runs
         async with open_host(directory, config, clock) as (host, _):
-            message = replace(add_primary(host), journal_due=True)
+            message = add_primary(host, journal_due=True)
             host.journaling.send_report_if_due(message)
             found = reports(host, message)
         return found[0]
@@ -201,7 +209,7 @@ def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_oth
 @pytest.mark.parametrize(("journal", "number"), [(None, 0), ("audit@archive.test", 1)])
 def test_without_a_journal_nothing_is_reported(tmp_path: Path, journal: str | None, number: int):
     async def steps(host: Host, clock: HandClock) -> None:
-        message = replace(add_primary(host), journal_due=True)
+        message = add_primary(host, journal_due=True)
         host.journaling.send_report_if_due(message)
         assert len(reports(host, message)) == number
 
