@@ -15,7 +15,7 @@ The operators themselves, at the end, never change the node that they are given;
 import ast
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Operator = Callable[[ast.AST], ast.AST | None]
 """Return what takes the place of a node, None where the operator does not apply."""
@@ -46,7 +46,10 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One mutant: `file` below the package of the reference, the function's qualified name, the operator, and the line."""
+    """One mutant: `file` below the package of the reference, the function's qualified name, the operator, and the line.
+
+    `occurrence` is its number, from 1, among the sites of this operator in this function.
+    """
 
     file: str
     function: str
@@ -55,7 +58,7 @@ class Site:
     line: int
     in_class: bool = False
     """Whether it is in the body of a class, and so executed when the file is imported."""
-    text: str = ""
+    text: str = field(default="", compare=False)
     """The line of the source file, without its indentation and comment."""
 
     @property
@@ -89,7 +92,10 @@ def find_sites(source: str, file: str) -> list[Site]:
 
 
 def mutate(source: str, site: Site) -> ast.Module:
-    """Return the syntax tree of a source file with one site changed. Raises LookupError when the file has no such site."""
+    """Return the syntax tree of a source file with one site changed.
+
+    Raises LookupError if the file has no such site, or SyntaxError.
+    """
     tree = ast.parse(source)
     operator, number = OPERATORS[site.operator], 0
     for node, function, _ in walk_functions(tree):
@@ -128,7 +134,9 @@ class _Replacement(ast.NodeTransformer):
 def walk_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str, bool]]:
     """Yield the nodes inside functions and class bodies that may be mutated.
 
-    Each comes with the qualified name of its function or class, and whether it is a class.
+    Each comes with the qualified name of its function or class, and whether it is in the body of a class and in no method.
+    `function` is the qualified name of what `tree` is, "" for a whole file. Code of the file outside of functions and classes is
+    left out.
     """
     for node in ast.iter_child_nodes(tree):
         match node:
@@ -146,9 +154,10 @@ def walk_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST,
 
 
 def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Iterator[tuple[ast.AST, str, bool]]:
-    """Yield a statement and all nodes in it that may be mutated.
+    """Yield a statement or part of one, and all nodes in it that may be mutated, as `walk_functions` does.
 
-    Annotations, assertions (also `strict` of `zip`) and nested functions' signatures are left out.
+    Yields nothing for assertions, imports and logging. Annotations, keyword arguments of `zip` and the signatures of nested
+    functions are left out.
     """
     if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom) or _is_logging(statement):
         return
@@ -165,7 +174,10 @@ def _walk_statement(statement: ast.AST, function: str, *, in_class: bool) -> Ite
 
 
 def _is_logging(node: ast.AST) -> bool:
-    """Return whether a statement only writes to the log, which nothing judges: `host.log.info(...)`, alone or below a plain `if`."""
+    """Return whether a statement only writes to the log, which nothing judges, such as `host.log.info(...)`.
+
+    True also for an `if` without `else` whose condition has no call, if all statements below it are such statements.
+    """
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(attr="log") | ast.Name("log" | "logger")))):
             return True
@@ -177,7 +189,7 @@ def _is_logging(node: ast.AST) -> bool:
 
 
 def _is_docstring(node: ast.AST) -> bool:
-    """Return whether a statement is only a literal, such as a docstring."""
+    """Return whether a statement consists of a literal, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
@@ -205,7 +217,7 @@ def _exchange_and_or(node: ast.AST) -> ast.AST | None:
 
 
 def _drop_first_operand(node: ast.AST) -> ast.AST | None:
-    """Return an `and` or `or` without its first operand; of two operands the other one remains alone."""
+    """Return an `and` or `or` without its first operand, of two operands only the other one; None for any other node."""
     if not isinstance(node, ast.BoolOp):
         return None
     rest = node.values[1:]
@@ -213,7 +225,7 @@ def _drop_first_operand(node: ast.AST) -> ast.AST | None:
 
 
 def _drop_last_operand(node: ast.AST) -> ast.AST | None:
-    """Return an `and` or `or` without its last operand; of two operands the other one remains alone."""
+    """Return an `and` or `or` without its last operand, of two operands only the other one; None for any other node."""
     if not isinstance(node, ast.BoolOp):
         return None
     rest = node.values[:-1]
@@ -221,7 +233,7 @@ def _drop_last_operand(node: ast.AST) -> ast.AST | None:
 
 
 def _change_arithmetic(node: ast.AST) -> ast.AST | None:
-    """Return an operation with another operator, such as - for +; None where the left operand is a literal."""
+    """Return an operation with another operator, such as - for +; None for any other node, and if the left operand is a literal."""
     if (
         not isinstance(node, ast.BinOp)
         or type(node.op) not in _ARITHMETIC
@@ -264,7 +276,7 @@ def _remove_call(node: ast.AST) -> ast.AST | None:
 
 
 def _remove_assignment(node: ast.AST) -> ast.AST | None:
-    """Return `pass` for `del`, for `+=` and the like, and for an assignment to attributes or items only."""
+    """Return `pass` for `del`, for `+=` and the like, and for an assignment to attributes or items only; None for any other node."""
     if isinstance(node, ast.Delete | ast.AugAssign):
         return ast.Pass()
     targets = node.targets if isinstance(node, ast.Assign) else ()
@@ -272,7 +284,7 @@ def _remove_assignment(node: ast.AST) -> ast.AST | None:
 
 
 def _return_nothing(node: ast.AST) -> ast.AST | None:
-    """Return a bare `return` for one with a value that is no literal; None for any other node. `()`, `[]` and `{}` are literals here."""
+    """Return a bare `return` for one with a value that is not a literal; None for any other node. `()`, `[]` and `{}` are literals here."""
     match node:
         case ast.Return(None | ast.Constant() | ast.Tuple([]) | ast.List([]) | ast.Dict([])):
             return None
