@@ -271,17 +271,18 @@ class Redirection(Component):
     async def redirect(self, target: str) -> dict[str, int]:
         """Drain the delivery queues to a server, and return how many messages were redirected and how many kept.
 
-        `kept` is how many primary messages there are at the end; they are routed as usual again. `redirected` is by how many they
-        have become fewer: messages processed at the target or otherwise, less those that arrived meanwhile. Waits, without limit,
-        until each message has been tried at the target. Raises CommandRefused if `target` is not the name of another server of
+        `kept` is how many primary messages there are at the end; they are routed as usual again. `redirected` is how many of those
+        at the begin are gone: processed at the target or otherwise. Waits, without limit, until each message has been tried at the
+        target. Raises CommandRefused if `target` is not the name of another server of
         this boundary with a transport listener.
         """
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:
             raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
-        before = sum(1 for _ in self.host.messages.held_as("primary"))
+        before = {message.id for message in self.host.messages.held_as("primary")}
         hop = NextHop(kind="redirection", name=peer.name, addresses=(peer.dial.transport,), servers=(peer.name,))
         await self.host.delivery.redirect_all(hop)
-        kept = sum(1 for _ in self.host.messages.held_as("primary"))
-        self.host.log.warning("redirected to %s: %d messages, %d kept", peer.name, before - kept, kept)
-        return {"redirected": before - kept, "kept": kept}
+        kept = {message.id for message in self.host.messages.held_as("primary")}
+        redirected = len(before - kept)
+        self.host.log.warning("redirected to %s: %d messages, %d kept", peer.name, redirected, len(kept))
+        return {"redirected": redirected, "kept": len(kept)}

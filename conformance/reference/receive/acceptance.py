@@ -5,6 +5,7 @@ another server (shadows). The *primary server* of a message has acknowledged it 
 Received field that each server adds at the beginning of a message.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from conformance.reference.headers import is_looping, trace_field
@@ -47,7 +48,8 @@ class Acceptance(Component):
         refusal = await self.host.redundancy.make_redundant_or_refuse(message, traced, origin.deadline)
         if refusal is not None:
             self.host.messages.drop(message.id)
-            await self.host.db.commit()
+            with suppress(NoRoom):  # the refusal does not wait for room
+                await self.host.db.commit_if_room()
             self.host.log.warning("%s rejected: %s", message_id, refusal)
             return refusal
         return await self.acknowledge(message)

@@ -21,6 +21,14 @@ from conformance.reference.receive.acceptance import MessageOrigin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
 from conformance.reference.receive.chunking import Chunking
 from conformance.reference.receive.hooks import UNDECLARED_ADDRESS, UNSENDABLE_ADDRESS, Hooks
+from conformance.reference.receive.mail_parameters import (
+    MAIL_PARAMETERS,
+    RCPT_PARAMETERS,
+    has_invalid_mail_parameter,
+    has_invalid_rcpt_parameter,
+    split_parameters,
+    without_parameters,
+)
 from conformance.reference.receive.verbs import ListenerName, SessionState
 from conformance.reference.replies import Reply, add_enhanced_code
 
@@ -30,8 +38,6 @@ MARGIN = 5.0
 TRACE_ROOM = 64 * 1024
 """Octets by which a message from another server of the organisation may exceed MaxMessageSize: trace fields that are added on
 the way do not count (RFC 5321 4.4)."""
-
-_MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW", "SMTPUTF8"})
 
 
 class Receiver(Chunking, PeerAuthentication):
@@ -229,8 +235,8 @@ class Receiver(Chunking, PeerAuthentication):
         transaction. It confirms the last discard notifications.
         """
         self.verbs.confirm_discards_read()
-        path, parameters = _split_parameters(arg or "")
-        if _has_invalid_dsn_parameter(arg or ""):
+        path, parameters = split_parameters(arg or "")
+        if has_invalid_mail_parameter(arg or ""):
             await self.push("501 5.5.4 RET or ENVID is malformed, or given twice")
             return
         if parameters.get("SMTPUTF8"):
@@ -243,26 +249,28 @@ class Receiver(Chunking, PeerAuthentication):
         if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
             return
-        rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _MAIL_PARAMETERS]
         nested = self.session_state.in_transaction  # aiosmtpd refuses a second MAIL, which must change nothing
-        await super().smtp_MAIL(" ".join([path, *rest]))
+        await super().smtp_MAIL(without_parameters(path, parameters, MAIL_PARAMETERS))
         if self.envelope.mail_from and not nested:
             self.session_state.in_transaction = True
             self._mail_parameters = parameters
             self._shadow_id = parameters.get("XSHADOW")
 
     async def smtp_RCPT(self, arg: str | None) -> None:
-        """Handle RCPT; all parameters are taken out of the line before aiosmtpd parses it; NOTIFY and ORCPT (RFC 3461) are kept.
+        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it and refuses other parameters.
 
-        Other parameters are ignored.
-        An accepted recipient joins the mail transaction. An address in UTF-8 is refused unless MAIL had SMTPUTF8.
+        An accepted recipient joins the mail transaction. RCPT is refused here if NOTIFY or ORCPT is malformed, or given twice, and for
+        an address in UTF-8 unless MAIL had SMTPUTF8.
         """
-        path, parameters = _split_parameters(arg or "")
+        path, parameters = split_parameters(arg or "")
+        if has_invalid_rcpt_parameter(arg or ""):
+            await self.push("501 5.5.4 NOTIFY or ORCPT is malformed, or given twice")
+            return
         if not path.isascii() and "SMTPUTF8" not in self._mail_parameters:
             await self.push(UNDECLARED_ADDRESS)
             return
         before = len(self.envelope.rcpt_tos)
-        await super().smtp_RCPT(path)
+        await super().smtp_RCPT(without_parameters(path, parameters, RCPT_PARAMETERS))
         if len(self.envelope.rcpt_tos) > before:
             notify, orcpt = parameters.get("NOTIFY", "").upper(), parameters.get("ORCPT", "")
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
@@ -401,21 +409,3 @@ class LocalReceiver(Receiver, LMTP):
     async def smtp_BDAT(self, arg: str | None) -> None:
         """Refuse BDAT, which is not offered here."""
         await self.push("502 5.5.1 command not offered")
-
-
-def _split_parameters(arg: str) -> tuple[str, dict[str, str]]:
-    """Split `FROM:<path> KEY=value ...` into the path with its prefix and the parameters by upper-case key.
-
-    A parameter without `=` has the value "". Without `<path>` everything is the first part; of a parameter given twice the last
-    counts.
-    """
-    path, bracket, rest = arg.partition(">")
-    parameters = (word.partition("=") for word in rest.split())
-    return path + bracket, {key.upper(): value for key, _, value in parameters}
-
-
-def _has_invalid_dsn_parameter(arg: str) -> bool:
-    """Return whether the argument of MAIL has RET or ENVID twice, or RET with another value than FULL and HDRS (RFC 3461 5.1)."""
-    words = [word.upper().partition("=") for word in arg.partition(">")[2].split()]
-    keys = [key for key, _, _ in words if key in ("RET", "ENVID")]
-    return len(keys) > len(set(keys)) or any(key == "RET" and value not in ("FULL", "HDRS") for key, _, value in words)
