@@ -1,8 +1,9 @@
 """Checks that a stored history can be true, before it is judged again.
 
-Events must be numbered without a gap and refer only to sessions, messages and servers that came before or are in the topology.
-A judge cannot detect a missing, changed or duplicated line: a reply that was lost from the file looks like one that was never
-given, and the server would be blamed. So a history is judged up to the first event that cannot follow those before it.
+Events must be numbered without a gap and refer only to sessions, messages and servers that came before or are in the
+topology. A judge cannot detect a missing, changed or duplicated line: a reply that was lost from the file looks like one
+that was never given, and the server would be blamed. So a history is judged up to the first event that cannot follow those
+before it. A *state* is what a node's command `inspect` printed.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,12 +31,16 @@ _NODE_LISTENERS = ("frontend", "transport", "delivery")  # the others are those 
 
 
 class _Item(BaseModel):
+    """A message in a queue, as far as checks read it."""
+
     model_config = ConfigDict(extra="ignore")
 
     message_id: Any = None
 
 
 class _Queue(BaseModel):
+    """A queue of a node, as far as checks read it."""
+
     model_config = ConfigDict(extra="ignore")
 
     kind: str
@@ -56,7 +61,10 @@ _INSPECTION: TypeAdapter[_Inspection] = TypeAdapter(_Inspection)
 
 
 def inspection_problem(state: object) -> str:
-    """Return in words why checks cannot read what a node's `inspect` printed, '' where they can."""
+    """Return in words why checks cannot read what a node's `inspect` printed, '' where they can.
+
+    Of several reasons the first is returned, with the place in `state`.
+    """
     try:
         _INSPECTION.validate_python(state)
     except ValidationError as error:

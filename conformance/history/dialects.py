@@ -26,7 +26,7 @@ _CACHE_SIZE = 256
 
 
 def _check_pattern(pattern: str) -> str:
-    """Return the pattern. Raises ValueError when it is no regular expression or has a group not in `_GROUPS`."""
+    """Return the pattern unchanged. Raises ValueError when it is no regular expression or has a group not in `_GROUPS`."""
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -63,7 +63,7 @@ _SMTP_VERBS = frozenset(
 
 
 def _refuse_smtp_verbs(verbs: dict[str, T]) -> dict[str, T]:
-    """Return the dict. Raises ValueError when one of its keys is a verb of SMTP itself."""
+    """Return the dict unchanged. Raises ValueError when one of its keys is a verb of SMTP itself."""
     if ordinary := sorted(_SMTP_VERBS.intersection(verbs)):
         raise ValueError(f"{ordinary[0]} is a verb of SMTP itself")
     return verbs
@@ -115,9 +115,9 @@ class Dialect(BaseModel):
     def canonical_verb(self, first_word: str, operation: Operation | None) -> str:
         """Return the verb under which a command is recorded: `XSHADOW` for a server that spells it `XKEEP`.
 
-        `first_word` (in capitals) is the command's. That is the verb which the dialect declares for the first word, if it
-        fits the operation; else the operation's first verb in `OPERATIONS_BY_VERB`; else the first word itself.
-        `operation` is what the command line means, None for a command that no pattern matches.
+        `first_word` (in capitals) is the command's; `operation` is what the command line means, None for a command that no
+        pattern matches. Return the verb that the dialect declares for the first word, unless it is one of another operation;
+        else the operation's first verb in `OPERATIONS_BY_VERB`; else the first word itself.
         """
         declared = self.verbs.get(first_word)
         if operation is None or (declared is not None and OPERATIONS_BY_VERB[declared] == operation.name):
@@ -125,7 +125,11 @@ class Dialect(BaseModel):
         return _VERB_BY_OPERATION.get(operation.name, first_word)
 
     def combined_with(self, client: "Dialect") -> "Dialect":
-        """Return the dialect of a link to a server of this dialect: commands of both, replies and keywords of the server."""
+        """Return the dialect of a link from `client` to a server of this dialect.
+
+        It has the commands of both, the server's first, and the replies and keywords of the server. This dialect itself when
+        both are the same.
+        """
         if client == self:
             return self
         return Dialect(
@@ -137,7 +141,10 @@ class Dialect(BaseModel):
         )
 
     def mark_keywords(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the lines of an EHLO reply; `XKEEP 1`, which means XSHADOW, becomes `XSHADOW (said: XKEEP 1)`."""
+        """Return the lines of an EHLO reply with each keyword of the dialect marked as the wire profile's.
+
+        `XKEEP 1`, which means XSHADOW, becomes `XSHADOW (said: XKEEP 1)`; other lines stay as they are.
+        """
         if not self.keywords:
             return lines
         marked = ((line, self.keywords.get(line.partition(" ")[0].upper())) for line in lines)
@@ -146,10 +153,10 @@ class Dialect(BaseModel):
     def parse_reply(
         self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool
     ) -> Operation | None:
-        """Return the operation that a reply means, None for a reply that is not positive or not to an operation.
+        """Return the operation that a reply means; None for a reply that is not positive, or to no operation, or that means none.
 
         `asked` is the operation of the command, None for ordinary SMTP; or that of MAIL when the reply is to the
-        message's `content`. The positive reply to a shadow message's content means `shadow-stored`.
+        message's `content`. The positive reply to a shadow message's content means `shadow-stored`, that to its MAIL nothing.
         """
         if asked is None or code // 100 != 2:
             return None
@@ -159,7 +166,7 @@ class Dialect(BaseModel):
         return self._cached((name, lines), lambda: self._match_reply(name, lines))
 
     def _match_command(self, line: str) -> Operation | None:
-        """Return the operation of the first command pattern that matches anywhere in a line, None if none does."""
+        """Return the operation of the first command pattern that is found in a line, None if none is."""
         if self._any_command.search(line) is None:  # most lines of most sessions
             return None
         for command in self.commands:
@@ -168,7 +175,10 @@ class Dialect(BaseModel):
         return None
 
     def _match_reply(self, asked: OperationName, lines: tuple[str, ...]) -> Operation | None:
-        """Return the operation of the first reply to operation `asked`, with the values found in the lines; None if none is."""
+        """Return the operation of the first reply pattern for operation `asked`, with the values found in the lines.
+
+        Lines need not match: values that are not found are None. Return None when the dialect has no reply to `asked`.
+        """
         for reply in self.replies:
             if reply.to == asked:
                 matches = [m for line in lines for p in reply.patterns if (m := _compiled(p).search(line))]
@@ -186,7 +196,7 @@ class Dialect(BaseModel):
 
     @cached_property
     def _cache(self) -> dict[Hashable, Operation | None]:
-        """The operations of recent lines: the same few are said in session after session."""
+        """The operations of recent lines and replies: the same few are said in session after session."""
         return {}
 
     def _cached(self, key: Hashable, parse: Callable[[], Operation | None]) -> Operation | None:
@@ -200,6 +210,7 @@ class Dialect(BaseModel):
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return the compiled pattern, which matches in any letter case."""
     return re.compile(pattern, re.IGNORECASE)
 
 

@@ -122,7 +122,7 @@ class FaultFired(Event):
 
 @recorded
 class FaultArmed(Event):
-    """A fault was armed on `links` (`client -> server`, or `NODE disk`), or removed when `healed`."""
+    """A fault was armed on `links` (`client -> server`, or `NODE disk`), or ended (`healed`)."""
 
     kind: Literal["fault-armed"] = "fault-armed"
     fault: str
@@ -259,9 +259,10 @@ class CommandRun(Event):
 
 @recorded
 class Drained(Event):
-    """The wait at the end of a scenario ended: faults were healed, and nodes left alone until they were `quiet`.
+    """The wait at the end of a scenario ended: faults were healed, and the servers had time to deliver what they had accepted.
 
-    `quiet` is False when the bound was reached first; `waited` in documented seconds.
+    `quiet`: every accepted message had arrived or been reported; if not, `detail` names those that are missing, if any are.
+    `waited` is in documented seconds.
     """
 
     kind: Literal["drained"] = "drained"

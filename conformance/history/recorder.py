@@ -1,4 +1,8 @@
-"""Records the events of a cell: each gets its number and its time, loses its secrets, and is handed to the listeners."""
+"""Records the events of a cell: each gets its number and its time, loses its secrets, and is handed to the listeners.
+
+All that acts in a cell (links, sinks, steps, supervisors) calls the one `Recorder` of the cell. A *secret* is a password,
+whose text is replaced before an event is made. A *listener* is here a function that is called with each event.
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -20,9 +24,9 @@ class ElapsedClock(Protocol):
 class Recorder:
     """Numbers and stamps events, and calls its listeners with each.
 
-    `events` has all events so far; a list that is given to the constructor is appended to. A listener (the cell's file, a
-    waiting expectation) is called with every event, in order, before `record` returns, so an event has been written even if
-    the program is killed a moment later. `secrets` are replaced in all events recorded from when they are added.
+    `events` has all events so far; a list that is given to the constructor is appended to. A listener (the writer of the cell's
+    file, a waiting expectation) is called with every event, in order, before `record` returns. `secrets` are replaced in
+    all events recorded from when they are added.
     """
 
     def __init__(self, clock: ElapsedClock, events: list[AnyEvent] | None = None) -> None:
@@ -34,11 +38,12 @@ class Recorder:
         self._last_elapsed = self._last_stamp = 0.0  # a time, and the same rounded
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Add a listener; return a function that removes it again."""
+        """Add a listener, which is called with later events; return a function that removes it again."""
         self._listeners = (*self._listeners, listener)
         return lambda: self._unsubscribe(listener)
 
     def _unsubscribe(self, listener: Callable[[AnyEvent], None]) -> None:
+        """Remove a listener; do nothing when it was removed before."""
         self._listeners = tuple(known for known in self._listeners if known is not listener)
 
     def record(self, event_type: type[E], /, **fields: Any) -> E:

@@ -9,6 +9,9 @@ three octets (AUTH PLAIN encodes it behind the user's name, RFC 4616). One regul
 
 In Base64 the characters at the edges of a secret depend on the octets beside it, so only the inner characters are searched
 for; when they are found, the whole Base64 word around them is replaced.
+
+The recorder (`conformance.history.recorder`) has the `Secrets` of a cell and applies them to each event. A *response* is
+what a client sends in AUTH, Base64 as a rule: with the command, or as a line of its own.
 """
 
 import base64
@@ -50,10 +53,11 @@ class Secrets:
         self._responses: dict[str, int] = {}
 
     def __bool__(self) -> bool:
+        """Whether any secret is known."""
         return self._pattern is not None
 
     def add(self, secret: str | bytes, min_octets: int = _MIN_OCTETS) -> None:
-        """Add a secret to replace from now on; one of fewer than `min_octets` octets is ignored."""
+        """Add a secret to replace from now on, in all its encodings; one of fewer than `min_octets` octets is ignored."""
         value = secret.encode() if isinstance(secret, str) else secret
         if len(value) < min_octets or value in self._values:
             return
@@ -67,8 +71,9 @@ class Secrets:
     def add_from_auth_line(self, line: bytes, session: str) -> None:
         """Add the secrets of one line that a client sent in AUTH: the command with its initial response, or a later response.
 
-        `session` is the name of the session: the responses of each are counted, since the first of LOGIN is no secret.
-        The caller passes only lines of AUTH. Base64 that contains NUL is of PLAIN, and its last part the password.
+        The response is a secret as it was sent. Decoded, it is one if it is not the first of its session, which in LOGIN is the
+        user's name; of Base64 that contains NUL (PLAIN) the part after the last NUL is one, the password. Too short responses
+        are ignored. `session` is the name of the session, in which responses are counted. The caller passes only lines of AUTH.
         """
         command = _AUTH.fullmatch(line)
         if command is not None:
@@ -88,7 +93,10 @@ class Secrets:
             self.add(decoded, _MIN_OCTETS_SEEN)
 
     def redact(self, value: Any) -> Any:
-        """Return a value with the secrets in its text replaced; looks into dicts, lists, tuples and dataclasses."""
+        """Return a value with the secrets in its text replaced; looks into dicts, lists, tuples and dataclasses.
+
+        A value of another type is returned as it is.
+        """
         if isinstance(value, str):
             octets = value.encode("utf-8", "surrogatepass")
             cleaned = self.redact_octets(octets)
@@ -107,7 +115,7 @@ class Secrets:
         return {name: value if name in _HARNESS_FIELDS else self.redact(value) for name, value in values.items()}
 
     def redact_octets(self, octets: bytes) -> bytes:
-        """Return octets with the secrets replaced; the same object where they contain none."""
+        """Return octets with each secret replaced by `(redacted)`; the same object where they contain none."""
         if self._pattern is None or self._pattern.search(octets) is None:
             return octets
         pieces: list[bytes] = []

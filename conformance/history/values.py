@@ -21,9 +21,9 @@ R = TypeVar("R")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def recorded(value_type: type[R]) -> type[R]:
-    """Make a class a dataclass of recorded values, which type checkers take for frozen.
+    """Make a class a dataclass of recorded values, which type checkers take for frozen, and return it.
 
-    It is not frozen at run time: a frozen dataclass takes four times as long to make, and a run of weeks has 300,000
+    The class is not frozen at run time: a frozen dataclass takes four times as long to make, and a run of weeks has 300,000
     values of heartbeats.
     """
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(value_type)
@@ -40,12 +40,15 @@ class RecordedValue:
 class Operation(RecordedValue):
     """What a command or reply means for shadow redundancy, however a server's dialect spells it (wire-profile.md).
 
+    The fields that an operation does not have are None or empty.
+
     - `request-shadow`: XSHADOWREQUEST and its 250; `server` and `database` name the party that spoke
     - `track-shadow`: XSHADOW and its 250, likewise
     - `shadow-message`: MAIL with XSHADOW=; `shadow_id`
     - `shadow-stored`: the 250 after the final dot of a shadow message; `shadow_id`
     - `query-discard`: XQDISCARD; `server` queries, for at most `limit` notifications
-    - `discard-list`: its 250; `database` is the primary's, `shadow_ids` may be discarded, `left` are not listed yet
+    - `discard-list`: the 250 to `query-discard`; `database` is the primary's, `shadow_ids` may be discarded, as many as `left`
+      are not listed yet
     """
 
     name: OperationName

@@ -9,7 +9,7 @@ A failure must not be blamed on a server for what the harness or its machine did
   that are not `timed` compare no times. An expectation may be so far from the time that it is about (its `room`) that a smaller
   lag cannot matter. An upper bound (`within`) is missed by many small delays as well, so lags are added up for it.
 - Shortage. When the machine ran out of something that a node needed, no failure can be blamed on a server.
-- Nothing acknowledged. A message that no server acknowledged cannot break the row about acknowledged messages.
+- Nothing acknowledged. A message that no server acknowledged cannot break the row (requirement) about acknowledged messages.
 - `should` rows. Their violation is a pass with a remark, unless the run asked for failures.
 
 An excused verdict is inconclusive, and its sentence begins with the cause. The first number in a verdict's `evidence`
@@ -53,11 +53,11 @@ _ROWS_BY_LOST_REPLY = {
 def excuse_lateness(
     verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float, rooms: Mapping[str, float] | None = None
 ) -> Iterator[Verdict]:
-    """Yield the verdicts; where the worst lag is above the limit, time-dependent failures become inconclusive.
+    """Yield the verdicts in their order; where the worst lag is above the limit, time-dependent failures become inconclusive.
 
-    Verdicts that were inconclusive anyway then name the lag as their reason. `tolerance` is the clock's. `rooms` maps the
-    path of an expectation's step to its room: it is not excused by a lag of at most that. A node that could not be started
-    is not excused either.
+    Verdicts that were inconclusive anyway then name the lag as their reason. `tolerance` is the clock's, from which the limit
+    follows. Not excused are rules that compare no times, a permanent refusal as the reply, a node that could not be started,
+    and an expectation whose room (`rooms` has them by the path of the step) is at least the lag.
     """
     lag, limit = _worst_lag(events), _lag_limit(tolerance)
     if lag <= limit:
@@ -78,10 +78,10 @@ def excuse_lateness(
 def excuse_late_bound(
     verdict: Verdict, events: Sequence[AnyEvent], since: float, within: float, tolerance: float
 ) -> Verdict:
-    """Return the verdict of an expectation with an upper bound; a failure is inconclusive when the lags add up to too much.
+    """Return the verdict of an expectation with an upper bound; a failure becomes inconclusive when the lags add up to too much.
 
-    Lags count from `since`, from which the bound of `within` seconds counts. They may add up to `MAX_BOUND_SHARE` of the
-    bound, or to what one lag may be. `tolerance` is the clock's.
+    Lags count from the time `since`, from which the bound of `within` seconds counts. They may add up to `MAX_BOUND_SHARE` of
+    the bound, or to what one lag may be, whichever is more. `tolerance` is the clock's.
     """
     lags = [lag for lag in _lag_events(events) if lag.t > since]
     total, limit = sum(lag.seconds for lag in lags), max(_lag_limit(tolerance), MAX_BOUND_SHARE * within)
@@ -97,7 +97,7 @@ def _worst_lag(events: Sequence[AnyEvent]) -> float:
 
 
 def excuse_shortage(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
-    """Yield the verdicts; failures become inconclusive where the machine ran out of something that a node needed."""
+    """Yield the verdicts; where the machine ran out of something that any node needed, all failures become inconclusive."""
     starved = next((event for event in events if isinstance(event, NodeEvent) and event.action == "starved"), None)
     for verdict in verdicts:
         if starved is None or verdict.outcome is not Outcome.FAIL:
@@ -111,8 +111,8 @@ def excuse_unacknowledged(verdict: Verdict, trace: Trace) -> Verdict:
     """Return the verdict, changed where it blames `ACKNOWLEDGED_ROW` for a message that no server acknowledged.
 
     Where the harness lost its session because the server gave no reply, or a malformed one, the row about replies is put in
-    front; a session in which a fault fired shows nothing. Otherwise the verdict becomes inconclusive. An `Attempt` is
-    one transmission of the message by the harness.
+    front; a session in which a fault fired shows nothing. Otherwise the verdict becomes inconclusive. Any other verdict is
+    returned as it is. An `Attempt` is one transmission of the message by the harness.
     """
     if (
         verdict.outcome is not Outcome.FAIL
@@ -135,7 +135,7 @@ def excuse_unacknowledged(verdict: Verdict, trace: Trace) -> Verdict:
 def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:
     """Yield the verdicts; with `warn`, a failure that is blamed on a `should` row becomes a pass with a remark.
 
-    A failure is blamed on its first requirement. With `fail` nothing changes.
+    A failure is blamed on its first requirement. With `fail` the verdicts do not change.
     """
     for verdict in verdicts:
         row = catalogue().get(verdict.requirements[0]) if verdict.requirements else None
@@ -148,7 +148,8 @@ def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[
 def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag]) -> Verdict:
     """Return the verdict as inconclusive by lateness; unchanged if it is so already.
 
-    `lag` and `limit` are seconds; the sentence has the first detail that one of `lags` gives.
+    `lag` (what was measured) and `limit` (what is allowed) are seconds; the sentence has the first detail that one of `lags`
+    gives.
     """
     if verdict.reason is Reason.LATE:
         return verdict
@@ -159,7 +160,7 @@ def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag
 
 
 def _excused_verdict(verdict: Verdict, reason: Reason, cause: str) -> Verdict:
-    """Return the verdict as inconclusive for this reason, with the cause in front of its sentence."""
+    """Return the verdict as inconclusive for this reason, with the cause, a clause, in front of its sentence."""
     sentence = f"{cause}: {verdict.sentence}"
     return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason, "sentence": sentence})
 
@@ -171,7 +172,7 @@ def _is_untimed(check: str) -> bool:
 
 
 def _lag_events(events: Iterable[AnyEvent]) -> list[Lag]:
-    """Return the events by which the harness recorded that it ran late."""
+    """Return the `Lag` events, in their order."""
     return [event for event in events if isinstance(event, Lag)]
 
 

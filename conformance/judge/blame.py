@@ -3,7 +3,8 @@
 A verdict lists rows; its failure is blamed on the first. An expectation with `requirements:` of its own names its rows
 itself. For any other, the kind of violation orders the rows of its scenario: those that such a violation breaks come first,
 in the scenario's order. Where none of them does, a fallback row may be put in front: the one that asks for what the
-scenario takes for granted, such as the shadow copy that its own steps need.
+scenario takes for granted, such as the shadow copy that its own steps need. The *kind* of a violation is a word for what is
+wrong, such as `missing` (`conformance.trace.finding`). *Claims* are the capabilities that the candidate claims.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,10 @@ class BlameRules:
     fallback_rows: Mapping[ViolationKind, Mapping[bool, str]]
 
     def order_rows(self, kind: ViolationKind, rows: tuple[str, ...], *, all_2010: bool) -> tuple[str, ...]:
-        """Return a scenario's rows with those in front that a violation of this kind breaks, or else the fallback row."""
+        """Return a scenario's rows with those in front that a violation of this kind breaks, or else the fallback row.
+
+        Without either the rows stay as they are. `all_2010`: all servers of the cell are of 2010.
+        """
         broken = self.rows_by_kind.get(kind, frozenset())
         first = tuple(row for row in rows if row in broken)
         if not first and kind in self.fallback_rows:

@@ -1,5 +1,4 @@
-"""Judges a cell from its recorded history alone: every expectation of its scenario, every rule of the model,
-and the harness itself.
+"""Judges a cell from its recorded history alone: by its scenario's expectations, the model's rules, and checks of the harness.
 
 Theory of operation
 -------------------
@@ -62,7 +61,7 @@ class JudgeSettings:
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) -> tuple[Verdict, ...]:
     """Return the verdicts of all checks: expectations in their order, then the harness's own, then the model's rules.
 
-    Failures that may follow from another one are moved after all other verdicts.
+    Failures that may follow from the violation of another row are moved after all other verdicts.
     """
     steps = cell.all_steps
     trace = Trace()
@@ -81,8 +80,9 @@ def find_on_events_so_far(
 ) -> tuple[Finding, ExpectationContext] | None:
     """Return what the check of an expectation finds on the events so far, and the context that it was given.
 
-    None when the scenario has not reached the step yet. The bounds `after` and `within` are not compared. They count
-    from the step labelled `since`; without a label, or before that step began, from when the expectation was reached.
+    None when the scenario has not reached the step yet. The finding is inapplicable where the keyword of `where:` was not
+    offered. The bounds `after` and `within` are not compared. They count from the step labelled `since`; without a label, or
+    before that step began, from when the expectation was reached.
     """
     action = step.action
     assert isinstance(action, Expect)
@@ -102,8 +102,9 @@ def find_on_events_so_far(
 def _unoffered_keyword(expectation: Expectation, context: ExpectationContext) -> str | None:
     """Return why an expectation with `where: KEYWORD` does not apply, None where it does.
 
-    It does not apply where no session of its messages, or of its conversation, offered the keyword. Where there was no
-    session, it applies.
+    It does not apply where no session of its messages, or of its conversation, offered the keyword. Without `where`, and
+    where there was no session, it applies. Within TLS the link records nothing: there the harness's own record of the
+    replies to EHLO counts.
     """
     if expectation.where is None:
         return None
@@ -126,8 +127,8 @@ def _judge_expectations(
 ) -> Iterator[tuple[Verdict, bool]]:
     """Add all events to `trace`, then yield each expectation's verdict and whether it is a failure that explains others.
 
-    An expectation is judged at each event with which its step ended. One that was reached several times, inside a `repeat`, has the worst
-    of its verdicts; one that was never reached is inconclusive.
+    An expectation is judged at each event with which its step ended. One that was reached several times, inside a `repeat`, has
+    the worst of its verdicts, the first of several that are as bad; one whose step never ended is inconclusive.
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
     verdicts: dict[str, list[tuple[Verdict, bool]]] = {path: [] for path in expected}
@@ -144,9 +145,9 @@ def _judge_expectations(
 def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSettings) -> tuple[Verdict, bool]:
     """Return an expectation's verdict on the events so far, and whether it is a failure that explains others.
 
-    The kind of its first violation decides which rows it is blamed on. A loss of what was never acknowledged is excused. On a clock of
-    real time a failure is excused if the lags since the bound began add up to too much; one that came too early cannot come from
-    lateness.
+    The kind of its first violation decides which rows it is blamed on, unless the expectation names its own. A loss of what was
+    never acknowledged is excused. On a clock of real time a failure with `within` is excused if the lags since the bound began
+    add up to too much, but not one that came too early. A step that ended before it was reached is an error.
     """
     check, requirements, expectation = _check_and_rows(cell, step, settings)
     result = find_on_events_so_far(cell, step, trace, settings.tolerance, settings.claims)
@@ -168,13 +169,16 @@ def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSett
 
 
 def _verdict_not_reached(cell: Cell, step: Step, settings: JudgeSettings) -> Verdict:
-    """Return the inconclusive verdict of an expectation before whose step the scenario ended."""
+    """Return the inconclusive verdict of an expectation whose step the scenario did not come to."""
     check, requirements, _ = _check_and_rows(cell, step, settings)
     return inconclusive_verdict(check, Reason.CUT_SHORT, requirements, "the scenario ended before this step", step)
 
 
 def _check_and_rows(cell: Cell, step: Step, settings: JudgeSettings) -> tuple[str, tuple[str, ...], Expectation]:
-    """Return the name of an expectation's check, the rows that bind the candidate, and the expectation itself."""
+    """Return the name of an expectation's check, the rows that bind the candidate, and the expectation itself.
+
+    The rows are those that the expectation names, else those of the scenario.
+    """
     action = step.action
     assert isinstance(action, Expect)
     rows = applicable_rows(action.expectation.requirements or cell.requirements, settings.claims)
@@ -198,8 +202,8 @@ def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectat
 def _judge_by_rules(context: CheckContext, settings: JudgeSettings) -> list[Verdict]:
     """Return the verdicts of the model's rules that the scenario does not waive, in the order of their registration.
 
-    A rule named after its row (`model.<row>`) has no verdict where it had no occasion; a published invariant (`invariant.<name>`) is not
-    applicable then.
+    A rule named after its row (`model.<row>`) has no verdict where it had no occasion; a published invariant
+    (`invariant.<name>`) is not applicable then.
     """
     facts = Facts(context)
     verdicts = []
@@ -219,7 +223,7 @@ def _rows_named_by_scenario(judged: tuple[str, ...], named: tuple[str, ...]) -> 
 
 
 def _rooms_by_path(steps: Sequence[Step]) -> dict[str, float]:
-    """Return the `room` of each expectation that has one, by the path of its step: a lag up to so many seconds cannot matter."""
+    """Return the `room` (a lag in seconds that cannot matter) of each expectation that has one, by the path of its step."""
     rooms = [(step.path, step.action.expectation.room) for step in steps if isinstance(step.action, Expect)]
     return {path: room for path, room in rooms if room is not None}
 
@@ -229,9 +233,9 @@ def _move_consequences_back(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts with those failures at the end whose row presupposes another violated row, otherwise in their order.
 
-    The row of the first failure that explains others (its step is in `explaining_steps`) counts as violated by itself, whatever it
-    presupposes. Without such a failure `independently_violated` says which rows are. A row's *root* is the violated row from which its
-    violation may follow, or the row itself.
+    The row of the first failure that explains others (its step is in `explaining_steps`) counts as violated by itself, whatever
+    it presupposes. Without such a failure `independently_violated` says which rows are. A row's *root* is the violated row
+    from which its violation may follow, or the row itself.
     """
     failures = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
     explaining = (v.requirements[0] for v in failures if v.step is not None and v.step in explaining_steps)

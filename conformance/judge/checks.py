@@ -1,7 +1,8 @@
 """The registry of checks: one function for each expectation verb.
 
-The modules of `conformance.judge.expectations` declare their functions here, by the decorator below; importing that package imports all
-of its modules. `conformance.judge.cell` finds a check by its verb in EXPECTATION_CHECKS; no check is called by the name of its function.
+The modules of `conformance.judge.expectations` declare their functions here, by the decorator below; importing that package
+imports all of its modules. `conformance.judge.cell` finds a check by its verb in EXPECTATION_CHECKS; no check is called by the
+name of its function. A *row* is a requirement of the catalogue, on which violations are blamed by their kind.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +39,7 @@ def expectation_check(
     explaining_kinds: Iterable[ViolationKind] = (),
     fallback_rows: Mapping[ViolationKind, Mapping[bool, str]] = _NONE,
 ) -> Callable[[ExpectationCheck[E]], ExpectationCheck[E]]:
-    """Return a decorator that registers a function as the check of an expectation.
+    """Return a decorator that registers a function as the check of an expectation, and returns the function unchanged.
 
     `model` declares the expectation's fields; its registered verb names the check. `rows_by_kind` has the requirements
     that a violation of each kind breaks. Violations of `explaining_kinds` are listed before others, since they say what
@@ -47,6 +48,7 @@ def expectation_check(
     """
 
     def register(check: ExpectationCheck[E]) -> ExpectationCheck[E]:
+        """Register the check under the verb of `model`, with its blame rules, and return it."""
         rules = BlameRules(
             rows_by_kind=rows_by_kind, explaining_kinds=frozenset(explaining_kinds), fallback_rows=fallback_rows
         )

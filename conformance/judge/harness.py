@@ -1,8 +1,9 @@
 """Checks of the harness itself: what keeps a cell from proving anything about the servers under test.
 
-That is a fault that never fired, a moment for a step that never came, a message that passed its link with other octets than the scenario
-means, a node that exited, could not be started, or did not do what a step asked of it. The judge calls `find_obstacles` once for a
-history. The rows of these verdicts are those of the scenario that bind the candidate (`applicable_rows`).
+Such an *obstacle* is a fault that never fired, a moment for a step that never came, a message that passed its link with
+other octets than the scenario means, a node that exited, could not be started, or did not do what a step asked of it. The
+judge (`conformance.judge.cell`) calls `find_obstacles` once for a history. The rows of these verdicts are those of the
+scenario that bind the candidate (`applicable_rows`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ from conformance.verdicts import Outcome, Reason, Verdict
 def find_obstacles(context: CheckContext, steps: Sequence[Step], *, complete: bool) -> Iterator[Verdict]:
     """Yield an inconclusive or error verdict for each obstacle; nothing in a cell without obstacles.
 
-    In a history that is not `complete` what did not happen may have been cut off: it is no obstacle.
+    `steps` are all of the scenario. In a history that is not `complete` what did not happen may have been cut off: that is no
+    obstacle then.
     """
     if complete:
         yield from _find_missed_occasions(context, steps)
@@ -31,7 +33,8 @@ def find_obstacles(context: CheckContext, steps: Sequence[Step], *, complete: bo
 def _find_missed_occasions(context: CheckContext, steps: Sequence[Step]) -> Iterator[Verdict]:
     """Yield a verdict for each fault that never fired, and for each moment of a step on nodes (`at`) that never came.
 
-    `FaultFired` events have both, by the fault's name or the step's `occasion`. What need not happen is left out.
+    `FaultFired` events have both, by the fault's name or the step's `occasion`. What the scenario says need not happen is
+    left out. The verdicts are inconclusive.
     """
     rows = applicable_rows(context.cell.requirements, context.claims)
     fired = {event.fault for event in context.trace.events_of(FaultFired)}
@@ -48,8 +51,8 @@ def _find_missed_occasions(context: CheckContext, steps: Sequence[Step]) -> Iter
 def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
     """Yield an error for each message that the harness sent with other octets than the scenario means.
 
-    Sessions in which a fault fired are left out. Without this check an attack that the harness makes harmless by mistake
-    would look like one that the server withstood.
+    One transaction in the session with the right octets suffices. Sessions in which a fault fired are left out. Without this
+    check an attack that the harness makes harmless by mistake would look like one that the server withstood.
     """
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     faulted = {event.session for event in trace.events_of(FaultFired)}
@@ -66,7 +69,7 @@ def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
 
 
 def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
-    """Yield a verdict for each node that exited by itself or could not be started, and for each command that failed."""
+    """Yield an inconclusive verdict for each exit of a node by itself, each failed start, and each command that failed."""
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     for event in trace.events_of(NodeEvent):
         if event.action == "exited":

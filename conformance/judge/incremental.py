@@ -1,7 +1,7 @@
-"""Judges while a cell still runs: does an expectation hold on the events so far?
+"""Judges while a cell still runs whether an expectation holds on the events so far.
 
-This is the only way in which a run asks the judge: an expectation with `within` need not be waited for once it holds. The run gets an
-`IncrementalJudge` as the function `ExpectationHolds`, and calls it in its event loop after new events.
+This is the only way in which a run asks the judge: an expectation with `within` need not be waited for once it holds. The
+run gets an `IncrementalJudge` as the function `ExpectationHolds`, and calls it in its event loop after new events.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,15 @@ class IncrementalJudge:
     """Judges the growing history of one cell; each event is indexed once, in `_trace`, however often the judge is called."""
 
     def __init__(self) -> None:
+        """Begin with a history without events."""
         self._trace = Trace()
 
     def __call__(self, cell: Cell, step: Step, events: Sequence[AnyEvent]) -> bool:
         """Return whether the expectation `step` holds on `events`, which must begin with the events of earlier calls.
 
         It holds when its check had an occasion and found neither a violation nor anything undecided; its bounds `after` and
-        `within` do not matter here. False when the last event is of a type that cannot confirm: then nothing is judged.
+        `within` do not matter here. False before the scenario has reached the step, and when the last event is of a type that
+        cannot confirm: then nothing is judged.
         """
         for n in range(len(self._trace.events), len(events)):
             self._trace.add(events[n])

@@ -1,7 +1,9 @@
 """Makes verdicts of findings. Their sentences are read by someone who knows neither the scenario nor the harness.
 
 `requirements` are the rows of the catalogue that a verdict is about; the first is the one that a failure is blamed on.
-`step` is the expectation's step, None for an invariant and for what the harness checks of itself.
+`check` is the name of the check. `step` is the expectation's step, or that of a fault that did not fire; None for a rule of
+the model and for other checks of the harness. The judge (`conformance.judge.cell`) and the checks of the harness call these
+functions.
 """
 
 from conformance.scenarios.steps.action import Step
@@ -18,9 +20,10 @@ def build_verdict(
 ) -> Verdict:
     """Return the verdict of a finding; its sentence is that of the first violation, or of the first undecided thing.
 
-    A violation fails, however the history ends. Without an occasion an expectation is inconclusive, and an invariant not
-    applicable. An invariant that found nothing wrong is inconclusive where the history is not `complete`. A row that
-    the first observation names is put in front.
+    An inapplicable finding is not applicable. A violation fails, however the history ends; without violations an undecided
+    thing is inconclusive. Without an occasion an expectation is inconclusive, and a rule of the model (`step` is None) not
+    applicable. A rule that found nothing wrong is inconclusive where the history is not `complete`; otherwise the check
+    passes. A row that the first observation names is put in front.
     """
     if finding.inapplicable:
         return make_verdict(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)
@@ -77,7 +80,7 @@ def make_verdict(
 ) -> Verdict:
     """Return a verdict without a finding, such as one of the harness's own checks.
 
-    `evidence` are numbers of events; `step` is the expectation's, whose path and line the verdict names.
+    `evidence` are numbers of events; `step` is the scenario's step whose path and line the verdict names, None for none.
     """
     return Verdict(
         check=check,

@@ -1,3 +1,4 @@
-"""One cell from start to history: clocks, the topology's parties, and the steps.
-Nothing here decides what is right; it only makes things happen and writes them down.
+"""Runs one cell, from the start of its nodes to its history: clocks, the topology's parties, and the steps.
+
+Nothing here decides what is right; it only makes things happen and records them.
 """

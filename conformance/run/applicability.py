@@ -1,12 +1,12 @@
 """Decides whether a cell applies to an assignment of candidates: for runs, for trials of defects, and for `candidate check`.
 
 A *cell* is one scenario with one value for each axis. An *assignment* says which candidate (implementation under test) plays
-each of its servers. The *scale* is what documented times are divided by.
+each of its servers. The *scale* is what documented times are divided by. A *reason* says in words why a cell does not apply.
 Everything that can be known before a cell starts is decided here. That a program's clock cannot be shifted shows only when it
 runs (`conformance.run.cell`).
 
 The `waits_...` of a candidate's description are times that no setting changes, so a scaled clock does not shorten
-them; None where it has none. A candidate *plays* the server to which it is assigned.
+them; None where it has none. A cell whose scenario makes a server wait for such a time does not apply on a scaled clock.
 """
 
 import re
@@ -66,8 +66,8 @@ def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) 
 def _unused_candidates(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
     """Return `server (candidate)` for each server of the assignment that the topology lacks, unless its candidate plays another.
 
-    The reference (the harness's own server) may be assigned to servers that the topology lacks, as long as another
-    assigned candidate plays in it.
+    The reference (the harness's own server) may also be assigned to servers that the topology lacks if any other server of
+    the assignment is in the topology.
     """
     servers = cell.topology.by_name
     playing = [candidate for server, candidate in assignment.servers.items() if server in servers]
@@ -90,7 +90,8 @@ def _wrong_generations(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
     """Return `server (candidate) has the dialect NAME` for the first server that would not understand the harness's verbs.
 
-    The harness itself spells the commands of shadow redundancy as PROFILE_1, the built-in dialect, does.
+    That is one to which a step of the cell sends commands of shadow redundancy. The harness itself spells these as PROFILE_1,
+    the built-in dialect, does. Return () when there is none.
     """
     for step in cell.all_steps:
         for server in _sent_shadow_verbs_to(step.action):
@@ -103,9 +104,8 @@ def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 def _without_defaults(cell: Cell, assignment: Assignment, scale: float) -> tuple[str, ...]:
     """Return `server (candidate) ...` for the first server whose node.json cannot leave parameters out, in a cell that needs it.
 
-    That is a cell with `parameters: default`. A candidate whose files are made from templates sees every value instead.
-
-    A default that is a time must be divided by the scale, which only contract 2 has in the file.
+    That is a cell with `parameters: default`; for any other return (). A candidate whose files are made from templates sees
+    every value instead. A default that is a time must be divided by the scale, which only contract 2 has in the file.
     """
     for server, candidate in _servers_with_candidates(cell, assignment) if cell.parameters == "default" else ():
         if not candidate.takes_defaults_from_document:
@@ -116,7 +116,10 @@ def _without_defaults(cell: Cell, assignment: Assignment, scale: float) -> tuple
 
 
 def _sent_shadow_verbs_to(action: object) -> tuple[str, ...]:
-    """Return the servers to which the harness itself sends shadow verbs in a step: in a conversation, or as a shadow server."""
+    """Return the servers to which the harness itself sends commands of shadow redundancy in a step; () for none.
+
+    It does so in a conversation (`talk`), and as a sender that offers to keep the shadow of what it sends.
+    """
     match action:
         case Talk(to=to, lines=lines):
             texts = (f"{line.say or ''} {line.octets or ''}" for line in lines)
@@ -127,7 +130,7 @@ def _sent_shadow_verbs_to(action: object) -> tuple[str, ...]:
 
 
 def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
-    """Return why the documented times of a cell cannot be divided by a scale."""
+    """Return why the documented times of a cell cannot be divided by a scale, () when they can; one wait of each kind at most."""
     if cell.timers == "own":
         return ("the server's own timers cannot be scaled",)
     if cell.unscaled:  # the scenario's reason
@@ -141,10 +144,10 @@ def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
-    """Return `SERVER (candidate) waits DURATION ...` for a server that waits unscaled for a silent next hop; "" for none.
+    """Return `SERVER (candidate) waits DURATION ...` for the first server that a fault makes wait for a silent next hop.
 
-    A fault at `dot` other than `before` falls silent when the next hop has the whole message: the server does not wait
-    then.
+    "" for none, or when its candidate waits for no unscaled time. A fault at `dot` other than `before` falls silent when the
+    next hop has the whole message: the server does not wait then.
     """
     for step in cell.all_steps:
         match step.action:
@@ -159,7 +162,10 @@ def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
 
 
 def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
-    """Return `SERVER (candidate) may ... DURATION ...` for a server that rests unscaled after a kill amid deferred mail, or ""."""
+    """Return `SERVER (candidate) may ... DURATION ...` for the first server that the cell kills and that then rests unscaled.
+
+    "" for none, and in a cell in which no sink answers with 4yz: without deferred mail the rest does not matter.
+    """
     actions = [step.action for step in cell.all_steps]
     if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in actions):
         return ""
@@ -175,7 +181,10 @@ def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
 
 
 def _wait_between_attempts(cell: Cell, assignment: Assignment) -> str:
-    """Return `SERVER (candidate) waits DURATION ...` for a server that waits unscaled before it tries again; "" for none."""
+    """Return `SERVER (candidate) waits DURATION ...` for the first server that waits unscaled before it tries again.
+
+    "" for none, or when no step may make an attempt of such a server fail temporarily.
+    """
     for server, candidate in _servers_with_candidates(cell, assignment):
         if candidate.waits_between_attempts is not None and any(
             _may_defer_delivery(step.action, server.name) for step in cell.all_steps
@@ -188,7 +197,7 @@ def _wait_between_attempts(cell: Cell, assignment: Assignment) -> str:
 
 
 def _may_defer_delivery(action: Action, server: str) -> bool:
-    """Whether a step may make an attempt of a server to deliver a message fail temporarily."""
+    """Whether a step may make an attempt of a server to deliver a message fail temporarily: an answer, fault or partition."""
     match action:
         case Answer(reply=reply):
             return reply.startswith("4")

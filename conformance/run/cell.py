@@ -1,7 +1,7 @@
 """Runs one cell: starts its nodes, runs its steps, heals and drains, ends everything, and returns the recorded history.
 
 `conformance.execute` calls it for each cell of a run, in the process that runs pytest. A *world* is all parties of a cell:
-nodes, sinks and the links between them.
+nodes, sinks and the links between them. The *drain* is the time after the last step in which outstanding messages arrive.
 At the end the secrets of the cell are removed from the files that its nodes have left.
 """
 
@@ -44,11 +44,11 @@ _HARNESS_ERRORS = (
 class RecordedRun:
     """The history of a cell, and why the run is not complete or not applicable; each reason is a sentence, or "".
 
-    `problem`: why the cell could not be run to its end; `node_failed`: whether that is a node's failure. `wrong_state`: which
-    step found a node in another state than it
-    needs; the cell was drained all the same. `timed_out`: what the cell was waiting for at its limit of real time.
-    `inapplicable`: why the clock does not reach the candidate, or the layer under its disk does not see what it does.
-    `simulated` is how long the cell took by its clock, documented seconds; `logs` has the log file of each node.
+    `problem`: why the cell could not be run to its end; `node_failed`: whether that is a node's failure. `wrong_state`:
+    which step found a node in another state than the step needs; the steps ended there, and the cell was drained all the
+    same. `timed_out`: what the cell was waiting for at its limit of real time. `inapplicable`: why the clock does not reach
+    the candidate, or the layer under its disk does not see what it does. `simulated` is how long the cell took by its clock,
+    documented seconds; `logs` has the log file of each node.
     """
 
     events: tuple[AnyEvent, ...]
@@ -62,7 +62,7 @@ class RecordedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether the cell came to the end of its drain, so that its history is whole."""
+        """Whether the cell came to the end of its drain, so that its history is whole; means nothing with `inapplicable`."""
         return not self.problem and not self.timed_out
 
 
@@ -86,8 +86,8 @@ class CellRunner:
     async def run(self, cell_loop: CellLoop) -> RecordedRun:
         """Run the cell on a loop and return what was recorded.
 
-        A failure of a node, the scenario or the harness is described in the result. Raises KeyboardInterrupt, and exceptions
-        of types that _HARNESS_ERRORS does not have.
+        A failure of a node, the scenario or the harness is described in the result. Raises KeyboardInterrupt (but not
+        LoopBlocked), and exceptions of types that _HARNESS_ERRORS does not have.
         """
         events: list[AnyEvent] = []
         try:
@@ -122,7 +122,7 @@ class CellRunner:
         """Start the nodes, run the steps, drain, end everything, delete the data, redact secrets, and return the result.
 
         Entering the world starts the nodes, leaving it ends everything. An exception becomes one of the reasons of the
-        result, by its type. `supervisors` are by the name of the server, whose data are deleted.
+        result, by its type; one of any other type is raised, and the data stay.
         """
         clock.flush_with(self.flush)
         recorder.subscribe(self.on_event)
@@ -164,11 +164,15 @@ class CellRunner:
 
 
 def _describe_time_limit(limit: float) -> str:
+    """Return the beginning of the sentence about a cell that was stopped at its limit of real seconds."""
     return f"stopped after {limit:g} s of real time (--cell-timeout)"
 
 
 def _delete_data(servers: Iterable[str], settings: Settings, directory: Path) -> None:
-    """Delete the data of servers; with `settings.keep`, leave them: the caller deletes them unless the cell fails."""
+    """Delete the data of servers in the cell's directory; with `settings.keep`, leave them.
+
+    `conformance.execute` deletes them then, after it has copied those of a failed cell.
+    """
     for name in servers if settings.keep is None else ():
         delete_tree(directory / name / "data")
 
@@ -189,7 +193,7 @@ def describe_errors(errors: BaseExceptionGroup[Exception]) -> str:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return an error as a sentence; its type comes first unless it is one of the harness's own, which are sentences."""
+    """Return an error as a sentence: the text of a NodeError, which is one; of any other error its type and its text."""
     if isinstance(error, NodeError):
         return str(error)
     if str(error):

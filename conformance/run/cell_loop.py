@@ -57,20 +57,23 @@ def run_with_clock(
 ) -> T:
     """Run `main(clock)` on a new loop with the clock of that name, block until it ends, and return its result.
 
-    `scale` is for the scaled clock only. `ties` is the seed of the order of what happens at the same virtual time (None: the order
-    in which it was begun); where time passes by itself it does nothing. An interrupt (Ctrl-C) cancels `main`, lets it clean up, and is raised as
-    KeyboardInterrupt. Raises what `main` raises, ClockError when virtual time cannot go on, LoopBlocked when code on the
-    loop did not return in time (after cancelling `main`), ValueError for a scale that is not above 0, and Leftovers when
-    `main` returned and left tasks or connections behind (when it raised, they are added to its error as a note).
+    `scale` is for the scaled clock only. `ties` is the seed of the order of what happens at the same virtual time (None: the
+    order in which it was begun); where time passes by itself it does nothing. An interrupt (Ctrl-C) cancels `main`, lets it
+    clean up, and is raised as KeyboardInterrupt. Raises what `main` raises, ClockError when virtual time cannot go on,
+    LoopBlocked when code on the loop did not return in time (after cancelling `main`), ValueError for a scale that is not
+    above 0, and Leftovers when `main` returned and left tasks or connections behind (when it raised, they are added to its
+    error as a note).
     """
     results: list[T] = []
     mains: list[asyncio.Task[None]] = []
 
     async def store_result() -> None:  # asyncio.Runner formats the result of its task, and a history takes seconds
+        """Run `main` on the new loop and put its result into `results`, and the current task into `mains`."""
         mains.append(cast("asyncio.Task[None]", asyncio.current_task()))
         results.append(await _run_and_clean_up(main, name, scale, _clean_up_loop))
 
     def make_loop() -> asyncio.AbstractEventLoop:
+        """Return a new loop of the clock's class, which draws the order of ties if a seed was given and its time jumps."""
         loop = _CLOCK_CLASSES[name].make_loop()
         if ties is not None and isinstance(loop, VirtualClockEventLoop) and not loop.time_passes:
             loop.shuffle_ties(ties)
@@ -86,7 +89,11 @@ def run_with_clock(
 
 
 def _cancel_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
-    """Cancel `main` and run the loop until it has cleaned up, also when code blocks the loop again, up to a number of times."""
+    """Cancel `main` and run the loop until it has cleaned up.
+
+    Code that blocks the loop meanwhile is interrupted again, _MAX_INTERRUPTIONS times at most. Raises what `main` raises in
+    the end.
+    """
     main.cancel()
     for _ in range(_MAX_INTERRUPTIONS):
         if not main.done():
@@ -99,7 +106,8 @@ async def _run_and_clean_up(
 ) -> T:
     """Run `main(clock)` on the running loop and return its result; raise Leftovers if `clean_up` then describes something.
 
-    `clean_up` returns what it had to cancel and close, "" for nothing. An exception of `main` gets that as a note.
+    The clock is a new one of this name. `clean_up` returns a description of what it had to cancel and close, "" for nothing. An
+    exception of `main` gets the description as a note, and is raised.
     """
     clock = _CLOCK_CLASSES[name](asyncio.get_running_loop(), scale)
     try:
@@ -149,7 +157,7 @@ async def _clean_up_loop() -> str:
 
 
 class CellTasks:
-    """The tasks of one cell; they are not kept alive by this."""
+    """The tasks of one cell, as weak references: a task that has ended is not kept in memory."""
 
     def __init__(self) -> None:
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
@@ -170,7 +178,7 @@ _CELL_TASKS: ContextVar[CellTasks | None] = ContextVar("cell_tasks", default=Non
 def tracked_task_factory(
     loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T], **named: Any
 ) -> asyncio.Task[T]:
-    """Create a task and add it to the tasks of the cell whose code creates it.
+    """Create a task, add it to the tasks of the cell whose code creates it (if it is a cell's), and return it.
 
     A loop that many cells share must have this as its task factory (asyncio.loop.set_task_factory).
     """
@@ -181,7 +189,7 @@ def tracked_task_factory(
 
 
 def create_cell_task(coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Create the first task of a cell on the running loop; tasks that it creates, directly or not, are the cell's too."""
+    """Create and return the first task of a cell on the running loop; tasks that it creates, in turn too, are the cell's."""
     context = copy_context()
     context.run(_CELL_TASKS.set, CellTasks())
     return asyncio.get_running_loop().create_task(coro, context=context)
@@ -190,13 +198,17 @@ def create_cell_task(coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 async def run_on_shared_loop(main: Callable[[Clock], Awaitable[T]], settings: Settings) -> T:
     """Run `main(clock)` on the running loop and return its result; to be awaited in a task of `create_cell_task`.
 
-    Raises what `main` raises, and Leftovers when it returned and left tasks behind; they have been cancelled.
+    Raises what `main` raises, and Leftovers when it returned and left tasks behind; they have been cancelled. Its sockets
+    are not closed here.
     """
     return await _run_and_clean_up(main, settings.clock, settings.scale, _clean_up_cell)
 
 
 async def _clean_up_cell() -> str:
-    """Wait for the other tasks of the current cell, then cancel what is left; return its description, or ""."""
+    """Wait up to _CLOSING_S for the other tasks of the current cell, then cancel those that are left.
+
+    Return a description of the cancelled tasks; "" when there were none.
+    """
     cell_tasks = _CELL_TASKS.get()
     assert cell_tasks is not None
     if cell_tasks.others:
@@ -219,7 +231,7 @@ class CellLoop(Protocol):
         """Run `main(clock)` with a new clock and return its result. Raises Leftovers, and what `main` and the clock raise."""
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call a function that takes long, without blocking other cells, and return its result."""
+        """Call a function that takes long, without blocking other cells, and return its result. Raises what it raises."""
 
 
 class _OwnLoop:
@@ -229,10 +241,12 @@ class _OwnLoop:
     """
 
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
+        """Run `main(clock)` on a new loop, block until it has ended, and return its result; a seed of the run draws the ties."""
         ties = settings.seed if settings.seed != DEFAULT_SEED else None
         return run_with_clock(main, settings.clock, settings.scale, ties=ties)
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function, block the caller's loop until it returns, and return its result."""
         return function(*arguments)
 
 
@@ -240,9 +254,11 @@ class _SharedLoop:
     """Runs a cell on the caller's loop, beside other cells; `call` uses a thread, so that it does not block them."""
 
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
+        """Run `main(clock)` on the caller's loop and return its result; to be awaited in a task of `create_cell_task`."""
         return await run_on_shared_loop(main, settings)
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function in a thread and return its result."""
         return await asyncio.to_thread(function, *arguments)
 
 

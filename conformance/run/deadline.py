@@ -1,9 +1,9 @@
 """The limit of real time for one cell: how long it is, and how a cell that exceeds it is ended.
 
 Theory of operation. A thread (`Watchdog`) waits beside the event loop, in real time, whatever the loop's clock. At the limit
-it has the loop cancel the cell's task, which then cleans up. Code that blocks the loop, during the cell or its clean-up, cannot be
-cancelled: when the loop has not turned for GRACE_S, the thread sends a signal to the main thread, whose handler raises
-LoopBlocked in the code that blocks. That is repeated for as long as the loop does not turn.
+it has the loop cancel the cell's task, which then cleans up. Code that blocks the loop, during the cell or its clean-up, cannot
+be cancelled: when the loop has not turned for GRACE_S, the thread sends a signal to the main thread, whose handler raises
+LoopBlocked in the code that blocks. The thread repeats this for as long as the loop does not turn.
 """
 
 import asyncio
@@ -55,6 +55,7 @@ class Watchdog:
     """The one of the main thread, to which the signal handler belongs."""
 
     def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop, on_timeout: Callable[[], object]) -> None:
+        """Make the thread, which begins to wait for `seconds` when the context is entered."""
         self.has_timed_out = False
         """Whether `on_timeout` was called."""
         self._interrupted = False
@@ -67,6 +68,7 @@ class Watchdog:
         self._in_main_thread = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> "Watchdog":
+        """Begin to wait for the limit; in the main thread also install the handler of the signal."""
         if self._in_main_thread:
             Watchdog._current = self
             signal.signal(_SIGNAL, _handle_signal)  # not reset later: without a watchdog it does nothing
@@ -76,13 +78,17 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End the thread and wait for its end; an exception of the body goes on."""
         if self._in_main_thread:
             Watchdog._current = None
         self._ended.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        """Wait for the limit, then check that the loop turns, until the context is left; runs in the thread."""
+        """Wait for the limit, then have `_on_turn` called and check that the loop turns, until the context is left.
+
+        Runs in the thread. Return at once when the context is left before the limit.
+        """
         if self._ended.wait(self._seconds):
             return
         self._loop.call_soon_threadsafe(self._on_turn)
@@ -94,7 +100,10 @@ class Watchdog:
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 
     def _on_turn(self) -> None:
-        """Note that the loop turns; call `on_timeout` unless it was called, or the blocking code was interrupted."""
+        """Note that the loop turns; the first time also call `on_timeout`.
+
+        `on_timeout` is not called after blocking code was interrupted, or the context was left.
+        """
         self._turned.set()
         if not self.has_timed_out and not self._interrupted and not self._ended.is_set():
             self.has_timed_out = True
@@ -108,7 +117,10 @@ class Watchdog:
 
 
 def _handle_signal(number: int, frame: FrameType | None) -> None:
-    """Raise LoopBlocked in the code that the signal has interrupted, if that still blocks the loop."""
+    """Raise LoopBlocked in the code that the signal has interrupted, if that still blocks the loop.
+
+    Do nothing without a current watchdog. The text of the error is the place in the code.
+    """
     if Watchdog._current is None:
         return
     place = "code that cannot be seen"
@@ -126,7 +138,7 @@ class CellTimeout(Exception):
 def cell_timeout(cell: Cell, settings: Settings) -> float:
     """Return how many real seconds a cell may take: `settings.cell_timeout` if it is set.
 
-    The default is 10 minutes more than the steps and the drain take on the clock; where time jumps, these take no time.
+    The default is 10 minutes more than the steps and the drain take at most on the clock; where time jumps, these take no time.
     """
     if settings.cell_timeout is not None:
         return settings.cell_timeout
@@ -141,7 +153,7 @@ def _duration(steps: Iterable[Step]) -> float:
 
 
 def _step_duration(step: Step) -> float:
-    """Return an upper bound of how long one step takes; 0 for steps that need no documented time."""
+    """Return an upper bound of how long one step takes, documented seconds; 0 for steps that need no documented time."""
     match step.action:
         case Advance(by=by):
             return by
@@ -165,7 +177,8 @@ def _step_duration(step: Step) -> float:
 async def real_deadline(seconds: float) -> AsyncIterator[None]:
     """Cancel the body after real seconds, whatever the loop's clock, and raise CellTimeout from the context then.
 
-    Code that blocks the loop of the main thread is interrupted GRACE_S later: LoopBlocked comes out of the loop.
+    CellTimeout is also raised when the body ended before the cancellation reached it. Code that blocks the loop of the main
+    thread is interrupted GRACE_S later: LoopBlocked comes out of the loop.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -186,7 +199,11 @@ async def real_deadline(seconds: float) -> AsyncIterator[None]:
 
 
 def describe_wait(events: Sequence[AnyEvent]) -> str:
-    """Return what a cell with this history is waiting for, such as `step 3, advance (line 12), begun at 4.000 s`."""
+    """Return what a cell with this history is waiting for, such as `step 3, advance (line 12), begun at 4.000 s`.
+
+    Of several steps that have not ended, the one that began last is named. Before the first step the cell waits for the
+    nodes to be ready, after the last for the drain, then for the nodes to end.
+    """
     open_steps: dict[str, StepEvent] = {}
     for event in events:
         match event:

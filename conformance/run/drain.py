@@ -1,4 +1,9 @@
-"""The end of every scenario: heal all faults, wait until every accepted message is accounted for, within a time limit."""
+"""The end of every scenario: heal all faults, wait until every accepted message is accounted for, within a time limit.
+
+`conformance.run.cell` calls `drain` after the last step. A message is *accounted for* when it has arrived at a sink for each
+recipient for whom a server accepted it, or was reported as failed; until then it is *undelivered*. All this decides only how
+long the run waits: the judge has rules of its own about lost messages.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -30,10 +35,10 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    After that go on for 2.5 heartbeat intervals, in which a message may arrive twice. Then inspect each node in this process:
-    none may hold a finished message. Records `Drained`, with the messages that are missing after `world.cell.drain` documented
-    seconds (`quiet`: none): to judge that is not done here. A node that ended on its own is not started. `record_failure`
-    records such an end, `record_shortage` that the machine ran out of a resource.
+    After that go on for 2.5 heartbeat intervals, in which a message may arrive twice; then inspect nodes, since none may hold
+    a finished message (`_inspect_nodes`). The limit is `world.cell.drain` documented seconds: when messages are missing then,
+    neither is done. In any case record the nodes that ended on their own, a shortage of the machine, `Drained` with the
+    missing messages (`quiet`: none), and the lag. A node that ended on its own, or could not start again, is not started.
     """
     world.heal_all()
     await heal_disks(world)
@@ -73,9 +78,10 @@ async def drain(world: World) -> None:
 
 
 async def _inspect_nodes(world: World) -> None:
-    """Record what each running node holds whose candidate claims `inspect`, if that starts no program, which takes long.
+    """Record what each running node in this process holds whose candidate claims `inspect`.
 
-    A node whose last configuration was refused is left out: the command reads the file, which still has what was refused.
+    The command of any other node would start a program, which takes long. A node whose last configuration was refused is left
+    out: the command reads the file, which still has what was refused.
     """
     refused = {
         event.node: event.refused is not None for event in world.recorder.events if isinstance(event, Configured)
@@ -94,7 +100,8 @@ async def _inspect_nodes(world: World) -> None:
 async def _wait_until_delivered(world: World, undelivered: "Undelivered", until: float) -> bool:
     """Wait until no background send goes on and all messages are accounted for, or no node runs that could deliver them.
 
-    Return whether all are accounted for; False also at the time `until`, documented seconds.
+    Wait at most until `until`, a time of the clock in documented seconds. Return whether all are accounted for; at `until`
+    False.
     """
     recorded = asyncio.Event()
     unsubscribe = world.recorder.subscribe(lambda event: recorded.set())
@@ -124,7 +131,10 @@ class _NullTransaction:
     accepted: list[str] = field(default_factory=list)
 
     def refused_by(self, reply: Reply) -> list[str]:
-        """Take a reply into account, and return the recipients for whom it refuses the message for good."""
+        """Take the next reply of the session into account, and return the recipients for whom it refuses the message for good.
+
+        A 5yz to RCPT refuses it for that recipient, to DATA or to the content for all accepted ones; any other reply for none.
+        """
         refused = reply.code // 100 == 5
         if reply.to == "RCPT" and self.unanswered:
             recipient = self.unanswered.pop(0)
@@ -137,10 +147,10 @@ class _NullTransaction:
 class Undelivered:
     """The messages that a server has accepted, and that have neither arrived nor been reported as failed.
 
-    Of a message with a null reverse-path no failure may be reported: what a next hop refused for good has failed. It decides only how
-    long to wait: the judge has a rule of its own. `_made` has the messages by name, `_bodies` the
-    hashes of their bodies. `_arrived` has (hash of the body, recipient); `_reported` has (Message-ID, recipient), ""
-    for all of the message's recipients. `_null` has the transactions with a null reverse-path that servers have begun, by session.
+    Of a message with a null reverse-path no failure may be reported: it has failed, and is no longer undelivered, when a
+    next hop has refused it for good. `_made` has the messages by name, `_bodies` the hashes of their bodies. `_arrived` has
+    (hash of the body, recipient); `_reported` has (Message-ID, recipient), "" for all of the message's recipients. `_null`
+    has the transactions with a null reverse-path that servers have begun, by session.
     """
 
     def __init__(
@@ -205,7 +215,10 @@ class Undelivered:
                 pass
 
     def _give_up(self, recipients: Iterable[str]) -> None:
-        """Remove the messages with a null reverse-path to these recipients, for whom a next hop has refused one for good."""
+        """Remove all messages with a null reverse-path for these recipients, since a next hop has refused one for good.
+
+        The refusal may come before the content, so which of the messages was refused is not known.
+        """
         for recipient in recipients:
             for made in self._made.values():
                 key = (made.digest.body_sha256, recipient)
@@ -231,7 +244,7 @@ class Undelivered:
         return sorted(self._descriptions.values())
 
     def _normalized(self, address: str) -> str:
-        """Return an address in the spelling that all its equivalents have in common."""
+        """Return an address in the spelling that all its equivalents have in common: as a whole or its domain in lower case."""
         folded = address.lower()
         local, at_sign, domain = address.rpartition("@")
         return folded if folded in self._mailboxes else f"{local}{at_sign}{domain.lower()}"

@@ -36,7 +36,10 @@ class LagRecorder:
         self._run_delay = None if CLOCKS[clock.name].jumps else RunDelay(guards)
 
     def record(self, *, always: bool = False) -> None:
-        """Record how late the harness and the programs were since the last call, if they were; with `always` also if not."""
+        """Record how late the harness and the programs were since the last call, if they were; with `always` also if not.
+
+        The event has the sum of both, and as its detail the cause of the larger one. Where time jumps, programs do not count.
+        """
         seconds, reason = self._clock.take_lag(), self._clock.take_lag_reason()
         if self._run_delay is not None:
             wait_real_s, node = self._run_delay.take_longest_wait()
@@ -68,7 +71,8 @@ class RunDelay:
         """Return the longest wait of a node since the last call, in real seconds, and the node's name; (0.0, "") for none.
 
         The waits of a node's processes are added up, since each may have waited for the one before; of the threads of a
-        process the longest wait counts. The waits of processes that have ended meanwhile are not known.
+        process the longest wait counts, of a thread that is new all its wait so far. The waits of processes that have ended
+        meanwhile are not known.
         """
         delays: dict[tuple[int, int], float] = {}
         longest = (0.0, "")

@@ -21,15 +21,19 @@ SHARED = Path("/dev/shm")  # noqa: S108  # a file system in memory, on every Lin
 
 
 def make_directory(prefix: str, fallback: Path) -> Path:
-    """Make a new directory in memory, or below `fallback` where there is no such memory; the caller removes it."""
+    """Make a new directory in memory, or in `fallback` where memory cannot be used, and return it; the caller removes it.
+
+    Its name begins with `prefix`.
+    """
     return Path(tempfile.mkdtemp(prefix=prefix, dir=_process_directory() or fallback))
 
 
 @functools.cache
 def _process_directory() -> Path | None:
-    """Make the directory of this process, locked until the process ends, and remove those of processes that are gone.
+    """Make and return the directory of this process, locked until its end, and remove those of processes that are gone.
 
-    Return None when there is no memory that can be used.
+    Return None when there is no memory that can be used. Later calls return the same. The directory is removed at the end of
+    the process. Blocks while another process makes or removes directories.
     """
     home = SHARED / f"conformance-{os.getuid()}"
     home_lock = _open_home(home)
@@ -67,7 +71,10 @@ def _open_home(home: Path) -> int | None:
 
 
 def _lock(directory: Path) -> int | None:
-    """Lock a directory and return its descriptor; None when another process has locked it, or has just removed it."""
+    """Lock a directory and return the open descriptor, which holds the lock until it is closed.
+
+    Return None when another process has locked the directory, or has just removed it.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """Starts, stops and reconfigures one node, and records each of these in the history.
 
-A *node* is one running server under test. The steps of a scenario call the supervisor, and so does the drain at its end.
+A *node* is one running server under test: usually one process tree, and two processes on one queue after the step
+`start-another`. The steps of a scenario call the supervisor, and so does the drain at its end.
 """
 
 import asyncio
@@ -13,17 +14,19 @@ from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node
 from conformance.shortage import ResourceMonitor, exceeded_own_limit
 
 Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
-"""(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
+"""(transport changes, listener changes, unknown keys) -> the node's configuration as of now.
+
+Transport changes are new values of transport parameters by name, listener changes those of settings by the listener's name.
+"""
 
 
 class NodeSupervisor:
     """Controls one node.
 
     Methods raise NodeError when the node does not do its part, and WrongNodeState when it is not running, or is, contrary to
-    what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: each holds `lock`
-    while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
+    what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: the caller
+    holds `lock` while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
     `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration.
-    `cannot_restart`: it failed to start again on its own queue. `_has_run`: it has run on the data that it has.
     """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder, resources: ResourceMonitor) -> None:
@@ -44,9 +47,10 @@ class NodeSupervisor:
         self._listeners: dict[str, dict[str, Any]] = {}
 
     async def start(self) -> None:
-        """Start the node on the data that it has, and wait until it is ready.
+        """Start the node on the data that it has, wait until it is ready, and record that.
 
-        Raises CannotRestart when it has run on that data before and now fails to start.
+        A refused configuration or a failed start is recorded, and raised: as CannotRestart when the node has run on that data
+        before and now fails to start.
         """
         self._require(running=False, stage="start")
         self._record("started")
@@ -68,9 +72,9 @@ class NodeSupervisor:
         self._record("ready")
 
     async def start_another(self, node: Node, render: Render) -> str:
-        """Start another process of the server, `node`, on the queue of the running one; return what became of that, in words.
+        """Start another process of the server, `node`, on the queue of the running one; return in words whether it runs.
 
-        `render` makes its configuration. A server may refuse to run twice on one queue.
+        `render` makes its configuration. A server may refuse to run twice on one queue: that raises nothing.
         """
         self._require(running=True, stage="start-another")
         try:
@@ -83,7 +87,10 @@ class NodeSupervisor:
         return "two processes run"
 
     async def kill_one(self) -> str:
-        """Kill the process that was started first; return what goes on, in words: the other one, or the server, started again."""
+        """Kill the process that was started first, and return in words what runs now.
+
+        That is the process of `start_another`. Without one the node is killed and started again.
+        """
         self._require(running=True, stage="kill-one")
         if self._another is None:
             await self.kill()
@@ -96,7 +103,7 @@ class NodeSupervisor:
         return "the other process goes on"
 
     async def stop(self) -> None:
-        """Stop the node in an orderly way and wait for its end."""
+        """Stop the node in an orderly way, wait for its end, and record its exit code; a second process is killed."""
         self._require(running=True, stage="stop")
         await self._kill_another()
         code = await self.node.stop()
@@ -104,7 +111,7 @@ class NodeSupervisor:
         self._record("stopped", f"exit code {code}")
 
     async def kill(self, detail: str = "") -> None:
-        """Kill the node. That is recorded first: what arrives from it afterwards was sent before its death."""
+        """Kill the node, and a second process of it. The kill is recorded first: what arrives later was sent before it."""
         self._require(running=True, stage="kill")
         self._record("killed", detail)
         self.is_running = False
@@ -113,27 +120,30 @@ class NodeSupervisor:
         await self.node.kill()
 
     async def _kill_another(self) -> None:
-        """Kill the second process, if there is one."""
+        """Kill the second process, if there is one that has not ended on its own."""
         another, self._another = self._another, None
         if another is not None and another.failure is None:
             await another.kill()
 
     async def wipe(self) -> None:
-        """Destroy the queue database of the node, which must not be running."""
+        """Destroy the queue database of the node, which must not be running, and record that.
+
+        The next start is one on new data: when it fails, that is no CannotRestart.
+        """
         self._require(running=False, stage="wipe")
         await self.node.wipe()
         self._has_run = self.cannot_restart = False
         self._record("wiped")
 
     async def pause(self) -> None:
-        """Freeze the node's processes."""
+        """Freeze the processes of the node; a paused node counts as running."""
         self._require(running=True, stage="pause")
         await self.node.pause()
         self.is_paused = True
         self._record("paused")
 
     async def resume(self) -> None:
-        """Let the node's frozen processes run again."""
+        """Let the frozen processes of the node run again."""
         self._require(running=True, stage="resume")
         await self.node.resume()
         self.is_paused = False
@@ -159,12 +169,15 @@ class NodeSupervisor:
         self._transport, self._listeners = new_transport, new_listeners
 
     async def inspect(self) -> None:
-        """Record what the node's command `inspect` prints."""
+        """Run the node's command `inspect` and record what it prints."""
         state = await self.node.command("inspect")
         self._recorder.record(Inspected, node=self.node.name, state=state)
 
     def record_failure(self) -> None:
-        """Record that the node ended on its own, if it did and that is not recorded yet."""
+        """Note and record that the node ended on its own, if it did and that is not recorded yet.
+
+        Record a shortage of the machine too, if that may be the cause.
+        """
         if self.is_running and self.node.failure is not None:
             self.is_running = False
             self._record("exited", self.node.failure)
@@ -174,7 +187,7 @@ class NodeSupervisor:
     def may_be_short_of_memory(self) -> bool:
         """Whether the kernel may have killed a process of the node because the machine, not the node, had no memory left.
 
-        `oom_kills`, the number of such kills, is None where it is not known: it may be so then.
+        True also where the number of such kills (`oom_kills`) is not known.
         """
         return self.node.oom_kills != 0 and not exceeded_own_limit(self.node.failure or "")
 
@@ -184,11 +197,15 @@ class NodeSupervisor:
             self._record("starved", explanation)
 
     def _require(self, *, running: bool, stage: str) -> None:
-        """Raise WrongNodeState unless the node is running, or not, as `running` says; `stage` is what was to be done."""
+        """Raise WrongNodeState unless the node is running, or not, as `running` says; `stage` is what was to be done.
+
+        An end on its own that is not recorded yet is recorded first.
+        """
         self.record_failure()
         if self.is_running is not running:
             reason = self.node.failure or f"the node is {'running' if self.is_running else 'not running'}"
             raise WrongNodeState(self.node.name, stage, reason)
 
     def _record(self, action: str, detail: str = "") -> None:
+        """Record a change of the node's state."""
         self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)

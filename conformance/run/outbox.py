@@ -1,4 +1,8 @@
-"""The messages that the harness made for a cell, and its background sends."""
+"""The messages that the harness made for a cell, and its background sends.
+
+A *background send* is the task of a `send`, `resend` or `talk` step with `background`, which goes on while later steps run. The
+world of a cell has one `Outbox`; the handlers of these steps fill it, `await` steps and the drain wait for its tasks.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,9 +24,10 @@ class OutMessage:
 
 
 class Outbox:
-    """All messages of a cell by name, and the sends that go on in the background.
+    """All messages of a cell by name, and its background sends.
 
-    `_sends` has their tasks by the name of their step: the part of a message's name before `#`.
+    `_sends` has the tasks of background sends, also those that have ended, by the name of their step or conversation. The name
+    of a step is the part of its messages' names before `#`.
     """
 
     def __init__(self) -> None:
@@ -30,7 +35,7 @@ class Outbox:
         self._sends: dict[str, list[asyncio.Task[None]]] = {}
 
     def add(self, message: OutMessage) -> None:
-        """Add a message. Raises KeyError when the name is taken."""
+        """Add a message under its name. Raises KeyError when the name is taken."""
         if message.name in self._messages:
             raise KeyError(f"a message {message.name} was made before; give the step another `as`")
         self._messages[message.name] = message
@@ -43,15 +48,18 @@ class Outbox:
         return found
 
     def add_background_send(self, name: str, task: asyncio.Task[None]) -> None:
-        """Note a task that sends the messages named `name`, or holds the conversation of that name."""
+        """Note a task that sends the messages of the step `name`, or holds the conversation of that name."""
         self._sends.setdefault(name.partition("#")[0], []).append(task)
 
     async def wait_for_sends(self, name: str) -> None:
-        """Wait until the background sends of these messages have ended. Raises what they raised."""
+        """Wait until the background sends of a step or conversation have ended. Raises what they raised.
+
+        `m#3` stands for its whole step `m`. Returns at once for a name without background sends.
+        """
         for task in self._sends.get(name.partition("#")[0], []):
             await task
 
     @property
     def sending(self) -> Iterable[asyncio.Task[None]]:
-        """The background sends that have not ended."""
+        """The tasks of the background sends that have not ended."""
         return [task for tasks in self._sends.values() for task in tasks if not task.done()]

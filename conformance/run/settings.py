@@ -1,4 +1,4 @@
-"""The settings of a run, which are the same for all of its cells."""
+"""The settings of a run, which are the same for all of its cells; `conformance.execute` makes them of the command line."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -29,7 +29,10 @@ class Settings:
     should: Should = "warn"
     """What the violation of a requirement of the level `should` does."""
     disk: DiskKind | None = None
-    """Under which kind of disk a power cut is made; None: a loop device, or for the reference a layer where there is none."""
+    """What a power cut uses: a loop device with a file system, or a layer under the node that logs its writes.
+
+    None: a loop device; but for the reference a layer on a machine without loop devices.
+    """
 
     @property
     def tolerance(self) -> float:

@@ -1,4 +1,8 @@
-"""Runs the steps of a cell, one after another, and records when each began and ended."""
+"""Runs the steps of a cell, one after another, and records when each began and ended.
+
+`conformance.run.cell` makes a `StepRunner` when the nodes of the cell are ready. An *expectation* is a step that acts on
+nothing: it states what must have happened by then. The *handler* of a step verb is the function that performs such steps.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +16,10 @@ from conformance.scenarios.steps.action import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.nodes import Start
 
 ExpectationHolds = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
-"""Whether an expectation holds on the history so far, so that the run need not wait for its deadline. The judge decides that
-(`conformance.judge.incremental.IncrementalJudge`), not the runner."""
+"""Returns whether an expectation holds on the history so far, so that the run need not wait for its deadline.
+
+The judge decides that (`conformance.judge.incremental.IncrementalJudge`), not the runner.
+"""
 
 _DEADLINE_EPSILON_S = 0.001
 """Documented seconds: what happens exactly at a deadline still counts."""
@@ -22,9 +28,8 @@ _DEADLINE_EPSILON_S = 0.001
 class StepRunner:
     """Runs steps in one world. `handlers` has a function for each step verb.
 
-    The `since` of an expectation is the label of an earlier step: `within` is counted from the beginning of that. `_began`
-    has when each labelled step began (of a `start` step: when its nodes were ready), documented seconds. `_holds` asks the
-    judge whether an expectation holds on the events so far.
+    The `since` of an expectation is the label of an earlier step: `within` is counted from the beginning of that step. `_holds`
+    asks the judge whether an expectation holds on the events so far.
     """
 
     def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: ExpectationHolds) -> None:
@@ -35,12 +40,15 @@ class StepRunner:
         """When each labelled step began; of a `start` step, when its nodes were ready. Documented seconds."""
 
     async def run(self, steps: Sequence[Step]) -> None:
-        """Run steps in their order. An exception of a step is recorded and raised."""
+        """Run steps in their order. An exception of a step is recorded and raised; later steps are not run then."""
         for step in steps:
             await self._run_step(step)
 
     async def _run_step(self, step: Step) -> None:
-        """Run one step and record its beginning and its end, or its failure. Raises what its handler raises."""
+        """Run one step and record its beginning and its end, or its failure, and then the lag.
+
+        Raises what the handler of the step raises.
+        """
         if isinstance(step.action, Expect):
             await self._run_expect(step, step.action)
             return
@@ -58,7 +66,11 @@ class StepRunner:
         self._world.lag.record()
 
     async def _perform(self, step: Step) -> str:
-        """Perform the action of a step that is no expectation; return the detail to record, or ""."""
+        """Perform the action of a step that is no expectation; return the detail to record, or "".
+
+        The inner steps of a `parallel` run at the same time: their exceptions are raised as a group. Those of a `repeat` run
+        one after another, several times.
+        """
         action = step.action
         if isinstance(action, Parallel):
             async with asyncio.TaskGroup() as group:
@@ -72,9 +84,10 @@ class StepRunner:
         return await self._handlers[step.verb](self._world, action)
 
     async def _run_expect(self, step: Step, action: Expect) -> None:
-        """Record that the expectation was reached; with `within`, wait until it holds or its deadline has passed.
+        """Record that the expectation was reached, and its end; with `within`, wait in between until it holds.
 
-        The wait ends later than the deadline by the tolerance of the clock, so that what comes a little late is recorded.
+        The wait ends at the latest when the deadline and the tolerance of the clock have passed, so that what comes a little
+        late is recorded. Whether the expectation held is not recorded: the judge finds out later.
         """
         reached = self._record("reached", step)
         within = action.expectation.within
@@ -85,7 +98,10 @@ class StepRunner:
         self._record("ended", step)
 
     async def _wait_until_holds(self, step: Step, until: float) -> None:
-        """Wait until the expectation of a step holds, or until a time of the clock, documented seconds."""
+        """Wait until the expectation of a step holds, at most until `until`, a time of the clock in documented seconds.
+
+        The judge is asked again after each recorded event.
+        """
         world = self._world
         recorded = asyncio.Event()
         unsubscribe = world.recorder.subscribe(lambda event: recorded.set())
@@ -104,7 +120,7 @@ class StepRunner:
             unsubscribe()
 
     def _record(self, phase: str, step: Step, detail: str = "") -> StepEvent:
-        """Record an event about a step and return it."""
+        """Record that a step has reached a phase (`began`, `ended`, `failed` or `reached`), and return the event."""
         return self._world.recorder.record(
             StepEvent,
             phase=phase,

@@ -4,8 +4,9 @@ Entering the world makes these in an order in which each finds the addresses tha
 server, the sinks, the links between them, then the nodes, whose configuration has the addresses of the links. Leaving the
 world ends everything in the reverse order.
 
-The *kind* of a candidate (in this process, a program, a container, ...) has a class of nodes, which finds places and
-makes nodes.
+A *node* is one running server under test, a *sink* a server of the harness at the end of a route. The *kind* of a candidate
+(in this process, a program, a container, ...) has a class of nodes, which finds places and makes nodes.
+`conformance.run.cell` enters a world for each cell; the handlers of steps (`conformance.run.steps`) act on it.
 """
 
 import asyncio
@@ -52,18 +53,17 @@ _SENDERS = ("outside", "submission")
 class World:
     """All parties of a cell, as an async context manager that starts and ends them. Steps act on its attributes.
 
-    `supervisors` control the nodes, by the name of the server; `sinks` and `disks` are by name too, and `disk_troubles` (those
-    in force) by the name of the step. `active_databases` has the server of each mailbox database that a step has moved.
-    `_places` has the addresses of each server: where its listeners are (`listen_addresses`), where links dial them
-    (`dial_addresses`; None for not yet known). `_assignment` says which candidate plays each server. `_leases` keeps fixed ports from
-    other runs. `_exit` ends all that was started, in reverse order. `_memory` is the directory in memory with the data of
-    nodes in this process, None before it is needed. A *store* is the LMTP sink for the mailboxes of a server.
+    `supervisors` control the nodes, by the name of the server; `sinks` are by name too. `_places` has the addresses of each
+    server: where its listeners are (`listen_addresses`), where links dial them (`dial_addresses`; None for not yet known).
+    `_assignment` says which candidate plays each server. `_leases` keeps fixed ports from other runs. `_exit` ends all that
+    was started, in reverse order. `_memory` is the directory in memory with the data of nodes in this process, None before
+    it is needed. A *store* is the LMTP sink for the mailboxes of a server.
     """
 
     def __init__(
         self, cell: Cell, assignment: Assignment, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
     ) -> None:
-        """`directory` gets a directory for each server."""
+        """`directory` gets a directory for each server. The topology's passwords become secrets of the recorder."""
         self.cell = cell
         self.topology = cell.topology
         self.settings = settings
@@ -96,7 +96,10 @@ class World:
 
     @property
     def heartbeat_interval(self) -> float:
-        """The longest ShadowHeartbeatFrequency of all servers, documented seconds."""
+        """The longest ShadowHeartbeatFrequency that the topology sets for a server, documented seconds.
+
+        Configurations that steps offered later do not count.
+        """
         parameters = (
             effective_parameters(self.topology.transport, server.transport) for server in self.topology.servers
         )
@@ -104,14 +107,14 @@ class World:
 
     @property
     def now(self) -> datetime:
-        """The time of the cell's clock, for Date fields."""
+        """The date and time of the cell's clock in UTC, for Date fields."""
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
     async def __aenter__(self) -> "World":
         """Start all nodes and wait until they are ready; end everything again when that fails.
 
-        First wait, without a deadline, until no other cell or run uses the fixed addresses of servers of the kind `remote` and of
-        their next hops.
+        First wait, without a deadline of its own, until no other cell or run uses the fixed addresses of servers of the kind
+        `remote` and of their next hops. Raises NodeError when a node does not start.
         """
         try:
             self._exit.callback(self._leases.release)
@@ -136,10 +139,11 @@ class World:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        """End everything, in the reverse order; an exception of the body goes on."""
         await self._exit.aclose()
 
     def server_names(self, names: Iterable[str]) -> list[str]:
-        """Return the servers that a step names; `all` stands for every one of the topology."""
+        """Return the servers that a step names, in its order; `all` stands for every one of the topology."""
         return [name for word in names for name in (list(self.supervisors) if word == "all" else [word])]
 
     def sink(self, name: str) -> Sink:
@@ -169,7 +173,10 @@ class World:
             self.recorder.record(NodeEvent, node=server.name, action="starved", detail=description)
 
     def _guards(self) -> dict[str, int]:
-        """Return the guard (the process above its programs) of each running node, by the name of the server."""
+        """Return the process id of the guard (the process above its programs) of each running node, by the name of the server.
+
+        Nodes without a guard on this machine are left out, such as those in this process.
+        """
         guards = {name: supervisor.node.guard_pid for name, supervisor in self.supervisors.items()}
         return {name: guard for name, guard in guards.items() if guard is not None}
 
@@ -213,14 +220,17 @@ class World:
     async def _open_link(
         self, client: str, party: str, listener: str, target: Address | None, dialect: Dialect
     ) -> None:
-        """Open a link to `target`, at the address at which the client expects it."""
+        """Open a link from `client` to a listener of `party`, at the address at which the client expects it.
+
+        `target` is where the link connects to, None for not yet known.
+        """
         at = self._places[client].link_address(party, listener) if client in self._places else LOOPBACK
         await self.links.open(client, party, listener, target, dialect=dialect, at=at)
 
     def _set_host(self, server: str, host: str | None) -> None:
         """Have the links to a server dial it at this host from now on, with the ports as they are; None: nowhere.
 
-        A node calls it whose host is known only when it has started, such as a container.
+        A node whose host is known only when it has started, such as a container, calls this.
         """
         addresses = self._places[server].listen_addresses
         for link in self.links:
@@ -240,7 +250,10 @@ class World:
         revisions = count(1)
 
         def contract_2_parts() -> Contract2 | None:
-            """Return what the second version of the node contract adds to a configuration; None for a candidate of the first."""
+            """Return what the second version of the node contract adds to a configuration; None for a candidate of the first.
+
+            Each call counts the revision of the configuration up.
+            """
             if candidate.contract == 1:
                 return None
             status_file = status_file_path(self._directory_seen_by(server.name))
@@ -277,7 +290,7 @@ class World:
     def make_another(self, name: str) -> tuple[Node, Render]:
         """Make another process of a server, not started, on its data; return it with what makes its configuration.
 
-        It has listeners of its own, which the links dial once the first process is gone (`dial_process`).
+        The process has listeners of its own, which the links dial once the first process is gone (`dial_process`).
         """
         server = self.topology.by_name[name]
         candidate = self._assignment.candidate_for(name)
@@ -287,16 +300,17 @@ class World:
         return self._make_node(server, directory, place), self._renderer(server, place)
 
     def dial_process(self, name: str) -> None:
-        """Have the links to a server dial its second process, if one was started, since the first is gone."""
+        """Have the links to a server dial its second process, since the first is gone; do nothing if none was made."""
         place = self._other_places.pop(name, None)
         for link in self.links if place is not None else ():
             if link.pair.server == name and place is not None:
                 link.target = place.dial_addresses[link.pair.listener]
 
     def _make_node(self, server: Server, directory: Path | None = None, place: Place | None = None) -> Node:
-        """Make the node of a server, not started, and its disk if that is to fail; the node is closed with the world.
+        """Make and return the node of a server, not started, and its disk if steps make that fail.
 
-        `directory` and `place` are those of another process of the server.
+        The node is closed with the world. `directory` and `place` are those of another process of the server, None for the
+        first.
         """
         candidate = self._assignment.candidate_for(server.name)
         is_another = directory is not None
@@ -324,7 +338,7 @@ class World:
     def _data_directory(self, server: str) -> Path:
         """Return the directory of a server's data, as the server sees it; if it runs in this process, one in memory.
 
-        The directory in memory is made at the first call, and removed with the world.
+        The directory in memory, which all such servers share, is made at the first call and removed with the world.
         """
         if IN_PROCESS not in self._assignment.candidate_for(server).features:
             return self._directory_seen_by(server) / "data"

@@ -1,7 +1,9 @@
 """What a check may ask: the cell, its history as a `Trace`, and facts about the servers of its topology.
 
-A *server under test* is one of the topology's servers; the other parties (senders, sinks) are the harness's own. `claims`
-are the capabilities that the candidate claims. Times are documented seconds since the cell began.
+A *check* is a rule of the model or an expectation of the scenario. A *server under test* is one of the topology's servers; the
+other parties (senders, sinks) are the harness's own. `claims` are the capabilities that the candidate claims. A message is
+known by the scenario's name of it: `m#1` is the first of the messages that the scenario calls `m`. Times are documented
+seconds since the cell began.
 """
 
 from collections.abc import Iterable
@@ -18,7 +20,7 @@ RELAY_CAPABILITIES = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
 
 
 def is_relay_only(claims: frozenset[str]) -> bool:
-    """Return whether a candidate with these claims is a relay without shadow redundancy."""
+    """Return whether a candidate with these claims is a relay without shadow redundancy; True for no claims."""
     return claims <= RELAY_CAPABILITIES
 
 
@@ -29,7 +31,7 @@ def is_generation_2010(server: Server) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a rule of the model or an expectation is judged on: the cell, its history, the clock's tolerance in seconds, the claims."""
+    """What a check judges: the cell and its history, with the clock's tolerance in seconds and the candidate's claims."""
 
     cell: Cell
     trace: Trace
@@ -62,24 +64,24 @@ class CheckContext:
         return set(map(self.normalize_address, addresses))
 
     def deliveries_of(self, name: str, recipient: str) -> list[Delivered]:
-        """Return the deliveries of a message, by its scenario's name, to sinks for one recipient; addresses are compared normalized."""
+        """Return the deliveries of a message to sinks for one recipient; addresses are compared normalized."""
         address = self.normalize_address(recipient)
         return [event for event in self.trace.deliveries_of(name) if self.normalize_address(event.recipient) == address]
 
     def is_tested_server(self, party: str) -> bool:
-        """Return whether a party is a server under test, and not one of the harness's own."""
+        """Return whether a party is a server under test, and not one of the harness's own; False for an unknown name."""
         return party in self.cell.topology.by_name
 
     def is_opened_by_tested_server(self, client: str, session: str) -> bool:
-        """Return whether a server under test opened the session, and not the harness under the server's name."""
+        """Return whether `client` is a server under test and opened the session itself, not the harness under its name."""
         return self.is_tested_server(client) and session not in self.trace.harness_sessions
 
     def is_2010(self, server: str) -> bool:
-        """Return whether a server is of the 2010 generation: there the sender of a message keeps the shadow copy, not the receiver."""
+        """Return whether a server under test is of the 2010 generation: there the sender of a message keeps the shadow copy."""
         return is_generation_2010(self.cell.topology.by_name[server])
 
     def site_of(self, server: str) -> str:
-        """Return the name of a server's site."""
+        """Return the name of the site of a server under test."""
         return self.cell.topology.by_name[server].site
 
 
@@ -87,15 +89,16 @@ class CheckContext:
 class ExpectationContext(CheckContext):
     """What an expectation is judged on: the history up to the end of its step.
 
-    `since` is the time from which `after` and `within` count, `since_n` the number of the event from which its check counts
-    what happened: the step with the label in `since:`; without a label the expectation's own begin, and event 0.
+    `since` is the time from which the bounds `after` and `within` count, `since_n` the number of the event from which the check
+    counts what happened. Both are those of the step with the label in `since:`; without a label `since` is when the expectation
+    was reached, and `since_n` is 0.
     """
 
     since: float = 0.0
     since_n: int = 0
 
     def messages(self, name: str) -> list[MessageMade]:
-        """Return the message `m#3`, or every message of `m`."""
+        """Return the message `m#3`, or every message of `m`, as far as they were made; [] for none."""
         return self.trace.find_messages(name)
 
     def attempts(self, name: str) -> list[Attempt]:

@@ -1,6 +1,8 @@
 """Dials that faults held back: when a client called for a connection, and which connection or failure came of that.
 
-A *dial* is the client's call for a connection; a fault that holds it back is recorded with the session None. `n` is an event's number.
+A *dial* is the client's call for a connection. A fault that holds a dial back is recorded with the session None: it fires
+when the client dials, and how the dial ends comes later. `n` is an event's number. Rules of the model and `promotions` ask
+for dials.
 """
 
 from collections import defaultdict, deque
@@ -16,7 +18,7 @@ _ENDS_DIALS = frozenset({"stopped", "killed", "wiped", "exited", "failed"})
 
 @dataclass(frozen=True, slots=True)
 class Dials:
-    """The dials of clients that faults held back. Such a fault fires when the client dials; how the dial ends comes later."""
+    """The dials of clients that faults held back, each as the event of its fault."""
 
     ended: Mapping[int, FaultFired]
     """By the number of the event with which the dial ended: the connection, or its failure."""
@@ -25,7 +27,11 @@ class Dials:
 
 
 def find_dials(trace: Trace) -> Dials:
-    """Return the dials that faults held back. Those of one client at one server are taken to end in the order in which they began."""
+    """Return the dials that faults held back, with and without an end.
+
+    Those of one client at one server are taken to end in the order in which they began: each connection of the pair, or failure
+    to connect, ends the earliest. A dial whose client stops has no end.
+    """
     if not any(fault.session is None for fault in trace.events_of(FaultFired)):
         return Dials({}, ())
     open_dials: dict[tuple[str, str], deque[FaultFired]] = defaultdict(deque)
@@ -50,7 +56,10 @@ EndsAndHeldDials = tuple[list[Connected | ConnectFailed], list[FaultFired]]
 
 
 def ends_and_held_dials(trace: Trace) -> Mapping[tuple[str, str], EndsAndHeldDials]:
-    """Return the ends of dials, and the dials that faults held back, by client and server."""
+    """Return all ends of dials (held back or not), and the dials that faults held back, by client and server.
+
+    The first list has the connections, then the failures.
+    """
     found: dict[tuple[str, str], EndsAndHeldDials] = defaultdict(lambda: ([], []))
     ends: list[Connected | ConnectFailed] = [*trace.events_of(Connected), *trace.events_of(ConnectFailed)]
     for end in ends:
@@ -62,9 +71,10 @@ def ends_and_held_dials(trace: Trace) -> Mapping[tuple[str, str], EndsAndHeldDia
 
 
 def is_end_unclear(dials: Mapping[tuple[str, str], EndsAndHeldDials], held: FaultFired, until_t: float) -> bool:
-    """Return whether more connections of the same pair ended by `until_t` than were held back, so that any may be the held one.
+    """Return whether it is unclear which dial of a pair ended: more of its dials ended than were held back since `held`.
 
-    `until_t` is in documented seconds. A client may dial anew while a fault holds its first dial back.
+    Ends count from `held` on up to time `until_t` (documented seconds), held dials likewise. A client may dial anew while a
+    fault holds its first dial back, so any of the ends may be that of the held one then.
     """
     ends, held_back = dials[held.client, held.server]
     ended = sum(held.n < end.n and end.t <= until_t for end in ends)

@@ -69,7 +69,7 @@ class Finding:
         row: str | None = None,
         kind: ViolationKind = "",
     ) -> None:
-        """Add a violation; `evidence` are numbers of events, `message` is a scenario's name, the others are as in `Observation`."""
+        """Add a violation; the arguments are the fields of `Observation`."""
         self.violations.append(Observation(sentence=sentence, evidence=evidence, message=message, row=row, kind=kind))
 
     def add_message_violation(
@@ -91,7 +91,10 @@ class Finding:
             self.add_violation(sentence, *evidence, message=message.message, row=row, kind=kind)
 
     def add_undecided(self, sentence: str, *evidence: int, message: MessageMade | None = None) -> None:
-        """Add what looks like a violation and need not be one: without violations the verdict is inconclusive."""
+        """Add what looks like a violation and need not be one: without violations the verdict is inconclusive.
+
+        The message, if one is given, is described in front of the sentence. `evidence` are numbers of events.
+        """
         if message is not None:
             sentence = f"{describe_message(message)}: {sentence}"
         self.undecided.append(

@@ -43,7 +43,10 @@ LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
 
 
 def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonValue:
-    """Return a parameter's value in force on a server when event `n` happened; changes that the server refused are left out."""
+    """Return a parameter's value in force on a server when event `n` happened; changes that the server refused are left out.
+
+    Raises KeyError for a parameter without a documented default here that the topology does not set.
+    """
     topology = context.cell.topology
     value = {**DEFAULTS, **topology.transport, **topology.by_name[server].transport}[name]
     for event in context.trace.events_of(Configured):
@@ -55,7 +58,8 @@ def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonV
 def numeric_parameter_at(context: CheckContext, server: str, name: str, n: int) -> float:
     """Return the value in force of a parameter that is a time (documented seconds) or a number.
 
-    The documented default takes the place of a value that is not a number, which the server should have refused.
+    That is the value when event `n` happened. The documented default takes the place of a value that is not a number, which
+    the server should have refused.
     """
     value = parameter_at(context, server, name, n)
     number = value if isinstance(value, int | float) else DEFAULTS[name]

@@ -11,7 +11,9 @@ server. It is left out where it has another explanation:
 - A server of 2010 keeps a copy of what it transmitted: only a second transmission to one of the same recipients counts.
 
 A party that died may have forgotten what it had passed on, and Safety Net may send messages again, so transmissions before
-such an event are not counted as passed on. `name` is the scenario's name of the message; `n` is an event's number.
+such an event are not counted as passed on. `name` is the scenario's name of the message; `n` is an event's number. A copy is
+*tracked* if it is one of a server of 2010, whose *holder* is the client of the transaction. Expectations and rules of the
+model ask for promotions.
 """
 
 from dataclasses import dataclass
@@ -42,7 +44,8 @@ class PromotedTransmission:
 def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmission]:
     """Return the promotions of a message's shadow copies, in the order of the transmissions.
 
-    A transmission by a holder of copies is a promotion if the holder had passed the message on at least as often as it was handed it.
+    A transmission by a holder of copies is a promotion if the holder had passed the message on before at least as often as it
+    was handed the message, so that it had nothing else to transmit.
     """
     promotions = []
     trace = context.trace
@@ -76,8 +79,8 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
 def _find_passed_on(context: CheckContext, name: str, transmission: Transaction) -> list[Transaction]:
     """Return the earlier transmissions of the same client to one of the recipients that were complete.
 
-    Those before the client's last `NodeEvent`, or before the last command to any node, do not count: it may have forgotten them. None for
-    a shadow transaction: a server may make several copies of one message.
+    Those before the client's last `NodeEvent`, or before the last command to any node, do not count: the client may have
+    forgotten them. [] for a shadow transaction, since a server may make several copies of one message.
     """
     if transmission.kind == "shadow":
         return []
@@ -96,9 +99,10 @@ def _find_passed_on(context: CheckContext, name: str, transmission: Transaction)
 
 
 def _may_be_unknown_to_holder(context: CheckContext, copy: ShadowCopy, before_n: int) -> bool:
-    """Return whether a holder of 2010 may not have read that its message was accepted, so that it transmitted it again as its own.
+    """Return whether a holder of 2010 may not have read that its message was accepted, and so may have sent it again as its own.
 
-    That is so if it said nothing more in that session, and its node was interrupted before event `before_n`.
+    That is so if the holder said nothing after the reply in that session, and its node had any `NodeEvent` between the reply
+    and event `before_n`.
     """
     stored = copy.stored_reply.n
     if any(x.command.n > stored for x in context.trace.sessions[copy.transaction.session].exchanges):
@@ -121,8 +125,9 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
     """Return whether the client of a transmission was handed the message in `given` before.
 
     A refused message was not handed over, unless a fault altered the session, and with it maybe the reply. One without a reply
-    was; on the `delivery` listener only while the session is open, or at once when it was lost: there a mailbox server passes on
-    what it is given before it replies, and for its mailboxes only.
+    was; on the `delivery` listener only while the session is open, or at once (_AT_ONCE_S) when it was lost: there a mailbox
+    server passes on what it is given before it replies, and for its mailboxes only. A transaction whose content has not ended
+    before that of the transmission handed nothing over, nor did a shadow copy.
     """
     if given.server != transmission.client or given.kind == "shadow":
         return False

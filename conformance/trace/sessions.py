@@ -66,7 +66,10 @@ class Transaction:
 
     @property
     def accepted_recipients(self) -> list[str]:
-        """The recipients for whom a final reply accepted the message: LMTP replies for each of them (RFC 2033 4.2)."""
+        """The recipients for whom a final reply accepted the message; [] without a positive one.
+
+        LMTP replies for each of them (RFC 2033 4.2), SMTP for all that were not refused.
+        """
         positive = [reply for reply in self.replies if reply.code // 100 == 2]
         if any(reply.recipient is not None for reply in self.replies):
             accepted = {reply.recipient for reply in positive}
@@ -78,10 +81,11 @@ class Transaction:
 class Session:
     """One recorded connection; `n` and `t` are those of its opening.
 
-    `keywords` are those of the last reply to EHLO or LHLO, None before the first such reply. `shadow_request` is the last request for
-    shadow redundancy that the client made in the session. `replies` has all replies, `closed` is None while the session is open. `_open`
-    is the transaction before its final dot, `_last_sent` the last one after it. The lists `_unanswered...` have what waits for its reply,
-    in order: commands, recipients of RCPT with their transaction, and contents.
+    `keywords` are those of the last positive reply to EHLO or LHLO, None before the first such reply. `shadow_request` is
+    the last request for shadow redundancy that the client made in the session. `replies` has all replies, `closed` is None
+    while the session is open. `_open` is the transaction before its final dot, `_last_sent` the last one after its final
+    dot. The lists `_unanswered...` have what waits for its reply, in order: commands, recipients of RCPT with their
+    transaction, and contents.
     """
 
     name: str
@@ -107,7 +111,7 @@ class Session:
 
     @classmethod
     def from_event(cls, event: Connected) -> "Session":
-        """Return a new session without commands."""
+        """Return the session that a connection opened, without commands so far."""
         return cls(
             name=event.session,
             client=event.client,
@@ -118,7 +122,10 @@ class Session:
         )
 
     def add_command(self, event: Command) -> Exchange:
-        """Add the next command and return its exchange; begin or end a transaction as RFC 5321 4.1.4 says."""
+        """Add the next command and return its exchange, without a reply so far.
+
+        MAIL begins a transaction, RCPT adds a recipient to the open one, and RSET, a greeting or QUIT end it (RFC 5321 4.1.4).
+        """
         exchange = Exchange(event)
         self.exchanges.append(exchange)
         if event.verb != "BDAT" or not LAST_CHUNK.fullmatch(event.line):
@@ -152,8 +159,8 @@ class Session:
     def add_reply(self, event: Reply) -> Transaction | None:
         """Give the next reply to the command or content that it answers.
 
-        Return the transaction of which it is a final reply, None for a reply to a command. A refused RCPT takes its
-        recipient out of the transaction; a refused MAIL ends the transaction.
+        Return the transaction of which it is a final reply, None for a reply to a command or to a content outside of any
+        transaction. A refused RCPT moves its recipient from `recipients` to `refused`; a refused MAIL ends the transaction.
         """
         self.replies.append(event)
         if event.to == "CONTENT":
@@ -175,10 +182,11 @@ class Session:
         return None
 
     def _add_final_reply(self, event: Reply) -> Transaction | None:
-        """Add a final reply to the transaction that waits longest; a surplus one to the last transaction. Return it.
+        """Add a final reply to the transaction that waits longest, a surplus one to the last; return that transaction.
 
-        An LMTP transaction waits for one reply for each recipient; only LMTP replies have a `recipient`. A reply that comes before
-        the content has ended, such as the 421 of a timeout, belongs to no transaction.
+        An LMTP transaction waits for one reply for each recipient; only LMTP replies have a `recipient`. Return None for a
+        reply that belongs to no transaction: one before the content has ended, such as the 421 of a timeout, and one to a
+        content outside of any transaction.
         """
         if not self._unanswered_contents and self._is_content_awaited():
             return None
@@ -199,7 +207,10 @@ class Session:
         return self._open is not None and last is not None and last.reply is not None and last.reply.code == 354
 
     def _begin_transaction(self, event: Command) -> None:
-        """Add a transaction that begins with this MAIL; its shadow id and the last request say of what kind it is."""
+        """Add a transaction that begins with this MAIL, and make it the open one.
+
+        Without a shadow id it is `plain`; with one `tracked` if the client's last request was track-shadow, else `shadow`.
+        """
         shadow_id = event.operation.shadow_id if event.operation else None
         tracked = self.shadow_request == "track-shadow"
         kind: TransactionKind = "plain" if shadow_id is None else "tracked" if tracked else "shadow"
@@ -219,11 +230,11 @@ class Session:
 
 @lru_cache(maxsize=256)  # servers send the same lines in each session
 def _parse_keywords(lines: tuple[str, ...]) -> frozenset[str]:
-    """Return the keywords of a reply to EHLO or LHLO, in capitals, without their parameters."""
+    """Return the keywords of a reply to EHLO or LHLO, given by the texts of its lines, in capitals, without their parameters."""
     # the first line has the server's name
     return frozenset(line.split(" ")[0].upper() for line in lines[1:])
 
 
 def parse_path(line: str) -> str:
-    """Return the address between the angle brackets of a MAIL or RCPT line, '' for the null path."""
+    """Return the address between the angle brackets of a MAIL or RCPT line, '' for the null path and without brackets."""
     return line.partition("<")[2].partition(">")[0]

@@ -73,10 +73,11 @@ class ShadowCopy:
 
 @dataclass(frozen=True, slots=True)
 class ShadowAttempt:
-    """A primary's attempt to have a shadow copy stored by `server`; `message` is None where it ended before MAIL.
+    """A primary's attempt to have a shadow copy stored by `server`.
 
-    `n` and `t` are those of MAIL; without MAIL those of the last request for a shadow, or of the connection. A session may
-    be opened long before it is used (ruling 14).
+    `client` is the primary. `message` is the scenario's name of the message, None where the attempt ended before the content,
+    or the content is of no message. `n` and `t` are those of MAIL; without MAIL those of the last request for a shadow, or of
+    the connection. A session may be opened long before it is used (ruling 14).
     """
 
     client: str
@@ -138,7 +139,7 @@ class Trace:
         self._delayed_dials: set[tuple[str, str]] = set()
         """Client and server of connections that a fault delayed: which session came of one is not recorded."""
         self.delayed_sessions: set[str] = set()
-        """Names of sessions in which a fault held octets back, or delayed them, and of those that may have been delayed from the dial on."""
+        """Names of sessions in which a fault held octets back or delayed them, or which it may have delayed from the dial on."""
         self.harness_sessions: set[str] = set()
         """Names of sessions that the harness opened itself, perhaps under a server's name."""
         self._by_type: dict[type, list[Any]] = defaultdict(list)
@@ -157,7 +158,10 @@ class Trace:
             self.add(event)
 
     def add(self, event: AnyEvent) -> None:
-        """Add the next event to the history and to every index; its session must have been opened, its message made."""
+        """Add the next event to the history and to every index.
+
+        Raises KeyError for an event of a session that was never opened.
+        """
         self.events.append(event)
         self._by_type[type(event)].append(event)
         match event:
@@ -202,15 +206,18 @@ class Trace:
                 pass
 
     def events_of(self, event_type: type[E]) -> list[E]:
-        """Return the events of one type, in order."""
+        """Return the events of one type so far, in order: the list of the index itself, which grows."""
         return self._by_type[event_type]
 
     def find_step_event(self, path: str, phase: str) -> StepEvent | None:
-        """Return the last event of a step and phase, None when there is none yet."""
+        """Return the last event of the step with this path and of this phase, None when there is none yet."""
         return self._steps.get((path, phase))
 
     def find_label_event(self, label: str) -> StepEvent | None:
-        """Return the event from which `since: LABEL` counts, None before it: where the step with that label began, or a `start` ended."""
+        """Return the event from which `since: LABEL` counts: the last begin of the step with that label, the end of a `start`.
+
+        None before that event.
+        """
         return self._labels.get(label)
 
     def find_messages(self, name: str) -> list[MessageMade]:
@@ -221,7 +228,8 @@ class Trace:
     def identify_message(self, digest: Digest | None) -> str | None:
         """Return the name of the message with this content, by its body, else by its Message-ID; None for no message.
 
-        A report about a message is not the message.
+        Of several messages with the same body the last is meant, with the same Message-ID the first. A report about a
+        message is not the message. None for None.
         """
         if digest is None or digest.report is not None:
             return None
@@ -231,9 +239,9 @@ class Trace:
         return names[0] if names else None
 
     def indistinguishable_messages(self, original: MessageMade) -> list[str]:
-        """Return the names of the messages with the same Message-ID and Date, `original` first.
+        """Return the names of the messages with the same Message-ID and Date as `original`, its own name first.
 
-        Duplicate detection of a mailbox goes by these two header fields.
+        Duplicate detection of a mailbox goes by these two header fields. Without one of them, only `original` itself.
         """
         if original.message_id is None or original.digest.date is None:
             return [original.message]
@@ -242,13 +250,14 @@ class Trace:
         return [original.message, *others]
 
     def transactions_of(self, name: str) -> list[Transaction]:
-        """Return the transactions in which the whole content of a message was sent, in the order of their dots."""
+        """Return the transactions of any party in which the whole content of a message was sent, in the order of their dots."""
         return self._transactions.get(name, [])
 
     def accepted_since(self, sent: Transaction) -> int | None:
-        """Return the number of the event since which the server may have accepted what it was given, None where it did not.
+        """Return the number of the event since which the server may have accepted what it was given.
 
-        That is its positive reply, or the final dot in a session that a fault delayed: the link may have kept the reply.
+        That is its positive reply, or the final dot in a session that a fault delayed: the link may have held the reply back.
+        None where no positive reply was recorded.
         """
         if sent.acceptance is None:
             return None
@@ -260,7 +269,7 @@ class Trace:
         return session in self.delayed_sessions and not any(x.command.n > n for x in exchanges)
 
     def attempts_of(self, name: str) -> list[Attempt]:
-        """Return the harness's own transmissions of a message that have ended."""
+        """Return the harness's own transmissions of a message that have ended, in order."""
         return self._attempts.get(name, [])
 
     def copies_of(self, name: str) -> list[ShadowCopy]:
@@ -268,7 +277,7 @@ class Trace:
         return self._copies.get(name, [])
 
     def deliveries_of(self, name: str) -> list[Delivered]:
-        """Return the deliveries of a message to sinks, one for each recipient."""
+        """Return the deliveries of a message to sinks, one event for each recipient and time, in order; reports are left out."""
         return self._deliveries.get(name, [])
 
     def discards_of(self, name: str) -> list[Discard]:
@@ -278,10 +287,11 @@ class Trace:
 
     @property
     def shadow_attempts(self) -> list[ShadowAttempt]:
-        """Every attempt to have a shadow copy stored, in order.
+        """Every attempt to have a shadow copy stored, in the order of its numbers.
 
-        That is each shadow transaction, each session for one that ended before MAIL, and each failed connection between
-        servers. A session between servers in which EHLO was never answered counts too: its purpose cannot be seen.
+        That is each transaction of the kind `shadow`, each session for a shadow copy that ended before MAIL, and each failed
+        connection to a `transport` listener. A session with such a listener in which EHLO was never answered counts too: its
+        purpose cannot be seen.
         """
         attempts = []
         for session in self.sessions.values():
@@ -310,7 +320,7 @@ class Trace:
             self._names_by_id[event.message_id].append(event.message)
 
     def _add_command(self, event: Command, session: Session) -> None:
-        """Add a command to its session, and to the trace the query or the transaction that begins with it."""
+        """Add a command to its session; add to the trace the query, or the transaction, that begins with it."""
         exchange = session.add_command(event)
         if event.operation is not None and event.operation.name == "query-discard":
             self.queries.append(
@@ -359,10 +369,11 @@ class Trace:
 
 
 def _failed_before_mail(session: Session) -> tuple[int, float] | None:
-    """Return number and time of the attempt at a shadow that ended in this session before MAIL, None for no attempt.
+    """Return number and time of the attempt at a shadow copy that ended in this session before MAIL, None for no attempt.
 
     The caller passes only sessions without a shadow transaction. An open session whose request was granted waits for a
-    message (ruling 14), so it has not failed. One in which EHLO was never answered may have been for a shadow.
+    message (ruling 14), so it has not failed. One with a `transport` listener in which EHLO was never answered may have been
+    for a shadow copy: then number and time are those of the connection, else those of the last request.
     """
     if session.shadow_request != "request-shadow":
         silent = session.listener == "transport" and session.keywords is None

@@ -1,7 +1,8 @@
 """Compares the outcomes of one cell in two or more runs: the kind of a change, its possible causes, and flakiness.
 
 A *cell* is one scenario with one value of each of its axes, run against one candidate. A *remark* on a passed cell says
-that a row (requirement) of the level `should` is violated.
+that a row (requirement) of the level `should` is violated. The *state* of a cell is its outcome with the remark. Pages that
+compare runs use this module, and Spark the SQL that `conformance.verdicts.sql` makes of its tables.
 """
 
 from collections.abc import Iterable
@@ -60,7 +61,7 @@ TRANSITIONS: tuple[tuple[frozenset[CellState], frozenset[CellState], ChangeKind]
 def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> CellState:
     """Return the state of a cell with this outcome; `absent` for None, a run without the cell.
 
-    With `should="fail"` a pass with a remark is a failure.
+    `remark` counts only for a pass: with `should="fail"` such a pass is a failure, else it is `remark`.
     """
     if outcome is None:
         return CellState.ABSENT
@@ -70,7 +71,7 @@ def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should 
 
 
 def change_kind(before: CellState, after: CellState) -> ChangeKind | None:
-    """Return the kind of a change, None where the states are the same."""
+    """Return the kind of a change from one state of a cell to a later one, None where the states are the same."""
     if before is after:
         return None
     return next(
@@ -109,5 +110,5 @@ An inconclusive outcome or an error does not make it flaky: there the harness or
 
 
 def is_flaky(outcomes: Iterable[Outcome]) -> bool:
-    """Return whether a cell is flaky, given its outcomes in runs that differ in no field of `CAUSES`."""
+    """Return whether a cell both passed and failed, given its outcomes in runs that differ in no field of `CAUSES`."""
     return set(outcomes) >= FLAKY

@@ -1,6 +1,7 @@
 """The verdict of a check and its five outcomes: their order within a cell and over many cells, and how they are displayed.
 
-A *check* is one expectation of a scenario, or one invariant of all cells. A *row* is a requirement of the catalogue.
+A *check* is one expectation of a scenario, one rule of the model, or what the harness checks of itself. A *row* is a
+requirement of the catalogue.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,8 @@ class Outcome(StrEnum):
     - `pass`: it could have failed, and did not
     - `fail`: the requirement is violated
     - `inconclusive`: it could not be judged; `Reason` says why
-    - `not-applicable`: the candidate does not claim the capability, or the cell had no occasion for an invariant
+    - `not-applicable`: the candidate does not claim the capability, the machine cannot show it, or the cell had no occasion for a
+      rule of the model
     - `error`: the harness or the scenario is at fault
     """
 
@@ -105,10 +107,11 @@ def worst_over_cells(outcomes: Iterable[Outcome]) -> Outcome | None:
 class Verdict(BaseModel):
     """What one check found in one history.
 
-    `check` is `expect.<verb>`, `invariant.<name>` or `harness.<name>`. `requirements` are the rows that it is about: a failure
-    is blamed on the first. `sentence` is written for a reader without context: on failure it says what was expected, what
-    was seen, of which message, and when. `evidence` has the numbers of the events that show it, the violating one first.
-    `occasions` counts how often the check could have failed; an expectation with none is inconclusive ("vacuous").
+    `check` is `expect.<verb>`, `model.<row>`, `invariant.<name>` or `harness.<name>`. `requirements` are the rows that it is
+    about: a failure is blamed on the first. `sentence` is written for a reader without context: on failure it says what was
+    expected, what was seen, of which message, and when. `evidence` has the numbers of the events that show it, the violating
+    one first. `occasions` counts how often the check could have failed; an expectation with none is inconclusive
+    ("vacuous").
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

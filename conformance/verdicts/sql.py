@@ -22,7 +22,7 @@ COUNT_COLUMNS = "cells whole, " + ", ".join(f"{name} whole" for name in _COUNTER
 
 
 def count_outcomes_sql(column: str) -> str:
-    """Return a select list that counts each outcome in a group; `column` has the outcomes."""
+    """Return a select list with a count of each outcome in a group, named as in `COUNT_COLUMNS`; `column` has the outcomes."""
     return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
 
 

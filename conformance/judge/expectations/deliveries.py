@@ -3,10 +3,10 @@
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A `Delivered` event is a message that a
 sink took for one recipient: a server's mailbox store or a server outside, both of the harness. `n` is an event's number.
 
-The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
-check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
-whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
-the decorator, else its `fallback_rows`.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
+then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
+what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
+requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
@@ -35,9 +35,10 @@ def _compare_count(
     recipient: str,
     noun: str = "copies",
 ) -> None:
-    """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer.
+    """Count an occasion; confirm by the first deliveries; add a violation where there are more or fewer than wanted.
 
-    `noun` names in the sentence what was delivered. With a minimum of 0 the first delivery confirms too.
+    As many deliveries confirm as are wanted at least; with a minimum of 0 the first does. `noun` names in the sentence what was
+    delivered.
     """
     finding.occasions += 1
     for event in deliveries[: max(wanted.min, 1)]:
@@ -56,7 +57,7 @@ def _compare_count(
     rows_by_kind={"surplus": frozenset({"SR-ENA-04", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03", "SR-OUT-06"})},
 )
 def mailbox(expected: MailboxExpected, context: ExpectationContext) -> Finding:
-    """Check how many copies of each message reached each mailbox in `who`."""
+    """Check how many copies of each message reached each mailbox in `who`, at any sink."""
     finding = Finding(f"{format_count(expected.copies)} of each message of {expected.of} for {', '.join(expected.who)}")
     for message in context.messages(expected.of):
         for address in expected.who:
@@ -131,7 +132,8 @@ def _was_in_flight(transaction: Transaction, kill: NodeEvent) -> bool:
 def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> Finding:
     """Check how often the content of each message was sent from one party to another, shadow copies left out.
 
-    `listener` and `recipients` (a number), where given, select the transactions.
+    `listener` and `recipients` (a number), where given, select the transactions. Each message is an occasion; only its first
+    transmission confirms.
     """
     finding = Finding(
         f"{format_count(expected.copies)} transmissions of {expected.of} from {expected.sender} to {expected.to}"
@@ -153,7 +155,10 @@ def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> F
 
 @expectation_check(RouteExpected)
 def route(expected: RouteExpected, context: ExpectationContext) -> Finding:
-    """Check the servers that each message passed, from the one that the sender gave it to up to the one that gave it to the sink."""
+    """Check the servers that each message passed on its way to recipient `to`, for each delivery to a sink.
+
+    The first is the one that the sender gave the message to, the last the one that gave it to the sink.
+    """
     finding = Finding(f"{expected.of} for {expected.to} through {', '.join(expected.through)}")
     for message in context.messages(expected.of):
         finding.occasions += 1
@@ -195,7 +200,8 @@ def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) ->
 def report(expected: ReportExpected, context: ExpectationContext) -> Finding:
     """Check how many delivery status notifications about each message reached `to`, each with a null reverse-path.
 
-    A report with another reverse-path is a violation without a kind, so it is blamed on the scenario's first row.
+    Only those with the action of the expectation count. A report with another reverse-path is a violation without a kind, so
+    it is blamed on the scenario's first row.
     """
     finding = Finding(
         f"{format_count(expected.copies)} reports ({expected.action}) about each message of {expected.of} for {expected.to}"

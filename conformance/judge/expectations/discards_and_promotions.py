@@ -5,10 +5,10 @@
 as its own has promoted its copy (`conformance.trace.promotions`). Rulings are those of docs/rulings.md. `n` is an
 event's number, `t` its time in seconds.
 
-The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
-check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
-whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
-the decorator, else its `fallback_rows`.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
+then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
+what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
+requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 import itertools
@@ -64,9 +64,10 @@ _ROWS_PROMOTED = frozenset(
 
 @expectation_check(DiscardedExpected, rows_by_kind={"missing": _ROWS_NOTIFIED})
 def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Finding:
-    """Check that the holder `on` (None: any) was notified to discard each message's copy: `times` times, or at least once with None.
+    """Check that the holder `on` (None: any) was notified to discard its copy of each message.
 
-    With `times: 0` each stored copy is an occasion, else each message.
+    That is exactly `times` times, or at least once without `times`. With `times: 0` each stored copy is an occasion, else each
+    message.
     """
     finding = Finding(f"discard notifications for {expected.of}" + (f" to {expected.on}" if expected.on else ""))
     for message in context.messages(expected.of):
@@ -96,7 +97,7 @@ def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Findi
 def not_discarded(expected: NotDiscardedExpected, context: ExpectationContext) -> Finding:
     """Check that no discard notification was given to `on` (None: any) up to now; each stored copy is an occasion.
 
-    A violation is `early` where no next hop had accepted the message yet.
+    A violation is `early` where no next hop had accepted the message yet. Copies on any holder are occasions, whatever `on` is.
 
     A message may go to one next hop in several transmissions, each with a shadow copy for some of the recipients (ruling
     26). A notification for such a copy is right once its own recipients have the message.
@@ -118,7 +119,7 @@ def not_discarded(expected: NotDiscardedExpected, context: ExpectationContext) -
 
 
 def _is_passed_on(context: ExpectationContext, message: MessageMade, discard: Discard) -> bool:
-    """Return whether a next hop had accepted the message from the primary before the notification."""
+    """Return whether a next hop or a sink had accepted the message from the primary before the notification."""
     return any(
         t.kind != "shadow" and t.client == discard.primary and t.acceptance is not None and t.acceptance.n < discard.n
         for t in context.trace.transactions_of(message.message)
@@ -126,7 +127,7 @@ def _is_passed_on(context: ExpectationContext, message: MessageMade, discard: Di
 
 
 def _is_partial_copy_done(context: ExpectationContext, message: MessageMade, discard: Discard) -> bool:
-    """Return whether the notification is for a copy for some of the recipients, and these had the message before it."""
+    """Return whether the notification is for a copy for some of the recipients only, and these had the message before it."""
     recipients = context.normalize_addresses(message.recipients)
     deliveries = context.trace.deliveries_of(message.message)
     reached = context.normalize_addresses(event.recipient for event in deliveries if event.n < discard.n)
@@ -144,12 +145,12 @@ def _is_partial_copy_done(context: ExpectationContext, message: MessageMade, dis
 def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
     """Check how often server `by` queried server `at`, in what intervals (`every`), and before QUIT (`before`).
 
-    `every` is the longest time between two queries, also from `since` to the first and from the last to the end of the
+    Queries and sessions before event `since_n`, the step labelled `since`, do not count. At least one query is wanted without
+    `times`. `every` is the longest time between two queries, also from `since` to the first and from the last to the end of the
     history. With `before`, each session in which mail was sent is an occasion of its own.
 
-    With `answered` only queries with a discard list as the reply count, or only those without one. That there was no
-    query shows something only where there was a session between them, or `by` holds a copy for `at`: else there is no
-    occasion.
+    With `answered` only queries with a discard list as the reply count, or only those without one. If `times`
+    permits no query, there is an occasion only where there was a session between them, or `by` holds a copy for `at`.
     """
     finding = Finding(f"queries of {expected.by} at {expected.at}")
     pair = (expected.by, expected.at)
@@ -186,7 +187,10 @@ def _compare_gaps(finding: Finding, every: float, context: ExpectationContext, q
 
 
 def _compare_with_quit(finding: Finding, sessions: list[Session], queries: list[Query]) -> None:
-    """Add a violation for each ended session with mail that has no query between its last mail and QUIT, or its end."""
+    """Count an occasion for each ended session with mail, and add a violation if it has no query between its last mail and QUIT.
+
+    Without QUIT the session's end counts.
+    """
     for session in sessions:
         dots = [t.dot_n for t in session.transactions if t.dot_n is not None]
         quit_n = next((x.command.n for x in session.exchanges if x.command.verb == "QUIT"), None)
@@ -209,7 +213,7 @@ def _compare_with_quit(finding: Finding, sessions: list[Session], queries: list[
 def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding:
     """Check that one of the servers `by` promoted its copy of each message and transmitted it.
 
-    A violation is `partly` where another of the messages was promoted.
+    Each message is an occasion. A violation is `partly` where another of the messages was promoted, else `missing`.
     """
     finding = Finding(f"{' or '.join(expected.by)} promotes the shadows of {expected.of}")
     promotions = [
@@ -234,7 +238,7 @@ def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding
 def not_promoted(expected: NotPromotedExpected, context: ExpectationContext) -> Finding:
     """Check that no holder `by` (None: any) promoted its copy and transmitted it; with `to`, not to these servers.
 
-    Each copy held is an occasion; with `to`, each promotion.
+    Each copy held by `by` is an occasion; with `to`, each promotion. The kind of a violation is `elsewhere` with `to`.
     """
     finding = Finding(
         f"no holder of a shadow of {expected.of} transmits it"

@@ -4,10 +4,10 @@ The parameters are compared with what the harness itself said when it gave the m
 RFC 3461 (RET, ENVID, NOTIFY, ORCPT), RFC 6152 (BODY) and RFC 6531 (SMTPUTF8) define. A keyword that the receiver does not
 offer excuses its parameters. `expected` is what the scenario's author wrote under the verb; `of` names the messages.
 
-The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
-check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
-whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
-the decorator, else its `fallback_rows`.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
+then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
+what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
+requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Iterator

@@ -4,10 +4,10 @@
 message by the harness, with the final reply to it. A conversation is a step `talk`, one SMTP session line by line; its
 `Talked` event has the replies. `n` is an event's number, `t` its time in documented seconds.
 
-The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
-check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
-whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
-the decorator, else its `fallback_rows`.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
+then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
+what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
+requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _ROWS_ACCEPTED = frozenset(
 def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
     """Check the final reply to each message, in the attempt that is asked for: the last, each, or one by its number.
 
-    With `code: none` no attempt may have ended.
+    With `code: none` no attempt may have ended; otherwise a message without such an attempt is a violation.
     """
     classes = " or ".join(f"{digit}yz" for digit in expected.classes or ())
     wanted = " ".join(str(part) for part in (expected.code, classes, expected.enhanced, expected.text) if part)
@@ -60,7 +60,10 @@ def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
 
 
 def _select_attempts(expected: ReplyExpected, attempts: list[Attempt]) -> list[Attempt]:
-    """Return the attempts that `attempt:` of the expectation selects: each, the last, or one by its number from 1."""
+    """Return the attempts that `attempt:` of the expectation selects: each, the last, or one by its number from 1.
+
+    [] where there is no such attempt.
+    """
     if expected.attempt == "each":
         return attempts
     return attempts[-1:] if expected.attempt == "last" else attempts[expected.attempt - 1 : expected.attempt]
@@ -78,7 +81,8 @@ def _promises_enhanced(context: ExpectationContext, attempt: Attempt) -> bool:
 def _is_expected_reply(expected: ReplyExpected, attempt: Attempt, *, compare_enhanced: bool) -> bool:
     """Return whether an attempt's reply has the expected code, class, enhanced code and text, as far as they are given.
 
-    `code: lost` is fulfilled by an attempt without a reply.
+    `code: lost` is fulfilled by an attempt that lost its session, `code: none` by no attempt at all. With `compare_enhanced`
+    False any enhanced code will do.
     """
     lost = attempt.outcome == "lost"
     is_code = lost if expected.code == "lost" else not lost and attempt.code == expected.code
@@ -120,7 +124,8 @@ def _add_reply_violation(
 def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding:
     """Check for how long the last final reply to each message was withheld after its dot: `least` to `most` seconds.
 
-    Only transactions in which the harness itself sent the message are looked at.
+    Only transactions in which the harness itself sent the message, and which have a final reply, are looked at: each is an
+    occasion.
     """
     finding = Finding(
         f"the reply to {expected.of} withheld"
@@ -161,9 +166,10 @@ def conversation(expected: ConversationExpected, context: ExpectationContext) ->
 
 
 def _check_reply_times(finding: Finding, context: ExpectationContext, event: Talked) -> None:
-    """Add a violation for each reply that came later than its line's `within`. Histories of 0.1.0 lack the times.
+    """Add a violation for each reply that came later than its line's `within`.
 
-    A line with `where` was not sent when its keyword was not offered: then it has no exchange.
+    A line with `where` was not sent when its keyword was not offered: then it has no exchange. Without a recorded time, as in
+    histories of 0.1.0, a reply passes.
     """
     talks = [step.action for step in context.cell.all_steps if isinstance(step.action, Talk)]
     lines = list(next((talk.lines for talk in talks if talk.name == event.conversation), ()))
@@ -184,9 +190,10 @@ def _check_reply_times(finding: Finding, context: ExpectationContext, event: Tal
 
 @expectation_check(ClosedExpected)
 def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
-    """Check who ended the sessions of `_select_sessions` (`by`), and the code of the last reply before.
+    """Check who ended the sessions of `_select_sessions` (`by`), and the codes of the last reply before, where given.
 
-    One ended session suffices: those still open are no violation then.
+    Each ended session is checked. Those still open are no violation if one has ended; with none ended they are, or undecided
+    where a fault holds one of them back.
     """
     subject = (
         expected.conversation
@@ -222,8 +229,9 @@ def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
 def _select_sessions(expected: ClosedExpected, context: ExpectationContext) -> list[Session]:
     """Return the sessions of a conversation, or those in which the harness sent the messages `of`.
 
-    `from` and `to`, where given, leave out those of other parties. Without conversation and messages, return the session
-    between these parties that ended first of those opened since `since`, or all of them when none ended.
+    `from` (the client, `expected.sender`) and `to` (the server), where given, leave out those of other parties. Without
+    conversation and messages, return the session between these parties that ended first of those opened since `since`, or all
+    of them when none ended.
     """
     names: set[str | None] | None = None
     if expected.conversation is not None:

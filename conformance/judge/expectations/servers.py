@@ -3,10 +3,10 @@
 `expected` is what the scenario's author wrote under the verb. A *node* is a running server under test. Of several
 configurations or inspections the last one counts. `n` is an event's number.
 
-The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
-check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
-whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
-the decorator, else its `fallback_rows`.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
+then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
+what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
+requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 import re
@@ -29,7 +29,7 @@ def advertised(expected: AdvertisedExpected, context: ExpectationContext) -> Fin
     """Check that each positive reply to EHLO offered a keyword, or did not, to the client `to` on the listener.
 
     The first line of the reply has the server's name, each other a keyword. Replies before event `since_n` (the step
-    labelled `since`, 0 without one) do not count.
+    labelled `since`, 0 without one) do not count. Each reply is an occasion.
     """
     offers = "offers" if expected.offered else "offers no"
     finding = Finding(f"{expected.by} {offers} {expected.keyword} to {expected.to}")
@@ -51,7 +51,7 @@ def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
     """Check how often client `by` used a verb towards server `to`.
 
     Commands before event `since_n`, the step labelled `since`, do not count. That the verb was never used shows
-    something only where there was a session between them, or `by` had accepted mail.
+    something only where there was a session between them, `by` had accepted mail, or a use is expected.
     """
     finding = Finding(f"{expected.by} uses {expected.verb} towards {expected.to}: {format_count(expected.times)}")
     sessions = [s for s in context.trace.sessions.values() if (s.client, s.server) == (expected.by, expected.to)]
@@ -73,7 +73,7 @@ def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
 
 @expectation_check(LeftExpected)
 def left(expected: LeftExpected, context: ExpectationContext) -> Finding:
-    """Check the exit code of each end of a node, by itself or when it was stopped."""
+    """Check the exit code of each end of a node, by itself or when it was stopped; a killed node has none."""
     finding = Finding(f"{expected.node} leaves with exit code {expected.code}")
     for event in context.trace.events_of(NodeEvent):
         if event.node == expected.node and event.action in ("stopped", "exited"):
@@ -88,7 +88,8 @@ def left(expected: LeftExpected, context: ExpectationContext) -> Finding:
 def refused(expected: RefusedExpected, context: ExpectationContext) -> Finding:
     """Check that a node refused the last configuration offered to it, naming all of `names`, or took it.
 
-    `Configured.refused` is the node's error message, None when it took the configuration.
+    `expected.refused` says which. `Configured.refused` is the node's error message, None when it took the configuration.
+    Without an offer there is no occasion.
     """
     finding = Finding(
         f"{expected.node} {'refuses' if expected.refused else 'takes'} the configuration"
@@ -107,9 +108,9 @@ def refused(expected: RefusedExpected, context: ExpectationContext) -> Finding:
 
 @expectation_check(QueueExpected)
 def queue(expected: QueueExpected, context: ExpectationContext) -> Finding:
-    """Check the number of items, and of queues, that the last `inspect` of a node showed.
+    """Check the number of items, and of queues, that the last `inspect` of a node showed; without one there is no occasion.
 
-    `delivered-to` are the entries for duplicate detection, which are not in queues.
+    The kind `delivered-to` means the entries for duplicate detection, which are not in queues: they count as one queue.
     """
     finding = Finding(f"{format_count(expected.items)} items in the {expected.kind} queues of {expected.on}")
     inspections = [event for event in context.trace.events_of(Inspected) if event.node == expected.on]
@@ -134,7 +135,10 @@ def _count_delivered_to(event: Inspected) -> int:
 
 
 def _count_queued(expected: QueueExpected, context: ExpectationContext, event: Inspected) -> tuple[int, int]:
-    """Return the number of expected items in the queues of the kind, and the number of queues that have one."""
+    """Return the number of expected items in the queues of the kind, and the number of queues that have one.
+
+    `of` selects items by the Message-IDs of its messages, `next_hop` the queues, where given.
+    """
     message_ids = {message.message_id for message in context.messages(expected.of)} if expected.of else None
     queues = [
         [

@@ -5,10 +5,10 @@ copies, `on` the *holders* that store them. A message is *acknowledged* when the
 reply; the primary sends the copy to the holder while that sender waits. Rulings are those of docs/rulings.md. `n` is an
 event's number.
 
-The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to then. The
-check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows what was expected,
-whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the requirements to blame: `rows_by_kind` of
-the decorator, else its `fallback_rows`.
+The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
+then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
+what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
+requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,11 @@ _FALLBACK_ROW = {False: "SR-CRE-01", True: "SR-E10-03"}
     fallback_rows={"missing": _FALLBACK_ROW, "late": _FALLBACK_ROW},
 )
 def shadow(expected: ShadowExpected, context: ExpectationContext) -> Finding:
-    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread."""
+    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread.
+
+    `by`, where given, leaves out the copies of other primaries. One copy on `on` suffices, all must be in `sites`; the holders
+    of all messages together are at least `spread`. Each message is an occasion.
+    """
     where = f" on {' or '.join(expected.on)}" if expected.on else ""
     finding = Finding(f"a shadow copy of each message of {expected.of}{where}, {expected.stored.replace('-', ' ')}")
     holders: set[str] = set()
@@ -164,7 +168,7 @@ def _check_mail_in_transaction(
 
 
 def _last_final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | None:
-    """Return the last final reply to an attempt as it passed the link, None where none was recorded.
+    """Return the last final reply to an attempt's last transaction as it passed the link, None where none was recorded.
 
     An `Attempt` is recorded when it has ended, after its transaction.
     """

@@ -1,1 +1,1 @@
-"""The implementations of the clocks that `conformance.clocks` declares."""
+"""The implementations of the clocks that `conformance.clocks` declares: `interface` has their protocol and registry."""

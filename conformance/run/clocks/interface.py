@@ -1,6 +1,8 @@
 """The interface of all clocks, and the registry of the classes that implement those declared in `conformance.clocks`.
 
-*Documented* seconds are those of the documents: a 2-minute heartbeat takes 120 of them, whatever the clock.
+*Documented* seconds are those of the documents: a 2-minute heartbeat takes 120 of them, whatever the clock. Each cell has a
+clock object of its own, which the world of the cell, its steps and its nodes ask for the time. The harness's *lag* is how
+late it acted on a busy machine. A clock *jumps* if its time is set forward while nothing is left to do (virtual, shifted).
 """
 
 import asyncio
@@ -34,22 +36,32 @@ class Clock(Protocol):
         """Return the documented seconds since the cell began."""
 
     def duration(self, seconds: float) -> float:
-        """Return how many seconds of the event loop, and of a node's configuration, a documented duration is."""
+        """Return the length of a documented duration in seconds of the event loop's time.
+
+        The durations in a node's configuration are made with it too.
+        """
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for documented seconds."""
 
     def take_lag(self) -> float:
-        """Return by how many documented seconds the harness ran late since the last call, and start again at 0."""
+        """Return by how many documented seconds the harness ran late since the last call, and start again at 0.
+
+        That is the sum of its delays, on a shifted clock the largest of them; 0 on a virtual clock.
+        """
 
     def take_lag_reason(self) -> str:
         """Return what made the harness run late since the last call; "" when that is not known. Start again with ""."""
 
     def note_progress(self) -> None:
-        """Note that an event was recorded: where time jumps on and on without any, that is a Runaway (ClockError)."""
+        """Note that an event was recorded.
+
+        Where time jumps, the event loop counts jumps and turns since the last such note, and ends the cell by a Runaway (a
+        ClockError) when there are too many. A clock on which time passes by itself flushes the recorded events.
+        """
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """Set the function that flushes recorded events.
+        """Set the function that flushes recorded events; it replaces the one that was set before.
 
         Where time passes by itself it is called at each `note_progress`; else before time jumps and before the loop blocks.
         """
@@ -57,16 +69,16 @@ class Clock(Protocol):
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
         """Return what shifts the clock of a node's program, with its files in `directory`; None unless clocks are shifted.
 
-        Raises CannotShift.
+        Raises CannotShift when this machine cannot do it.
         """
 
     def stop(self) -> None:
-        """Stop measuring lag."""
+        """Stop measuring lag, as the cell has ended; a clock without a timer for that does nothing."""
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """Return a context that cancels its body and raises ClockError when time cannot go on.
 
-        Of nested contexts only the innermost one does so.
+        Of nested contexts only the innermost one does so. Where time passes by itself the context does nothing.
         """
 
 
@@ -89,9 +101,13 @@ _CLOCK_CLASSES: registry.Registry[type[ClockClass]] = registry.Registry("class f
 
 
 def implements_clock(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
-    """Return a decorator that registers a class as the implementation of a clock and sets its `name`."""
+    """Return a decorator that registers a class as the implementation of a clock, sets its `name`, and returns the class.
+
+    The decorator raises RegistryError when the clock has a class already.
+    """
 
     def register(clock_class: type[_Class]) -> type[_Class]:
+        """Set the class's `name`, register it, and return it."""
         setattr(clock_class, "name", name)  # noqa: B010  # Clock declares it as read-only
         _CLOCK_CLASSES.add(name, clock_class)
         return clock_class
@@ -101,7 +117,10 @@ def implements_clock(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
 
 @cache
 def clock_classes() -> Mapping[ClockName, type[ClockClass]]:
-    """Return the class of each clock. Raises RegistryError when a clock has no class, or a class no clock."""
+    """Return the class of each clock by its name; the first call imports the modules of `conformance.run.clocks`.
+
+    Raises RegistryError when a clock has no class, or a class no clock.
+    """
     registry.import_submodules(clocks)
     registry.check_counterparts("clock", CLOCKS, "conformance/clocks.py", _CLOCK_CLASSES, "conformance/run/clocks/")
     return _CLOCK_CLASSES

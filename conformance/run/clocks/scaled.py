@@ -1,6 +1,7 @@
 """The clocks of real time: at the documents' own values, or with all of them divided by a scale.
 
-*Lag* is the time by which the event loop runs late on a busy machine; checks of times are excused by it.
+*Lag* is the time by which the event loop runs late on a busy machine; checks of times are excused by it. *Documented* seconds
+are those of the documents: a real second has `scale` of them.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class ScaledClock:
         return (self._loop.time() - self._began) * self.scale
 
     def duration(self, seconds: float) -> float:
-        """Return the real seconds that a documented duration takes."""
+        """Return the real seconds that a duration of documented `seconds` takes."""
         return seconds / self.scale
 
     async def sleep(self, seconds: float) -> None:
@@ -60,7 +61,11 @@ class ScaledClock:
         await asyncio.sleep(seconds / self.scale)
 
     def take_lag(self) -> float:
-        """Return the lag since the last call, documented seconds, with that of a measurement that is overdue now."""
+        """Return the lag since the last call, documented seconds.
+
+        A measurement that is overdue counts by how late it is now. When it is made later, its whole lateness counts: that part
+        is returned by two calls.
+        """
         overdue = max(self._loop.time() - self._check_due, 0.0)
         late = self._late + (overdue if overdue > _TOLERATED_S else 0.0)
         self._late = 0.0
@@ -71,7 +76,7 @@ class ScaledClock:
         return ""
 
     def note_progress(self) -> None:
-        """Flush the recorded events, since one was added."""
+        """Flush the recorded events, since one was added; do nothing before `flush_with`."""
         self._flush()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
@@ -87,11 +92,11 @@ class ScaledClock:
         return nullcontext()
 
     def stop(self) -> None:
-        """Stop measuring lag."""
+        """Stop measuring lag: cancel the timer of the next measurement."""
         self._timer.cancel()
 
     def _check_lag(self) -> None:
-        """Add up by how much this call is late, and schedule the next one."""
+        """Add to the lag by how much this call is late, if that is more than _TOLERATED_S, and schedule the next call."""
         now = self._loop.time()
         late = now - self._check_due
         self._late += late if late > _TOLERATED_S else 0.0
@@ -104,4 +109,5 @@ class RealClock(ScaledClock):
     """Real time at the documents' own values."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:
+        """Begin to measure lag; `scale` is not used."""
         super().__init__(loop, 1.0)

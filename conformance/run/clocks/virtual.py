@@ -29,7 +29,7 @@ class VirtualClock:
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = VirtualClockEventLoop
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:
-        """`scale` is not used."""
+        """Begin the cell at the loop's current time; `scale` is not used."""
         assert isinstance(loop, VirtualClockEventLoop)
         self._loop = loop
         self._began = loop.time()
@@ -72,12 +72,17 @@ class VirtualClock:
 
     @asynccontextmanager
     async def raising_clock_errors(self) -> AsyncIterator[None]:
-        """Cancel the body when time cannot go on, as asyncio.timeout does, and raise the ClockError in its place."""
+        """Cancel the body when time cannot go on, as asyncio.timeout does, and raise the ClockError in its place.
+
+        The ClockError is also raised when the body ended before the cancellation reached it. If someone else has cancelled
+        the task too, CancelledError is raised.
+        """
         task = asyncio.current_task()
         assert task is not None
         errors: list[ClockError] = []
 
         def cancel_body(error: ClockError) -> None:
+            """Note the error and cancel the task of the body."""
             errors.append(error)
             task.cancel()
 
@@ -104,6 +109,7 @@ class ShiftedClock(VirtualClock):
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = ShiftedClockEventLoop
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:
+        """Begin the cell at the loop's current time; `scale` is not used."""
         super().__init__(loop)
         assert isinstance(loop, ShiftedClockEventLoop)
         self._shifted_loop = loop
@@ -114,7 +120,7 @@ class ShiftedClock(VirtualClock):
         return time.time() + self._shifted_loop.offset
 
     def take_lag(self) -> float:
-        """Return by how much the latest timer was late since the last call, seconds."""
+        """Return the largest lateness of a timer since the last call, seconds; 0 if all were in time."""
         return self._shifted_loop.take_lag()
 
     def take_lag_reason(self) -> str:
@@ -122,14 +128,17 @@ class ShiftedClock(VirtualClock):
         return self._shifted_loop.take_lag_reason()
 
     def note_progress(self) -> None:
-        """Restart the counts by which the loop finds a Runaway, and flush the recorded events."""
+        """Restart the counts by which the loop finds a Runaway, and flush the recorded events if a function is set for that."""
         super().note_progress()
         self._flush()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """Set the function that `note_progress` calls: the machine's time passes by itself."""
+        """Set the function that `note_progress` calls to flush recorded events: the machine's time passes by itself."""
         self._flush = flush
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
-        """Return what shifts the clock of a node's program, with its files in `directory`. Raises CannotShift."""
+        """Return what shifts the clock of a node's program, with its files in `directory`.
+
+        Raises CannotShift when the shim, the library that shifts it, cannot be compiled on this machine.
+        """
         return self._shifted_loop.shifted_program(directory)

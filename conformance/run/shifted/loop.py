@@ -13,8 +13,11 @@ Steps 1 to 3 are repeated, in real time, until all programs are quiet.
 
 A program with a timer every second would make a wait of days last for hours, since each jump takes some milliseconds. When a
 wait would take longer than MAX_EXACT_WAIT_S, it is made to take MAX_REAL_WAIT_S: the jumps are made longer than to the next
-timer of a program (`_choose_jump_target`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the
-judge excuses what failed because of it.
+timer of a program (`_choose_jump_target`). Timers that are met late by that are reported as lag, as is the loop's own lateness:
+the judge excuses what failed because of it.
+
+A *look* is one inspection of all threads of the programs. An *epoch* is a number that the harness increments to ask every
+thread whether it has found nothing to do since. `conformance.run.clocks.virtual.ShiftedClock` is the clock of this loop.
 """
 
 import math
@@ -72,8 +75,8 @@ _SAME_TIMER_S = 1.0
 class _Wait:
     """A wait of the loop for one of its timers: `when` it ends and `began` (both by `time()`), `began_real` by the machine.
 
-    `jumps` counts the jumps in it, and `short_jumps` those of less than 1 / _FREQUENT_WAKEUPS_HZ seconds. `is_shortened` once it
-    was seen that it would take longer than MAX_EXACT_WAIT_S.
+    `jumps` counts the jumps in the wait, and `short_jumps` those of less than 1 / _FREQUENT_WAKEUPS_HZ seconds.
+    `is_shortened` is True once it was seen that the wait would take longer than MAX_EXACT_WAIT_S.
     """
 
     when: float
@@ -119,7 +122,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return self._offset / _NANOSECONDS
 
     def take_lag(self) -> float:
-        """Return by how many seconds the latest timer was late since the last call."""
+        """Return the largest lateness of a timer since the last call, seconds; 0 if all were in time."""
         lag, self._lag = self._lag, 0.0
         return lag
 
@@ -129,9 +132,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return reason
 
     def shifted_program(self, directory: Path) -> ShiftedProgram:
-        """Return what shifts the clock of a program that is to be started; its page and its shim will be in `directory`.
+        """Return what shifts the clock of a program that is to be started; its page and its shim are put into `directory`.
 
-        Raises CannotShift when the shim cannot be compiled on this machine.
+        From then on the loop jumps only when that program is quiet. Raises CannotShift when the shim cannot be compiled on this
+        machine.
         """
         program = ShiftedProgram(
             directory,
@@ -154,7 +158,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     # polling and jumping
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
-        """Return the sockets that are ready, as VirtualClockEventLoop does; note how late the next timer is."""
+        """Return the sockets that are ready, as VirtualClockEventLoop does; note as lag how late the next timer is."""
         when = self.next_timer()
         if when is not None:
             self._lag = max(self._lag, self.time() - when)
@@ -165,8 +169,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none.
 
-        The base class calls it when no socket is ready and no callback is to be run. A program's request for a wait that
-        cannot be shifted is reported as UnshiftedWait, programs that are busy for too long as NeverQuiet.
+        The base class calls it when no socket is ready and no callback is to be run. Without a jump it blocks for 5 ms at most,
+        while time is held for 1 s. A program's request for a wait that cannot be shifted is reported as UnshiftedWait,
+        programs that are busy for too long as NeverQuiet.
         """
         when = self.next_timer()
         if self._holds:  # reasons not to jump, such as a node that starts
@@ -198,7 +203,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return self.sockets.poll(min(pause, self._seconds_until(when)))
 
     def _ask_programs_again(self) -> None:
-        """Begin a new epoch in all programs if the loop has called anything since the last one; count the looks since then."""
+        """Begin a new epoch in all programs if the loop has called anything, or jumped, since the last one; count the looks."""
         events = self._events_served + self.callbacks_called
         if events != self._events_at_epoch:
             self._looks = 0
@@ -224,11 +229,11 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return None if math.isinf(earliest) else earliest
 
     def _choose_jump_target(self, earliest: float, when: float) -> float:
-        """Return where to jump in a wait until `when`, for a program's timer at `earliest` or later; note lag if later.
+        """Return where to jump in a wait until `when`: to `earliest`, a program's timer, or later; note lag if later.
 
-        As long as the wait may still end within MAX_EXACT_WAIT_S, that is `earliest`. Else it is to end within MAX_REAL_WAIT_S: the
-        real time that is left allows for as many more jumps as the jumps so far tell, and the rest of the wait is divided by
-        their number.
+        As long as the wait may still end within MAX_EXACT_WAIT_S, the target is `earliest`. Else the wait is to end within
+        MAX_REAL_WAIT_S: the real time that is left allows for as many more jumps as the jumps so far tell, and the rest of the
+        wait is divided by their number. One jump skips MAX_SKIP_FRACTION of the wait at most.
         """
         now, real = self.time(), time.monotonic()
         wait = self._current_wait(when, now, real)
@@ -250,9 +255,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return target
 
     def _current_wait(self, when: float, now: float, real: float) -> _Wait:
-        """Return the wait that ends at `when`, a new one if there is none.
+        """Return the wait that ends at `when`; if there is none, begin a new one and forget those that have ended.
 
-        It may have been interrupted by shorter waits, and its timer may have been set anew, a moment off, after an event.
+        Shorter waits may have interrupted it, and its timer may have been set anew, a moment off, after an event. `now` is by
+        `time()`, `real` by the machine.
         """
         for wait in self._waits:
             if abs(wait.when - when) < _SAME_TIMER_S:
@@ -271,7 +277,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return min(deadlines)[1] if deadlines else ""
 
     def _describe_busy(self) -> str:
-        """Return the nodes that have something to do, with their processes, or one that wakes up all the time; or ""."""
+        """Return a clause that names the nodes with something to do, and their processes.
+
+        Without any, it names the node that wakes up next as one that wakes up all the time; "" when none waits for a moment.
+        """
         if busy := "; ".join(filter(None, (program.describe_awake() for program in self._programs))):
             return f"{busy} always had something to do"
         node = self._next_node_to_wake()
@@ -295,5 +304,5 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             program.page.set_offset(self._offset, tick)
 
     def _seconds_until(self, when: float | None) -> float:
-        """Return the real seconds for which the loop may block before a timer, 1 at most; a short time without a timer."""
+        """Return the real seconds for which the loop may block before a timer, 1 at most; _MAX_POLL_S without a timer."""
         return _MAX_POLL_S if when is None else min(max(when - self.time(), 0.0), 1.0)

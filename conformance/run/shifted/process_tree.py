@@ -3,15 +3,15 @@
 Theory of operation. Time may jump only while every thread of the node is quiet. A look at all threads takes real time, in
 which one that was seen as quiet may be woken by another. So a single look proves nothing by itself:
 
-- A thread that waits in a call that the shim knows is in a loop of short waits (`shim/shim.h`). When the harness has done something
-  that may concern the node, it begins a new epoch in the shared page. The thread reads the epoch, looks whether its call has
-  anything to return, and if not writes the epoch to its slot. So a thread that has written the current epoch had nothing to do after
-  it began.
+- A thread that waits in a call that the shim knows is in a loop of short waits (`shim/shim.h`). When the harness has done
+  something that may concern the node, it begins a new epoch in the shared page. The thread reads the epoch, looks whether its
+  call has anything to return, and if not writes the epoch to its slot. So a thread that has written the current epoch had
+  nothing to do after that epoch began.
 - Any other thread is taken as quiet when it has slept, without using the processor, for `sleep_threshold` real seconds, a
   multiple of how late this machine wakes a thread.
 - When all threads are quiet, no wait may have ended since the look began (`Slot.woken`), and no waiting thread may be about to
-  run. If one is, its slice may just be over, or something was given to it: a second epoch is begun, and when all have answered it
-  without any wait having ended, nothing was given to any of them.
+  run. If one is, its slice of processor time may just be over, or something was given to it: a second epoch is begun, and when
+  all have answered it without any wait having ended, nothing was given to any of them.
 
 The guard, the process of the harness above the node's own, is looked at too, since it may be about to signal them. It wakes
 twice a second to measure a directory, which concerns none of them: so it is quiet when it sleeps, unless the harness sent it a
@@ -78,7 +78,7 @@ class ProcessTree:
         self._guard_signalled_at = time.monotonic()
 
     def follow(self, guard: int) -> None:
-        """Begin to look at the processes below `guard`, whose own clock is not shifted."""
+        """Begin to look at the processes below `guard`, whose own clock is not shifted, and begin an epoch."""
         self._guard = guard
         self._slept.clear()
         self._inner_ids.clear()
@@ -91,17 +91,20 @@ class ProcessTree:
         self._guard = None
 
     def ask_again(self) -> None:
-        """Begin a new epoch: the harness has done something that may concern the processes."""
+        """Begin a new epoch, since the harness has done something that may concern the processes; earlier looks count no more."""
         self._woken = {}
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        """Have each waiting thread look again whether it has something to do."""
+        """Write a new epoch to the page: each waiting thread looks again whether it has something to do."""
         self._epoch = self.page.begin_epoch()
         self._quick_checks_left = _QUICK_CHECKS
 
     def check_shifted(self) -> None:
-        """Raise CannotShift when the clock of one of the processes is not shifted; block while they load the shim, up to 2 s each."""
+        """Raise CannotShift when the clock of one of the processes is not shifted, or one asked for what cannot be shifted.
+
+        Block while the processes load the shim, up to some 2 s for each.
+        """
         for pid in self._own_processes():
             checks = 0
             while reason := why_not_shifted(pid, self._library, self.page.path):
@@ -114,14 +117,15 @@ class ProcessTree:
 
     @property
     def unshifted_waits(self) -> str:
-        """A sentence about what the processes have asked for that the shim cannot shift; "" when nothing."""
+        """A clause about what the processes have ever asked for that the shim cannot shift; "" when nothing."""
         return f"it asks for what is not moved: {waits}" if (waits := self.page.unshifted_waits) else ""
 
     def quiet_until(self) -> int | None:
         """Look at all threads; return their earliest deadline if all are quiet, None if one may have something to do.
 
-        Nanoseconds of the shifted monotonic clock; NEVER when no thread waits with a time limit. Sets `awake`. To be called
-        again after None: the look may have begun a new epoch, which the threads have to answer.
+        The deadline is in nanoseconds of the shifted monotonic clock; NEVER when no thread waits with a time limit, or when
+        no processes are followed. Sets `awake`, except in a quick look (`_QUICK_CHECKS`). To be called again after None: the
+        look may have begun a new epoch, which the threads have to answer.
         """
         slots = {slot.tid: slot for slot in self.page.slots()}
         if self._quick_checks_left and any(_has_not_answered(slots.get(tid), self._epoch) for tid in self._waiting):
@@ -169,7 +173,7 @@ class ProcessTree:
         return False
 
     def _own_processes(self) -> Iterator[int]:
-        """Yield the node's own processes: those below the guard, without the init of a process namespace."""
+        """Yield the ids of the node's own processes: those below the guard, without the init of a process namespace."""
         if self._guard is None:
             return
         for pid in descendants(self._guard):
@@ -189,7 +193,7 @@ class ProcessTree:
                 yield pid, int(thread), f"/proc/{pid}/task/{thread}"
 
     def _inner_id(self, tid: int, directory: str) -> int:
-        """Return the id that a thread has in its own process namespace, which it writes to its slot."""
+        """Return the id that a thread has in its own process namespace, which it writes to its slot; `tid` when it has gone."""
         inner_id = self._inner_ids.get(tid)
         if inner_id is None:
             inner_id = _read(f"{directory}/status", lambda text: _last_number(text, b"NSpid:"), tid)
@@ -197,7 +201,10 @@ class ProcessTree:
         return inner_id
 
     def _has_slept(self, tid: int, directory: str, now: float) -> bool:
-        """Whether a thread has slept, without using the processor, for `sleep_threshold` up to `now`."""
+        """Whether a thread has slept, without using the processor, for `sleep_threshold` up to `now`.
+
+        False at the first look at a thread. Notes since when its processor time is the same.
+        """
         state = _state(directory)
         used = _read(f"{directory}/schedstat", bytes, b"")
         used_before, since = self._slept.get(tid, (b"", now))
@@ -210,7 +217,8 @@ class ProcessTree:
 def measure_sleep_threshold(samples: int = 40) -> float:
     """Return how long a thread that the shim does not see must sleep to be taken as quiet, real seconds.
 
-    That is several times the worst lateness with which this machine wakes a thread, measured over `samples` ms.
+    That is several times the worst lateness with which this machine wakes a thread, measured in `samples` sleeps of 1 ms, which
+    block; 0.25 s at most.
     """
     worst = 0.0
     for _ in range(samples):
@@ -241,7 +249,7 @@ def _last_number(text: bytes, key: bytes) -> int:
 
 
 def _read(path: str, parse: Callable[[bytes], T], default: T) -> T:
-    """Return what `parse` makes of a file of /proc; `default` when the process has gone meanwhile."""
+    """Return what `parse` makes of a file of /proc; `default` when the process has gone, or `parse` finds no value in it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,8 +1,9 @@
 """The memory that the harness shares with the programs of a node; `shim/shim.h` has the same layout in C.
 
-The harness writes the offset of the clock, each jump with its moment, and the epoch: a number that it increments to ask every thread
-whether it has found nothing to do since. A program's threads write slots: until when they wait, and the last epoch in which
-they had nothing to do.
+The harness writes the offset of the clock, each jump with its moment, and the epoch: a number that it increments to ask
+every thread whether it has found nothing to do since. A program's threads write slots: until when they wait, and the last
+epoch in which they had nothing to do. The *shim* is the C library that is preloaded into the programs and adds the offset to
+their clocks.
 """
 
 import mmap
@@ -79,7 +80,7 @@ class SharedPage:
     """A page of shared memory in a file that every user may map: servers change users after they have started."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file, or empty an existing one."""
+        """Create the file, or empty an existing one, and map it: the offset is 0, and no thread has a slot."""
         self.path = path
         size = _AT_JUMPS + _MAX_JUMPS * _JUMP.size
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -92,15 +93,15 @@ class SharedPage:
         self._epoch = self._jumps = 0
 
     def close(self) -> None:
-        """Unmap the page here; programs keep their mappings."""
+        """Unmap the page in the harness; programs keep their mappings, and the file stays."""
         self._map.close()
 
     def set_offset(self, nanoseconds: int, since: int) -> None:
         """Set what the shim adds to the machine's clocks, and note it for the times of files.
 
         To the time of a file the shim adds the offset that was in force when the kernel stamped it. `since` is the time of
-        the last tick of the clock that stamps files, nanoseconds. When the page has no room for another jump, it takes the
-        place of the last one.
+        the last tick of the clock that stamps files, nanoseconds. When the page has no room for another jump, the new one
+        takes the place of the last.
         """
         index = min(self._jumps, _MAX_JUMPS - 1)
         self._jumps = index + 1

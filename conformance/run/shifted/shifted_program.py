@@ -1,4 +1,9 @@
-"""The shifted clock of one node: its shared page, its copy of the shim, the words that preload it, and its processes."""
+"""The shifted clock of one node: its shared page, its copy of the shim, the words that preload it, and its processes.
+
+The event loop (`conformance.run.shifted.loop`) makes a `ShiftedProgram` for each node and asks it before each jump; the node
+calls the `on_...` methods when it starts and ends. A process is *awake* while it has something to do: time does not jump
+then.
+"""
 
 import contextlib
 import shutil
@@ -49,7 +54,7 @@ class ShiftedProgram:
         self._unshifted_waits_reported = False
 
     def take_unshifted_waits(self) -> str:
-        """Return a sentence about what the node has asked for that cannot be shifted, the first time; "" later, or if nothing."""
+        """Return a clause about what the node has asked for that cannot be shifted; "" if nothing, or once that was returned."""
         sentence = "" if self._unshifted_waits_reported else self.tree.unshifted_waits
         self._unshifted_waits_reported = self._unshifted_waits_reported or bool(sentence)
         return sentence
@@ -57,7 +62,8 @@ class ShiftedProgram:
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
         """Return the words to put before a command of the node, which preload the shim beside what `environment` preloads.
 
-        Raises CannotShift when the file of `program` shows that the shim would not reach it.
+        `environment` is that of the command. Raises CannotShift when the file of `program` shows that the shim would not
+        reach it.
         """
         check_program(program)
         preloaded = ":".join(filter(None, [str(self._library), environment.get("LD_PRELOAD")]))
@@ -73,7 +79,10 @@ class ShiftedProgram:
         self.tree.note_guard_signalled()
 
     def on_ready(self) -> None:
-        """Let time jump, as the node is ready. Raises CannotShift when the clock of one of its processes is not shifted."""
+        """Let time jump, as the node is ready. Raises CannotShift when the clock of one of its processes is not shifted.
+
+        Blocks while its processes load the shim.
+        """
         self.tree.check_shifted()
         self._stop_holding_for(self._guard)
 
@@ -87,8 +96,10 @@ class ShiftedProgram:
         self._holds.close()
 
     def describe_awake(self) -> str:
-        """Return the node with its processes that had something to do at the last look, such as
-        `mta1: process 812 (postgres)`; "" when there were none."""
+        """Return the node and its processes that had something to do at the last look; "" when there were none.
+
+        That reads `mta1: process 812 (postgres)`, say.
+        """
         names = ", ".join(f"process {pid} ({_program_name(pid)})" for pid in self.tree.awake)
         return f"{self.name}: {names}" if names else ""
 

@@ -1,6 +1,7 @@
 """Compiles the shim, and finds the programs that it does not reach: before they start, and in running processes.
 
-That the shim does not reach a program is a fact about the program and this machine, not a failure of either.
+The shim is a C library that is preloaded into the programs of a node and adds an offset to their clocks. That it does not reach
+a program is a fact about the program and this machine, not a failure of either.
 """
 
 from pathlib import Path

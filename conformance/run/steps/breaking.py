@@ -1,7 +1,8 @@
 """Steps that break and heal links, script the answers of sinks, and make the disk under a server's data fail.
 
 A handler returns the detail that is recorded with the end of its step, or "". The runner of steps calls it, with the world
-of the cell and the step's model.
+of the cell and the step's model. A fault is *armed* when it begins to wait for its occasion, and has *fired* when it acted. A
+*disk trouble* is in force from the `disk` step until it is healed by the step's name.
 """
 
 from contextlib import suppress
@@ -16,21 +17,25 @@ from conformance.scenarios.steps.nodes import SurvivingNames
 
 @handles(Fault)
 async def fault(world: World, action: Fault) -> str:
-    """Arm a fault on a link."""
+    """Arm a fault on the links that the step selects, after healing one of the same name. Raises ValueError if there are none."""
     world.links.arm(action)
     return "armed"
 
 
 @handles(Partition)
 async def partition(world: World, action: Partition) -> str:
-    """Cut every link between two groups of parties."""
+    """Cut every link between two groups of parties. Raises ValueError if there is none between them."""
     world.links.partition(action)
     return "cut"
 
 
 @handles(Heal)
 async def heal(world: World, action: Heal) -> str:
-    """Heal the fault, partition or disk trouble of this name; with `all`, every one, and end the scripted answers of sinks."""
+    """Heal the fault, partition or disk trouble of this name; with `all`, every one, and end the scripted answers of sinks.
+
+    Raises ValueError if none has the name, and CannotRestart if a single disk trouble is healed and its server does not
+    start again.
+    """
     if action.what == "all":
         world.heal_all()
         await heal_disks(world)
@@ -43,14 +48,14 @@ async def heal(world: World, action: Heal) -> str:
 
 @handles(Answer)
 async def answer(world: World, action: Answer) -> str:
-    """Script the answers of a sink from now on."""
+    """Have a sink give the answers of the step from now on. Raises KeyError for an unknown sink."""
     world.sink(action.sink).script_answer(action)
     return ""
 
 
 @handles(Offer)
 async def offer(world: World, action: Offer) -> str:
-    """Set what a sink offers from the next EHLO on."""
+    """Set the keywords that a sink offers from the next EHLO on; within TLS the same without STARTTLS, if not given apart."""
     sink, within_tls = world.sink(action.sink), action.within_tls
     sink.keywords = action.keywords
     sink.secured_keywords = (
@@ -66,9 +71,9 @@ _POWER_CUT_DETAILS: dict[SurvivingNames, str] = {
 
 
 async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
-    """Kill a server, then undo on its disk what was not synced; `keeps` says which file names survive.
+    """Kill a running server, then undo on its disk what was not synced; `keeps` says which file names survive.
 
-    The caller holds the supervisor's lock.
+    The caller holds the supervisor's lock. Raises NodeError.
     """
     await world.supervisors[server].kill(_POWER_CUT_DETAILS[keeps])
     await world.disks[server].cut_power(keeps)
@@ -78,7 +83,8 @@ async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
 async def disk(world: World, action: Disk) -> str:
     """Make a server's disk full, read-only, slow or failing; if a test write proves that, record that the fault fired.
 
-    Each sync of a slow disk takes `action.lasting` longer. Raises ValueError when a trouble of this name is in force.
+    Only a full or read-only disk is tested by a write. Each sync of a slow disk takes `action.lasting` longer, documented
+    seconds. Raises ValueError when a trouble of this name is in force.
     """
     if action.name in world.disk_troubles:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
@@ -91,7 +97,11 @@ async def disk(world: World, action: Disk) -> str:
 
 
 async def heal_disk(world: World, action: Disk) -> None:
-    """End the trouble of a disk; restart its server if the disk has to be mounted again for that, as after read-only."""
+    """End the trouble of a disk, and record whether the node has met it.
+
+    A running server is restarted if the disk has to be mounted again for that, as after read-only. Raises CannotRestart when
+    it does not start again.
+    """
     del world.disk_troubles[action.name]
     disk, supervisor = world.disks[action.node], world.supervisors[action.node]
     if faults := disk.faults_met:  # how often the node has met the trouble, in words
@@ -114,14 +124,14 @@ async def heal_disks(world: World) -> None:
 
 
 def _record_armed(world: World, action: Disk, *, healed: bool) -> None:
-    """Record that a disk trouble has begun, or ended."""
+    """Record that a disk trouble has begun, or that it has ended (`healed`)."""
     world.recorder.record(
         FaultArmed, fault=action.name, action=f"disk-{action.trouble}", links=(f"{action.node} disk",), healed=healed
     )
 
 
 def _record_fired(world: World, action: Disk, detail: str) -> None:
-    """Record that a disk trouble has had an effect."""
+    """Record that a disk trouble has had an effect, which `detail` describes."""
     world.recorder.record(
         FaultFired,
         fault=action.name,

@@ -33,9 +33,10 @@ from conformance.scenarios.steps.nodes import (
 
 @handles(Kill, KillOne, PowerCut, Stop, Start, StartAnother, Wipe, Pause, Resume)
 async def act_on_nodes(world: World, action: NodeAction) -> str:
-    """Act on each of the nodes now, or with `at` when that moment of the protocol comes.
+    """Act on each of the nodes now, or with `at` when that moment of the protocol comes, which is once at most.
 
-    `occasion` is the moment's name in the history.
+    With `at` the step ends at once. `occasion` is the moment's name in the history. Raises NodeError if a node does not do
+    its part or is in a wrong state; at a moment the world of the cell raises that at its end.
     """
     if action.at is not None:
         world.links.run_at_moment(action.at, lambda: _act_at_moment(world, action), name=action.occasion)
@@ -44,7 +45,7 @@ async def act_on_nodes(world: World, action: NodeAction) -> str:
 
 
 async def _act_at_moment(world: World, action: NodeAction) -> None:
-    """Act on the nodes; the step has ended before, so that nothing of it is recorded any more."""
+    """Act on the nodes. The step has ended before, so its detail is not recorded. Raises NodeError."""
     await _act_now(world, action)
 
 
@@ -84,7 +85,7 @@ async def configure(world: World, action: Configure) -> str:
     """Offer nodes new transport parameters and listener settings, and record for each whether it accepted them.
 
     `action.unknown` has keys that no parameter has, which a node must refuse. A refusal is recorded and is no error: a
-    scenario may expect it.
+    scenario may expect it. A node that is not running gets the changes when it starts, and is recorded as if it accepted them.
     """
     for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
@@ -104,7 +105,8 @@ async def configure(world: World, action: Configure) -> str:
 async def activate(world: World, action: Activate) -> str:
     """Make mailbox databases active on another server in one change; every running node reloads its configuration once.
 
-    `reconfigure` without changes makes the configuration anew, with the databases where they are active now.
+    `reconfigure` without changes makes the configuration anew, with the databases where they are active now. A node that is not
+    running gets that when it starts. Raises ConfigurationRefused.
     """
     world.active_databases.update(dict.fromkeys(action.database, action.on))
     for supervisor in world.supervisors.values():
@@ -116,28 +118,37 @@ async def activate(world: World, action: Activate) -> str:
 
 @handles(Redirect)
 async def redirect(world: World, action: Redirect) -> str:
-    """Move the active queues of a server to another (the documents' Redirect-Message), by a command of its node."""
+    """Move the active queues of a server to another (the documents' Redirect-Message), by a command of its node.
+
+    A failure of the command is recorded and raises nothing. Raises Unsupported if the node has no such command.
+    """
     await _run_command(world, action.sender, "redirect-messages", spelled(world.topology, action.to))
     return ""
 
 
 @handles(Resubmit)
 async def resubmit(world: World, action: Resubmit) -> str:
-    """Have the Safety Net of a server send again what it holds for a mailbox database, by a command of its node."""
+    """Have the Safety Net of a server send again what it holds for a mailbox database, by a command of its node.
+
+    A failure of the command is recorded and raises nothing. Raises Unsupported if the node has no such command.
+    """
     await _run_command(world, action.on, "resubmit", action.database)
     return ""
 
 
 @handles(Inspect)
 async def inspect(world: World, action: Inspect) -> str:
-    """Record the queues of nodes, as their command `inspect` prints them."""
+    """Record the queues of nodes, as their command `inspect` prints them. Raises NodeError when it fails."""
     for name in world.server_names(action.node):
         await world.supervisors[name].inspect()
     return ""
 
 
 async def _run_command(world: World, node: str, command: str, *arguments: str) -> None:
-    """Run a command of a node and record it, with the reason if it failed. Raises Unsupported if the node lacks it."""
+    """Run a command of a node and record it, with the reason if it failed.
+
+    Raises Unsupported if the node has no such command: then nothing is recorded.
+    """
     failed = None
     try:
         await world.supervisors[node].node.command(command, arguments)

@@ -1,6 +1,7 @@
 """Steps that send messages: as a sender outside of the organisation, as the submission service, or as another server.
 
-A handler returns the detail that is recorded with the end of its step.
+A handler returns the detail that is recorded with the end of its step. An *attempt* is one transmission of a message, with the
+reply to it. A message of a step `m` has the name `m#1`, `m#2`, ...; the outbox of the world has the messages by name.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 
 @handles(Send, Submit)
 async def send(world: World, action: Send) -> str:
-    """Make the messages of the step and send them; with `background`, return at once."""
+    """Make the messages of the step and send them; with `background`, start a task that sends them, and return at once."""
     messages = [_make_message(world, action, number) for number in range(1, action.count + 1)]
     await _start_or_send(world, action, messages, background=action.background)
     return f"{len(messages)} messages"
@@ -27,7 +28,10 @@ async def send(world: World, action: Send) -> str:
 
 @handles(Resend)
 async def resend(world: World, action: Resend) -> str:
-    """Send messages of an earlier step again, octet for octet, as that step says; `via` may name other servers."""
+    """Send messages of an earlier step again, octet for octet, as that step says; `via` may name other servers.
+
+    Raises KeyError when there is no message of this name. With `background`, start a task that sends them, and return at once.
+    """
     messages = world.outbox.find(action.of)
     step = messages[0].step.model_copy(update={"via": action.via} if action.via else {})
     await _start_or_send(world, step, messages, background=action.background)
@@ -45,7 +49,10 @@ async def _start_or_send(world: World, step: Send, messages: Sequence[OutMessage
 
 
 async def _send_all(world: World, step: Send, messages: Sequence[OutMessage]) -> None:
-    """Divide the messages among as many concurrent sessions as the step says, and send them all."""
+    """Divide the messages among as many concurrent senders as the step says, and wait until all are sent.
+
+    Each sender has one session at a time.
+    """
     shares = [messages[start :: step.concurrency] for start in range(min(step.concurrency, len(messages)))]
     async with asyncio.TaskGroup() as group:
         for number, share in enumerate(shares, 1):
@@ -56,7 +63,8 @@ async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) 
     """Send messages one after another, over one session where possible, with the retries of the step; record each attempt.
 
     `step.via` are servers, one for each attempt in turn; `step.sessions` is `one`, or `each` for a session for each
-    attempt, as with several servers.
+    attempt, as with several servers. A message is sent again only after a lost session or a transient reply. One that was
+    not accepted in the end raises nothing.
     """
     sender: Sender | None = None
     for message in messages:
@@ -129,7 +137,10 @@ def _parameters(**values: str | None) -> tuple[str, ...]:
 
 
 def _make_message(world: World, action: Send, number: int) -> OutMessage:
-    """Make the message with this number of a step, add it to the outbox and record it; its name is `m#3`, say."""
+    """Make the message with this number of a step, add it to the outbox, record it, and return it.
+
+    Its name is that of the step and the number: `m#3`. Raises KeyError when there is a message of this name.
+    """
     name = f"{action.name}#{number}"
     recipients = action.recipients_of(number)
     content = build_message(

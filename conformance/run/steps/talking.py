@@ -1,4 +1,8 @@
-"""The step that holds one SMTP session, line by line."""
+"""The step `talk`, a *conversation*: the harness holds one SMTP session, line by line.
+
+The handler returns the detail that is recorded with the end of its step. A reply that is not as the step says raises
+nothing: the `Talked` event describes it, and the judge decides.
+"""
 
 import asyncio
 
@@ -14,7 +18,7 @@ from conformance.wire.talk import talk as hold_conversation
 
 @handles(Talk)
 async def talk(world: World, action: Talk) -> str:
-    """Send each line of the step and read the replies; with `background`, return at once."""
+    """Send each line of the step and read the replies; with `background`, start a task that does, and return at once."""
     if action.background:
         task = asyncio.get_running_loop().create_task(_run_talk(world, action), name=f"talk {action.name}")
         world.outbox.add_background_send(action.name, task)
@@ -24,7 +28,7 @@ async def talk(world: World, action: Talk) -> str:
 
 
 async def _run_talk(world: World, action: Talk) -> None:
-    """Hold the conversation and record it; also record lag if the harness itself was late in it."""
+    """Hold the conversation and record it when it has ended; also record lag if the harness itself was late in it."""
     number = 0
 
     def make_content(name: str) -> bytes:

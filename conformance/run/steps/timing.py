@@ -1,4 +1,7 @@
-"""Steps that let time pass, and wait for what goes on in the background."""
+"""Steps that let time pass, and wait for what goes on in the background.
+
+A handler returns the detail that is recorded with the end of its step, here always "".
+"""
 
 from conformance.run.steps.handlers import handles
 from conformance.run.world import World
@@ -7,13 +10,13 @@ from conformance.scenarios.steps.timing import Advance, Await
 
 @handles(Advance)
 async def advance(world: World, action: Advance) -> str:
-    """Sleep for the documented seconds of the step."""
+    """Wait for the documented seconds of the step, by the clock of the cell."""
     await world.clock.sleep(action.by)
     return ""
 
 
 @handles(Await)
 async def await_sends(world: World, action: Await) -> str:
-    """Wait until the background sends of the named messages have ended. Raises what they raised."""
+    """Wait until the background sends of the named step or conversation have ended. Raises what they raised."""
     await world.outbox.wait_for_sends(action.of)
     return ""

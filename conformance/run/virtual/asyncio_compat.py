@@ -92,6 +92,7 @@ class ReadHandle:
     __slots__ = ("_cancelled", "_run")
 
     def __init__(self, run: Callable[[], None]) -> None:
+        """`run` is what the loop calls when the socket is readable."""
         self._run = run
         self._cancelled = False
 
@@ -137,7 +138,7 @@ class FastTimerHandle(asyncio.TimerHandle):
 
 
 def attach_to_server(server: Any, transport: asyncio.Transport) -> None:
-    """Add a connection to those that keep an asyncio.Server open."""
+    """Add a connection to those that an asyncio.Server waits for when it closes."""
     server._attach(*([transport] if _ATTACH_PARAMETERS == _STORING else []))
 
 
@@ -154,7 +155,10 @@ class OpenSocket(NamedTuple):
 
 
 def open_sockets(loop: asyncio.AbstractEventLoop) -> list[OpenSocket]:
-    """Return the connections, then the listeners that a selector loop still serves, each in the order of descriptors."""
+    """Return the connections, then the listeners that a selector loop still serves, each in the order of descriptors.
+
+    Connections that are closing already are left out.
+    """
     assert isinstance(loop, selector_events.BaseSelectorEventLoop)
     transports = [transport for _, transport in sorted(loop._transports.items()) if not transport.is_closing()]
     found = [OpenSocket(repr(transport), transport.abort) for transport in transports]

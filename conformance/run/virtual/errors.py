@@ -46,7 +46,10 @@ class UnsupportedPython(RuntimeError):
 
 
 def describe_tasks(tasks: Iterable[asyncio.Task[Any]]) -> str:
-    """Return a line for each task that has not ended: its name and the innermost coroutines in which it waits."""
+    """Return a line for each task that has not ended: its name and the innermost coroutines in which it waits.
+
+    Beyond _MAX_TASKS lines the rest is counted. Without such a task return a line that says so.
+    """
     pending = sorted((task for task in tasks if not task.done()), key=lambda t: (len(t.get_name()), t.get_name()))
     lines = [f"  {task.get_name()} in {_waiting_place(task)}" for task in pending[:_MAX_TASKS]]
     if len(pending) > _MAX_TASKS:
@@ -55,7 +58,10 @@ def describe_tasks(tasks: Iterable[asyncio.Task[Any]]) -> str:
 
 
 def _waiting_place(task: asyncio.Task[Any]) -> str:
-    """Return `outer (file:line) > inner (file:line)` for the innermost coroutines of a task; asyncio's without file and line."""
+    """Return `outer (file:line) > inner (file:line)` for the innermost coroutines of a task; asyncio's without file and line.
+
+    Return "?" when none of them can be seen.
+    """
     places = [
         code.co_qualname
         if code.co_filename.startswith(_ASYNCIO)
@@ -66,7 +72,7 @@ def _waiting_place(task: asyncio.Task[Any]) -> str:
 
 
 def _frames(awaited: Any) -> Iterator[tuple[CodeType, int]]:
-    """Yield the code and the line of a coroutine, then of the coroutine that it awaits, and so on."""
+    """Yield the code and the line of a coroutine or asynchronous generator, then of the one that it awaits, and so on."""
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
         if frame is not None:

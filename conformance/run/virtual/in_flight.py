@@ -12,9 +12,9 @@ and answers two questions:
   when a poll contradicted the prediction, and before each jump.
 
 Only connections with news are looked at. An endpoint becomes *active* when its connection is established and when it
-sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_deactivate`). When the peer has not read all
-of it by then, the endpoint is kept as *unread* for `predict_readable`, but no longer delays a jump: a receiver may leave
-octets unread for hours.
+sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_deactivate`). When the peer has not read
+all of it by then, the endpoint is kept as *unread* for `predict_readable`, but no longer delays a jump: a receiver may leave
+octets unread for hours. An *accept* is in flight while a connection has not yet come to the queue of its listener.
 """
 
 import contextlib
@@ -75,9 +75,9 @@ class Endpoint:
 class InFlightTracker:
     """Knows every TCP socket of one loop. `watched` has the loop's selector keys by descriptor.
 
-    `_endpoints` has them by their flow, `active` are those that may have something in flight, `_listeners` the listening sockets
-    by address. `_unread` are endpoints whose peer has not read all that came to it. `_without_transport` are those whose transport
-    is still to be made, by socket; `_connecting` the sockets whose connect has no answer yet, with the address.
+    `_endpoints` has the ends of connections by their flow, `_listeners` the listening sockets by address. `_unread` are
+    endpoints whose peer has not read all that came to it. `_without_transport` are those whose transport is still to be made,
+    by socket; `_connecting` the sockets whose connect has no answer yet, with the address.
     """
 
     def __init__(self, watched: Mapping[int, SelectorKey]) -> None:
@@ -104,7 +104,7 @@ class InFlightTracker:
 
     @contextlib.contextmanager
     def connecting(self, sock: socket.socket, address: tuple[str, int]) -> Iterator[None]:
-        """Count the answer to a connect as in flight for as long as the context lasts."""
+        """Look at the answer to the connect of a socket as something that may be in flight, while the context lasts."""
         self._connecting[sock] = address
         try:
             yield
@@ -112,7 +112,10 @@ class InFlightTracker:
             del self._connecting[sock]
 
     def note_connected(self, sock: socket.socket) -> bool:
-        """Add the endpoint of a socket that has connected; return False when the kernel has not established it."""
+        """Add the endpoint of a socket that has connected, and return True; False when the kernel has not established it.
+
+        False too for a connection that was refused, or reset already.
+        """
         try:
             remote = sock.getpeername()
         except OSError:  # refused, not answered yet, or reset already: nothing can be in flight then
@@ -126,7 +129,10 @@ class InFlightTracker:
         self._without_transport[sock] = self._add(Endpoint(sock, sock.getsockname(), remote))
 
     def take_endpoint(self, sock: socket.socket) -> Endpoint:
-        """Return the endpoint of a socket whose transport is being made, once; add one when none is waiting for a transport."""
+        """Return the endpoint of a socket whose transport is being made; it waits for a transport no longer.
+
+        Add an endpoint when none is waiting. For a socket that is not connected return one that is not tracked.
+        """
         if (endpoint := self._without_transport.pop(sock, None)) is not None:
             return endpoint
         try:
@@ -135,7 +141,7 @@ class InFlightTracker:
             return Endpoint(sock, None, None)
 
     def _add(self, endpoint: Endpoint) -> Endpoint:
-        """Add an endpoint as active and connect it with its peer; a Unix socket is returned as it is."""
+        """Add an endpoint as active, connect it with its peer if that is known, and return it; a Unix socket is not added."""
         if endpoint.flow is None:  # Unix sockets deliver before send() returns
             return endpoint
         self._endpoints[endpoint.flow] = endpoint
@@ -146,7 +152,7 @@ class InFlightTracker:
         return endpoint
 
     def clear(self) -> None:
-        """Take all endpoints as having nothing in flight, after what never came was reported (Stall)."""
+        """Take all endpoints as having nothing in flight, after the loop has reported what never came (Stall)."""
         self.active.clear()
 
     # what will be readable, by the counters
@@ -154,7 +160,8 @@ class InFlightTracker:
     def predict_readable(self) -> list[SelectorKey] | None:
         """Return the keys of the sockets that are about to become readable; None when the counters cannot say which.
 
-        Endpoints whose octets have all been read are no longer active afterwards.
+        Sockets that the loop does not read from now are left out. Endpoints whose octets have all been read are no longer
+        active afterwards.
         """
         if self._connecting:
             return None
@@ -192,10 +199,10 @@ class InFlightTracker:
     # what is in flight, by TCP_INFO
 
     def find_pending(self, nothing_readable: bool) -> str | None:
-        """Return a description of the first thing found in flight, or None; endpoints without any are no longer active.
+        """Return a description of the first thing found in flight, or None; endpoints with nothing in flight are deactivated.
 
         `nothing_readable`: a poll has just shown that no socket is readable, so what was sent and not read has not come.
-        Without it, octets that wait in a receive queue are not in flight: they have come.
+        Otherwise octets that wait in a receive queue are not in flight: they have come.
         """
         for sock, address in self._connecting.items():
             if self.is_connect_pending(sock, address):
@@ -211,7 +218,7 @@ class InFlightTracker:
         return None
 
     def is_connect_pending(self, sock: socket.socket, address: tuple[str, int]) -> bool:
-        """Whether the answer to a connect is in flight.
+        """Whether the answer to a connect is in flight; False for an address that is not of the loopback.
 
         A loopback answers every SYN with SYN-ACK or RST, unless the listener's queue is full: then the SYN is dropped.
         """
@@ -226,10 +233,11 @@ class InFlightTracker:
     def _pending_accept(
         self, endpoint: Endpoint, listener: socket.socket, unaccepted: "Counter[socket.socket]"
     ) -> str | None:
-        """Return what is in flight of a connection that the connecting side has established and no one has accepted.
+        """Return what is in flight of a connection that the connecting side has established and no one has accepted, or None.
 
-        It comes to the listener's queue, or is reset when the listener was closed. `unaccepted` counts, over one call of
-        `find_pending`, the connections of each listener, which its queue must hold.
+        The connection comes to the listener's queue, or is reset when the listener was closed; after the reset the endpoint is
+        removed. `unaccepted` counts, over one call of `find_pending`, the connections of each listener, which its queue must
+        hold; this one is added.
         """
         if listener.fileno() < 0:
             if endpoint.is_open and tcp.info(endpoint.sock).state in tcp.NO_FIN_SEEN:
@@ -242,7 +250,10 @@ class InFlightTracker:
         return "an accept" if tcp.info(listener).unacked < unaccepted[listener] else None
 
     def _pending_delivery(self, endpoint: Endpoint, peer: Endpoint | None, nothing_readable: bool) -> str | None:
-        """Return what an endpoint has sent that has not come to its peer, or None; settle it when all has come."""
+        """Return what an endpoint has sent that has not come to its peer, or None; deactivate the endpoint when all has come.
+
+        None too while the peer does not read: then the endpoint stays active. What goes to another process is not looked at.
+        """
         if peer is None:  # of another process, or of a connection that will not be accepted
             self._deactivate(endpoint)
             return None
@@ -259,7 +270,10 @@ class InFlightTracker:
         return self._pending_octets(endpoint, tcp.info(endpoint.sock), peer, peer_info, nothing_readable)
 
     def _pending_reset(self, endpoint: Endpoint, peer: Endpoint) -> str | None:
-        """Return what is in flight to an endpoint whose peer was closed: octets sent to it are answered with RST."""
+        """Return what is in flight to an endpoint whose peer was closed, or None: octets sent to the peer are answered with RST.
+
+        With nothing in flight deactivate the endpoint, or remove both ends when it is closed too.
+        """
         if endpoint.is_open:
             info = tcp.info(endpoint.sock)
             if (info.unacked or info.unsent) and info.state != tcp.CLOSED:
@@ -273,7 +287,10 @@ class InFlightTracker:
     def _pending_octets(
         self, endpoint: Endpoint, info: TcpInfo, peer: Endpoint, peer_info: TcpInfo, nothing_readable: bool
     ) -> str | None:
-        """Return what is in flight between two open sockets, from the kernel's figures for both, or None."""
+        """Return what is in flight from an endpoint to its peer, from the kernel's figures for both open sockets, or None.
+
+        With nothing in flight deactivate the endpoint, unless it waits for room in the peer's receive queue.
+        """
         if info.sent - info.retransmitted > peer_info.received:
             return f"{info.sent - info.retransmitted - peer_info.received} octets"
         wants_to_write = bool(self._watched_events(endpoint.sock.fileno()) & EVENT_WRITE)
@@ -305,7 +322,7 @@ class InFlightTracker:
             self._remove(endpoint)
 
     def _remove(self, endpoint: Endpoint) -> None:
-        """Forget an endpoint, and that it is the peer of another."""
+        """Forget an endpoint, and that it is the peer of another, which stays."""
         self.active.pop(endpoint, None)
         self._unread.pop(endpoint, None)
         self._without_transport.pop(endpoint.sock, None)
@@ -324,4 +341,5 @@ class InFlightTracker:
 
 
 def _is_loopback(address: tuple[str, int]) -> bool:
+    """Whether a (host, port) is on this machine's loopback; the host must be a numeric address."""
     return address[0].startswith("127.") or address[0] == "::1"

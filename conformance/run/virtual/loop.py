@@ -10,8 +10,12 @@ cases:
 3. Else nothing can happen before the next timer: time jumps to it. Without a timer, the tasks would wait for ever (Deadlock).
 
 All that was sent is delivered before any of it is served, and sockets are served in the order of their registration, or in one
-drawn from a seed (`shuffle_ties`). So
-the order of events does not depend on the kernel, and the same program does the same things in the same order.
+drawn from a seed (`shuffle_ties`). So the order of events does not depend on the kernel, and the same program does the same
+things in the same order.
+
+Octets, connections and closes are *in flight* while one end has sent them and the other has not yet seen them. A *turn* is one
+pass of the loop over its callbacks. *Progress* is an event that the program's user waits for: in a cell, a recorded event. When
+time cannot go on, the loop *reports* a ClockError: it passes the error to the innermost handler, or raises it.
 """
 
 import asyncio
@@ -66,9 +70,12 @@ class VirtualClockEventLoop(TrackingEventLoop):
         max_progress: int = 100_000,
         kernel_timeout: float = 5.0,
     ) -> None:
-        """`start` is the first `time()`, seconds. `max_jumps` limits the jumps between two calls of `note_progress`,
-        `max_turns` the turns without a jump or such a call, and `max_progress` these calls without a jump (Runaway).
-        `kernel_timeout` is how many real seconds something may be in flight (Stall)."""
+        """Make a loop whose first `time()` is `start`, seconds.
+
+        `max_jumps` limits the jumps between two calls of `note_progress`, `max_turns` the turns without a jump or such a call,
+        and `max_progress` these calls without a jump (Runaway). `kernel_timeout` is how many real seconds something may be in
+        flight (Stall).
+        """
         super().__init__()
         self._now = start
         self._max_jumps = max_jumps
@@ -102,7 +109,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
 
     @contextlib.contextmanager
     def hold_time(self, reason: str) -> Iterator[None]:
-        """Do not jump, but block in the selector, while the context lasts: a process or thread is under way."""
+        """Do not jump, but block in the selector, while the context lasts: a process or thread is under way.
+
+        Contexts may overlap: time is held until the last one ends.
+        """
         hold = object()
         self._holds[hold] = reason
         try:
@@ -112,9 +122,11 @@ class VirtualClockEventLoop(TrackingEventLoop):
 
     @contextlib.contextmanager
     def handling_clock_errors(self, handler: Callable[[ClockError], None]) -> Iterator[None]:
-        """Call `handler` when time cannot go on in this context: the innermost one first, and each only once.
+        """Have `handler` called with the ClockError when time cannot go on in this context.
 
-        The loop goes on afterwards, so that the handler's task can clean up. Without a handler the loop raises the error.
+        The first error goes to the handler of the innermost context, the next one to that of the context around it: each is
+        called once at most. The loop goes on afterwards, so that the handler's task can clean up. Without a handler the loop
+        raises the error.
         """
         self._error_handlers.append(handler)
         try:
@@ -126,7 +138,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
     # methods that asyncio calls
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """Call `func(*args)` now, in this thread: other threads would race with the clock and with each other."""
+        """Call `func(*args)` now, in this thread, and return a future that is done: it has the result or the exception.
+
+        Other threads would race with the clock and with each other.
+        """
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -139,7 +154,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return await super().create_server(*args, backlog=backlog, **named)
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Connect a socket and note the connection in the tracker; an open port of the loopback answers at once."""
+        """Connect a socket and note the connection in the tracker; an open port of the loopback answers at once.
+
+        Raises OSError when the connection is refused.
+        """
         if isinstance(address, tuple):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         error = sock.connect_ex(address)
@@ -155,8 +173,8 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _wait_for_answer(self, sock: socket.socket, address: Any, error: int) -> bool:
         """Block while the answer to a connect is in flight; return whether it has come. Raises OSError for a refusal.
 
-        `error` is what connect_ex returned. False: the caller has to wait on the loop, as for a host that does not
-        answer.
+        `error` is the error number that the first connect_ex returned. False: the caller has to wait on the loop, as for a host
+        that does not answer.
         """
         if error == errno.EINPROGRESS:
             error = sock.connect_ex(address)
@@ -182,7 +200,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
     # polling and jumping
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
-        """Return the sockets to serve; if there are none, wait or let time jump.
+        """Return the sockets to serve; if there are none, wait or let time jump. Reports a Runaway.
 
         Sockets that the tracker's counters predict to be readable are returned without asking the kernel, except in the poll
         after `note_spurious_wakeup`. Otherwise block until the kernel has delivered what is in flight. `turns` is the number of
@@ -223,7 +241,8 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Wait for what is held or in flight and return the sockets that became ready, or jump and return none.
 
-        Called when no socket is ready and no callback is to be run. Reports a ClockError when time cannot jump either.
+        The loop calls this when no socket is ready and no callback is to be run. Calls `before_waiting` first. Reports a
+        ClockError and returns none when time cannot jump either.
         """
         if self.before_waiting is not None:
             self.before_waiting()  # flushes the recorded events, say
@@ -250,9 +269,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
         self._wait_for_kernel(nothing_readable=False)
 
     def _wait_for_kernel(self, *, nothing_readable: bool) -> Ready:
-        """Block until nothing is in flight, or report Stall after `kernel_timeout`.
+        """Block until nothing is in flight, or report Stall after `kernel_timeout`, and forget what was in flight then.
 
-        With `nothing_readable` (see `InFlightTracker.find_pending`), return sockets as soon as one becomes ready.
+        With `nothing_readable` (see `InFlightTracker.find_pending`), return sockets as soon as one becomes ready. Otherwise
+        return [].
         """
         checks, waited = 0, 0.0
         while not self.tracker.idle and (pending := self.tracker.find_pending(nothing_readable)):
@@ -272,7 +292,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return []
 
     def _handle_error(self, error: ClockError) -> None:
-        """Pass an error to the innermost handler, or raise it when there is none; restart the counts of Runaway."""
+        """Pass an error to the innermost handler, which is removed, or raise it when there is none.
+
+        Restart the counts of Runaway.
+        """
         self._jumps_since_progress = self._turns = self._progress_since_jump = 0
         if not self._error_handlers:
             raise error

@@ -1,4 +1,8 @@
-"""A selector that reports events in the order in which sockets were registered, or in a shuffled one."""
+"""A selector that reports events in the order in which sockets were registered, or in a shuffled one.
+
+The event loops of the virtual and of the shifted clock poll it. A *key* is what selectors keep of a registered socket: the
+object, its descriptor, the events that are waited for, and the loop's data.
+"""
 
 import select
 from collections.abc import Mapping
@@ -30,9 +34,9 @@ class OrderedSelector(BaseSelector):
         self._deferred: dict[int, None] = {}
 
     def shuffle(self, seed: int) -> None:
-        """Draw the places of sockets that are registered from now on from a seed: those ready in one poll have any order.
+        """Draw from a seed the places of sockets that are registered from now on, in which those ready in one poll are reported.
 
-        A place belongs to the socket, not to the poll: how often the kernel is asked changes nothing.
+        A place belongs to the registration, not to the poll: how often the kernel is asked changes nothing.
         """
         self._shuffle = Random(seed)  # noqa: S311  # it draws an order and protects no secret
 
@@ -45,7 +49,7 @@ class OrderedSelector(BaseSelector):
         return self._add(SelectorKey(fileobj, descriptor, events, data))
 
     def register_later(self, descriptor: int, events: int, data: Any) -> None:
-        """Register a descriptor that is not registered, with the system call deferred until the next poll."""
+        """Register a descriptor that is not registered, with the system call deferred until the next poll; nothing is checked."""
         self._deferred[descriptor] = None
         self._add(SelectorKey(descriptor, descriptor, events, data))
 
@@ -58,7 +62,7 @@ class OrderedSelector(BaseSelector):
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """Replace the events and the data of a registered socket; return its new key."""
+        """Replace the events and the data of a registered socket; return its new key. Raises KeyError for another socket."""
         before = self.get_key(fileobj)
         if events != before.events and before.fd not in self._deferred:
             self._epoll.modify(before.fd, _epoll_mask(events))
@@ -66,7 +70,7 @@ class OrderedSelector(BaseSelector):
         return key
 
     def unregister(self, fileobj: Any) -> SelectorKey:
-        """Remove a socket, which must not be closed yet, and return its key."""
+        """Remove a socket, which must not be closed yet, and return its key. Raises KeyError when it is not registered."""
         key = self.get_key(fileobj)
         del self._keys[key.fd], self._order[key.fd]
         if key.fd in self._deferred:
@@ -109,7 +113,7 @@ class OrderedSelector(BaseSelector):
         return ready
 
     def as_readable(self, keys: list[SelectorKey]) -> Ready:
-        """Return registered sockets as if a poll had found them readable, in the order of registration."""
+        """Return registered sockets as if a poll had found them readable, in the order of their places; sorts `keys` itself."""
         keys.sort(key=lambda key: self._order[key.fd])
         return [(key, EVENT_READ) for key in keys]
 

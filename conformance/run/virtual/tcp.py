@@ -1,4 +1,4 @@
-"""Reads the state and the octet counters of a TCP socket from the Linux kernel (TCP_INFO)."""
+"""Reads the state and the octet counters of a TCP socket from the Linux kernel (TCP_INFO), for the in-flight tracker."""
 
 import fcntl
 import select
@@ -38,7 +38,7 @@ class TcpInfo(NamedTuple):
 
 
 def info(sock: socket.socket) -> TcpInfo:
-    """Return the TCP_INFO of a socket. Raises OSError, or struct.error on Linux before 4.19."""
+    """Return the TCP_INFO of a socket. Raises OSError for another kind of socket, struct.error on Linux before 4.19."""
     return TcpInfo._make(_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)))
 
 
@@ -48,7 +48,7 @@ def readable_octets(sock: socket.socket) -> int:
 
 
 def is_writable(sock: socket.socket) -> bool:
-    """Whether the kernel would take octets to send now."""
+    """Whether a send on the socket would return at once now: the kernel takes octets, or reports an error."""
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
     return bool(poll.poll(0))

@@ -8,7 +8,8 @@ It differs from `asyncio.SelectorEventLoop` in these points, for which it overri
 - Transports are `TrackedTransport`s, and connecting, accepting and listening are noted in `tracker`.
 - While a child process runs, time is held: what it does cannot be seen.
 
-How sockets are polled, and what time is, the subclasses decide.
+How sockets are polled, and what time is, the subclasses decide: the loops of the virtual and of the shifted clock. While
+time is *held*, it does not jump. A *turn* is one pass over the callbacks that are ready.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     """Whether `time()` increases by itself, so that timers become due."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Raise UnsupportedPython before anything was made that would have to be closed."""
+        """Return a new loop, or raise UnsupportedPython before anything was made that would have to be closed."""
         if unknown := incompatibilities():
             raise UnsupportedPython(unknown)
         return super().__new__(cls)
@@ -100,7 +101,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         raise NotImplementedError
 
     def cannot_accept(self, error: OSError) -> None:
-        """Handle that a connection could not be accepted because of `error`."""
+        """Handle that a connection could not be accepted because of `error`; asyncio tries again later."""
         raise NotImplementedError
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
@@ -113,7 +114,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     # turns and timers
 
     def _run_once(self) -> None:
-        """Make one turn: serve the sockets unless there is something else to do, then call what is ready and due."""
+        """Make one turn: serve the sockets unless there is something else to do, then call what is ready and due.
+
+        An exception of a callback goes to the loop's exception handler.
+        """
         ready = self._ready
         self._turns_since_poll += 1
         if not ready or self._turns_since_poll >= MAX_TURNS_WITHOUT_POLL or self.polls_every_turn:
@@ -158,7 +162,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         )
 
     def next_timer(self) -> float | None:
-        """Return when the next timer is due, in seconds of `time()`; None when there is no timer."""
+        """Return when the next timer is due, in seconds of `time()`; None when there is no timer.
+
+        Cancelled timers do not count, and are removed from the front of the heap.
+        """
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
@@ -220,7 +227,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         self._remove_writer(descriptor)
 
     def _remove_reader(self, fd: int) -> bool:
-        """Stop watching for reading and return whether it was watched; with one look-up when that is all it is watched for."""
+        """Stop watching a descriptor for reading and return whether it was watched for that.
+
+        Done with one look-up when it is not watched for writing too.
+        """
         key = self.sockets.get_map().get(fd)
         if key is None or key.data[0] is None:
             return False
@@ -235,7 +245,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **named: Any
     ) -> tuple[Any, Any]:
-        """See asyncio.loop.create_connection; an IPv4 address without options needs no look-up and no extra turns."""
+        """Connect and return (transport, protocol), as asyncio.loop.create_connection does.
+
+        An IPv4 address without options needs no look-up and no extra turns.
+        """
         if named or not isinstance(host, str) or not _IPV4_ADDRESS.fullmatch(host):
             return await super().create_connection(protocol_factory, host, port, **named)
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -256,7 +269,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         extra: Any = None,
         server: Any = None,
     ) -> TrackedTransport:
-        """Return the started transport of a connected socket; `waiter` is resolved at once."""
+        """Return the transport of a connected socket, started: connection_made was called. `waiter` is resolved at once."""
         transport = TrackedTransport(self, sock, protocol, self.tracker.take_endpoint(sock), server)
         self._transports[sock.fileno()] = transport
         transport.start()
@@ -290,7 +303,11 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def _accept_connection(
         self, protocol_factory: Any, sock: socket.socket, sslcontext: Any = None, server: Any = None, *rest: Any
     ) -> None:
-        """Accept one connection and start its transport in the same turn; the next poll reports another one."""
+        """Accept one connection and start its transport in the same turn; the next poll reports another one.
+
+        With TLS asyncio accepts. Without a connection to accept, only the next poll is made to ask the kernel. When no
+        descriptors are left, `cannot_accept` is called.
+        """
         if sslcontext is not None:
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
             return
@@ -325,14 +342,14 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def _accept_connection2(
         self, protocol_factory: Any, conn: socket.socket, extra: Any, *rest: Any, **named: Any
     ) -> Coroutine[Any, Any, None]:
-        """Serve a connection that was accepted for TLS, and note it in the tracker."""
+        """Note a connection that was accepted for TLS in the tracker, and return the coroutine that serves it."""
         self.tracker.note_accepted(
             conn, extra["peername"]
         )  # not when the coroutine runs: the connection has left the listener's queue
         return super()._accept_connection2(protocol_factory, conn, extra, *rest, **named)  # type: ignore[no-any-return]
 
     def _start_serving(self, protocol_factory: Any, sock: socket.socket, *rest: Any, **named: Any) -> None:
-        """Accept connections of a listener from now on, and note it in the tracker."""
+        """Accept connections of a listener from now on, and note the listener in the tracker."""
         self.tracker.note_listening(sock)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
@@ -341,7 +358,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     # child processes
 
     async def _make_subprocess_transport(self, *args: Any, **named: Any) -> Any:
-        """Start a child process and hold time until it has ended."""
+        """Start a child process and return its transport; hold time until the process has ended, or `stop_holding_for`."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.hold_time("a subprocess"))
             transport = await super()._make_subprocess_transport(*args, **named)
@@ -353,7 +370,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return transport
 
     def _child_watcher_callback(self, pid: int, returncode: int, transp: Any) -> None:
-        """Have a child's end handled in the loop's thread; in Python 3.11 this is called in another one."""
+        """Have a child's end handled in the loop's thread; Python 3.11 calls this in another thread."""
         super()._child_watcher_callback(pid, returncode, transp)
         self.call_soon_threadsafe(self._on_child_ended, pid)
 

@@ -5,6 +5,9 @@ exists, and octets go to the protocol in the turn in which they are read.
 
 How much a single read returns must not depend on when the kernel delivers. So where the peer has sent more than was read,
 the transport waits until all of it has been delivered, and reads it together.
+
+`tracking_loop` makes a transport for each connected socket. An *endpoint* is the tracker's record of one end of a
+connection, with its counters. Octets are *unsent* while the kernel has not taken them.
 """
 
 import asyncio
@@ -77,12 +80,13 @@ class TrackedTransport(asyncio.Transport):
         return f"<{type(self).__name__} fd={self._descriptor} {state} {self._endpoint} unsent={len(self._unsent)}>"
 
     def __del__(self, warn: Any = warnings.warn) -> None:
+        """Warn (ResourceWarning) and close the socket if the transport was never closed; `warn` outlives the module."""
         if self._sock is not None:
             warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             self._sock.close()
 
     def start(self) -> None:
-        """Call the protocol's connection_made, and begin to read unless it has paused reading."""
+        """Call the protocol's connection_made, and begin to read unless the protocol has paused reading or closed there."""
         self._protocol.connection_made(self)
         if self.is_reading():
             if self._unsent:  # the protocol has written more than the kernel took
@@ -91,7 +95,7 @@ class TrackedTransport(asyncio.Transport):
                 self._loop.start_reading(self._descriptor, self._on_readable)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return `sockname`, `peername` or `socket`; `default` for any other name."""
+        """Return `sockname`, `peername` or `socket`; `default` for any other name, and for `socket` once that is closed."""
         match name:
             case "sockname":
                 return self._endpoint.local
@@ -103,6 +107,7 @@ class TrackedTransport(asyncio.Transport):
                 return default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Pass what arrives from now on to another protocol, as STARTTLS does; its connection_made is not called."""
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
@@ -116,13 +121,13 @@ class TrackedTransport(asyncio.Transport):
         return not self._closing and not self._reading_paused
 
     def pause_reading(self) -> None:
-        """Stop reading; what arrives stays in the kernel."""
+        """Stop reading, so that what arrives stays in the kernel; do nothing when paused or closing."""
         if self.is_reading():
             self._reading_paused = True
             self._loop.unwatch_readable(self._descriptor)
 
     def resume_reading(self) -> None:
-        """Read again after pause_reading."""
+        """Read again after pause_reading; do nothing when not paused, or closing."""
         if self._reading_paused and not self._closing:
             self._reading_paused = False
             self._loop.watch_readable(self._descriptor, self._on_readable)
@@ -130,7 +135,8 @@ class TrackedTransport(asyncio.Transport):
     def _on_readable(self) -> None:
         """Read from the socket and pass the octets, the end of the stream or an error on to the protocol.
 
-        Where the peer has sent nothing yet, return without reading: the loop calls this again.
+        Where the peer has sent nothing yet, note that in the loop and return: the loop calls this again. An exception of the
+        protocol closes the connection.
         """
         if self._connection_lost:
             return
@@ -192,7 +198,7 @@ class TrackedTransport(asyncio.Transport):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _on_eof(self) -> None:
-        """Call the protocol's eof_received; close the connection unless that returns true."""
+        """Call the protocol's eof_received; if that returns true, only stop reading, else close the connection."""
         self._endpoint.eof_read = True
         if self._protocol.eof_received():
             self._loop.unwatch_readable(self._descriptor)
@@ -202,7 +208,11 @@ class TrackedTransport(asyncio.Transport):
     # writing
 
     def write(self, data: Any) -> None:
-        """Send octets now as far as the kernel takes them, and the rest later."""
+        """Send octets now as far as the kernel takes them, and the rest later.
+
+        Raises RuntimeError after write_eof. Once the connection is lost, nothing is sent. An error of the socket closes
+        the connection and raises nothing.
+        """
         if self._eof_requested:
             raise RuntimeError("write() after write_eof()")
         if not data or self._connection_lost:
@@ -224,19 +234,25 @@ class TrackedTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def write_eof(self) -> None:
-        """Send a FIN once everything written was sent. Raises OSError when the connection is lost already."""
+        """Send a FIN once everything written was sent; do nothing when closing, or the second time.
+
+        Raises OSError when the connection is lost already.
+        """
         if not self._closing and not self._eof_requested:
             self._eof_requested = True
             if not self._unsent:
                 self._send_eof()
 
     def can_write_eof(self) -> bool:
+        """Return True: TCP and Unix sockets have a FIN."""
         return True
 
     def get_write_buffer_size(self) -> int:
+        """Return the number of unsent octets."""
         return len(self._unsent)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the low and the high limit of `set_write_buffer_limits`."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -250,7 +266,7 @@ class TrackedTransport(asyncio.Transport):
             raise ValueError(f"high ({self._high}) must be >= low ({self._low}) must be >= 0")
 
     def _send(self, data: Any) -> int:
-        """Send what the kernel takes now and return the number of octets; 0 when it takes none. Raises OSError."""
+        """Send what the kernel takes now, count it, and return the number of octets; 0 when it takes none. Raises OSError."""
         assert self._sock is not None
         self._active[self._endpoint] = None
         try:
@@ -290,10 +306,11 @@ class TrackedTransport(asyncio.Transport):
     # closing
 
     def is_closing(self) -> bool:
+        """Whether the connection is closed, or about to be."""
         return self._closing
 
     def close(self) -> None:
-        """Stop reading, and close the connection when all octets are sent."""
+        """Stop reading, and close the connection in the turn after all octets were sent."""
         if not self._closing:
             self._closing = True
             self._loop.unwatch_readable(self._descriptor)
@@ -301,11 +318,14 @@ class TrackedTransport(asyncio.Transport):
                 self._schedule_close(None)
 
     def abort(self) -> None:
-        """Close the connection now, and discard what is unsent."""
+        """Close the connection in the next turn, and discard what is unsent."""
         self._force_close(None)
 
     def _force_close(self, error: BaseException | None) -> None:
-        """Discard what is unsent and close; asyncio's TLS calls this method by this name."""
+        """Discard what is unsent and close with `error` for the protocol; asyncio's TLS calls this method by this name.
+
+        Do nothing when the socket is about to be closed already.
+        """
         if self._connection_lost:
             return
         if self._unsent:
@@ -326,12 +346,15 @@ class TrackedTransport(asyncio.Transport):
         self._force_close(error)
 
     def _schedule_close(self, error: BaseException | None) -> None:
-        """Ignore the socket from now on, and have it closed in the next turn."""
+        """Ignore the socket from now on, and have it closed in the next turn, with `error` for the protocol."""
         self._connection_lost = True
         self._loop.call_soon(self._close, error)
 
     def _close(self, error: BaseException | None) -> None:
-        """Call the protocol's connection_lost, close the socket and detach from the server."""
+        """Call the protocol's connection_lost with `error` (None: a regular end), close the socket, detach from the server.
+
+        The rest is done also when the protocol raises.
+        """
         try:
             self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS passes timeouts of another type
         finally:
