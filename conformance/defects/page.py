@@ -40,7 +40,7 @@ def page(table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = (
 
 
 def _format_groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
-    """Yield the lines of a table of defects for each group of requirements."""
+    """Yield the lines of a table of defects for each group of requirements; nothing for a group that no defect breaks."""
     for group, about in catalogue.groups.items():
         rows = [row for row in table.rows if catalogue[row.defect.breaks].group == group]
         if not rows:
@@ -53,7 +53,7 @@ def _format_groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
 
 
 def _format_first_blames(table: DefectTable) -> Iterator[str]:
-    """Yield the lines that say which requirement is blamed first, with a table of the defects blamed wrongly."""
+    """Yield the lines that say which requirement is blamed first, with a table of the defects blamed wrongly, if there are any."""
     caught, wrong = sum(bool(row.caught_in) for row in table.rows), table.first_blamed_wrongly
     yield "## What is blamed first\n"
     yield (
@@ -70,7 +70,7 @@ def _format_first_blames(table: DefectTable) -> Iterator[str]:
 
 
 def _format_blind(table: DefectTable) -> Iterator[str]:
-    """Yield the lines on what is caught without the expectations of a scenario."""
+    """Yield the lines on what is caught without the expectations of a scenario, with a table of the defects that are not, if any."""
     caught = [row for row in table.rows if row.blind]
     right = sum(row.blindly_blames_its_group for row in caught)
     yield "## Without expectations\n"
@@ -89,7 +89,7 @@ def _format_blind(table: DefectTable) -> Iterator[str]:
 
 
 def _format_retired(defects: Sequence[Defect]) -> Iterator[str]:
-    """Yield the lines on retired defects; none when there are none."""
+    """Yield the lines on retired defects, which a ruling has declared right; nothing without any."""
     if defects:
         yield "## Retired\n"
         yield "What these do was a defect once and is right by a ruling. They can still be switched on.\n"
@@ -139,7 +139,7 @@ def _format_scenarios(table: DefectTable) -> Iterator[str]:
 
 
 def _format_requirements(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
-    """Yield the lines that say which caught defects break each requirement: these prove that it is judged."""
+    """Yield the lines that say, for each requirement that is not retired, which caught defects break it: these prove that it is judged."""
     yield "## What proves that a requirement is judged\n"
     yield "| requirement | level | seen on | defects |"
     yield "|---|---|---|---|"

@@ -1,6 +1,8 @@
 """Plans which cells a defect of the reference is tried in: those whose scenario judges the requirement that it breaks.
 
-The command `conformance defects` makes the plan here, runs it by `trial` and gathers the results in `table`.
+A cell is one scenario with one value for each axis of its matrix. A *trial* is one cell that is run on the reference, with one
+defect or without (the *sound* reference). The command `conformance defects` makes the plan here, runs it by `trial` and gathers
+the results in `table`.
 """
 
 import inspect
@@ -70,7 +72,7 @@ def retired_defects() -> tuple[Defect, ...]:
 
 
 def _read_catalogue() -> tuple[Defect, ...]:
-    """Return all defects of the reference, without those that show only on failing disks, which need real time."""
+    """Return all defects of the reference, sorted by name, without those that show only on failing disks, which need real time."""
     return tuple(
         # `says` is the docstring of the defect's class.
         Defect(
@@ -103,18 +105,18 @@ def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Plann
 
 
 def broad_cells() -> Mapping[str, str]:
-    """Return the id of the cell in BROAD_FOLDER in which each defect is tried that the file names."""
+    """Return what BROAD_CELLS_FILE says: name of a defect -> id of the cell in BROAD_FOLDER in which it is tried; {} for an empty file."""
     document = YAML(typ="safe", pure=True).load((paths.fixtures() / BROAD_CELLS_FILE).read_text("utf-8"))
     return {str(defect): str(cell) for defect, cell in (document or {}).items()}
 
 
 def _is_broad(cell: Cell) -> bool:
-    """Return whether a cell's scenario judges many requirements at once."""
+    """Return whether a cell's scenario judges many requirements at once: it is in BROAD_FOLDER."""
     return PurePath(cell.path).parent.name == BROAD_FOLDER
 
 
 def spread_cells(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Yield at most MAX_CELLS_PER_SCENARIO cells of each scenario at even distances, always its first and last."""
+    """Yield at most MAX_CELLS_PER_SCENARIO of the given cells of each scenario, at even distances, always the first and the last."""
     by_scenario: dict[str, list[Cell]] = {}
     for cell in cells:
         by_scenario.setdefault(cell.scenario, []).append(cell)

@@ -103,14 +103,16 @@ def without_expectations(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _group_of(requirement: str) -> str:
-    """Return the group of a requirement: `SR-MNT` of `SR-MNT-03`."""
+    """Return the group of a requirement, its id without the last part: `SR-MNT` of `SR-MNT-03`."""
     return requirement.rpartition("-")[0]
 
 
 def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> DefectTable:
-    """Return the table of these trials, with a row for each defect and an entry for each scenario that was tried.
+    """Return the table of these trials, with a row for each defect.
 
-    `scenarios` are the names of those that have to catch a defect. `trials` are in the corpus's order for each defect.
+    `scenarios` are the names of those that have to catch a defect. Each has an entry, an empty one if it catches none, unless all
+    of its trials were not applicable; any other scenario has one only if it catches a defect. `trials` are in the corpus's order
+    for each defect.
     """
     by_defect: defaultdict[str | None, list[Trial]] = defaultdict(list)
     for trial in trials:
@@ -142,7 +144,11 @@ def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tup
 
 
 def defect_gaps(table: DefectTable) -> tuple[str, ...]:
-    """Return a sentence for each trial in which the sound reference does badly, and each defect that is not caught or blamed on another row."""
+    """Return a sentence for each trial in which the sound reference does not pass, and for each defect that is not caught.
+
+    A defect is not caught if no trial judges the requirement that it breaks, if no verdict fails, or if only other requirements
+    are blamed.
+    """
     lines = [f"the unbroken reference: {trial.cell}: {trial.outcome}: {trial.sentence}" for trial in table.unsound]
     for row in table.rows:
         if not row.trials:
@@ -156,9 +162,10 @@ def defect_gaps(table: DefectTable) -> tuple[str, ...]:
 
 
 def corpus_gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence for each gap that only the trials of all defects show.
+    """Return a sentence for each gap that only the trials of all defects show; `checks` are the names of all declared checks.
 
-    Too many defects are first blamed on another requirement; a scenario or check catches nothing; a requirement that no caught defect breaks.
+    Gaps are: too many defects are first blamed on another requirement; a scenario or a check catches nothing; no caught defect
+    breaks a binding requirement of the wire (level must, seen on the wire, not retired).
     """
     lines = []
     caught, wrong = sum(bool(row.caught_in) for row in table.rows), table.first_blamed_wrongly
@@ -179,7 +186,10 @@ def corpus_gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str])
 
 
 def blind_gaps(table: DefectTable) -> tuple[str, ...]:
-    """Return a sentence for each defect that no rule of the model catches without a reason, and for each reason that is wrong."""
+    """Return a sentence for each defect that is caught in no cell without expectations and gives no reason (`needs_expectation`).
+
+    Also one for each defect that gives such a reason and is caught without expectations.
+    """
     lines = []
     for row in table.rows:
         if not row.blind and not row.defect.needs_expectation:
@@ -213,12 +223,12 @@ def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
 
 
 def _count_blamed(trials: Iterable[Trial]) -> Counter[str]:
-    """Return in how many cells each requirement is blamed."""
+    """Return in how many of the trials each requirement is blamed; one that is blamed several times in a trial counts once for it."""
     return Counter(row for trial in trials for row in {blame.requirement for blame in trial.blames})
 
 
 def _first_blame(trials: Iterable[Trial]) -> str | None:
-    """Return the first requirement of the first failed verdict of the first cell that has one, None without any."""
+    """Return the requirement that the first failed verdict of the first trial with one blames; None if no verdict failed."""
     return next((trial.blames[0].requirement for trial in trials if trial.blames), None)
 
 

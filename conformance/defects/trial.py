@@ -1,8 +1,8 @@
 """Runs trials: a cell in virtual time on the reference with a defect, and which checks then fail.
 
-A trial may be kept in a run directory, which is like any other, with the reference and each of its defects as candidates.
-Trials run in forked processes, one per core, each of which may use a limited time of the processor: a defect can put a
-node into an endless loop.
+A trial may be kept in a run directory, which is like any other, with the reference and each of its defects as candidates. A trial
+may use a limited time of the processor: a defect can put a node into an endless loop. `run_trials` runs many of them in forked
+processes.
 """
 
 import ctypes
@@ -38,7 +38,7 @@ from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
 
 def broken_reference(defect: str | None) -> Candidate:
-    """Return the candidate `reference` with a defect; None: the sound one."""
+    """Return the candidate `reference` with the defect of this name; None: the sound reference, without a defect."""
     return REFERENCE.model_copy(update={"defect": defect})
 
 
@@ -76,7 +76,7 @@ class TrialRunDirectory:
         return cls(directory, environment)
 
     def header(self, cell: Cell, assignment: Assignment, settings: Settings) -> CellHeader:
-        """Return the header of one trial, with the command of `conformance run` that repeats it."""
+        """Return the header of the file of one trial, in which `repeat` is the command of `conformance run` that repeats it."""
         file = os.path.relpath(paths.corpus() / cell.path)
         nodeid = f"{file}::{cell.scenario}::{item_name(cell, assignment)}"
         words = ["conformance", "run", nodeid, "--candidate", assignment.identity, "--clock", settings.clock]
@@ -145,7 +145,10 @@ def run_trial(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory
 
 
 def _run_and_keep(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory) -> Trial:
-    """Run and judge one cell, and write its file to the run directory."""
+    """Run and judge one cell, and write its file to the run directory; return the result. Blocks.
+
+    A trial that uses more than CPU_LIMIT_S of processor time has the outcome ERROR.
+    """
     assignment, settings = _candidate_and_settings(planned, seed)
     header = run_directory.header(planned.cell, assignment, settings)
     try:
@@ -181,10 +184,10 @@ def run_planned(planned: PlannedTrial, seed: int, cpu_limit_s: float | None = No
 
 
 def judge_finished(finished: FinishedTrial) -> Trial:
-    """Return the result of a cell that was run, by all checks that are registered now.
+    """Judge a cell that was run by all checks that are registered now; return the result.
 
-    A `problem` (the cell could not be run to its end) is an error. A `wrong_state` (a step found a node in another
-    state than it needs) makes a pass inconclusive. Both are sentences, or ''.
+    The run may have a `problem` (the cell could not be run to its end), which makes the result an error, and a `wrong_state` (a
+    step found a node in another state than it needs), which makes a pass inconclusive. Both are sentences, or ''.
     """
     planned, ran = finished.planned, finished.ran
     cell = planned.cell
@@ -227,7 +230,7 @@ def _not_applicable(planned: PlannedTrial, reason: str) -> Trial:
 
 
 def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
-    """Return the result of a judged trial, with a blame for each failed verdict that names a requirement."""
+    """Return the result of a trial, with a blame for each failed verdict that names a requirement; `sentence` becomes that of the result."""
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
     return Trial(
@@ -244,12 +247,13 @@ def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Ve
 def limited_cpu_time(limit_s: float) -> Iterator[None]:
     """Raise CpuLimitExceeded in the main thread once this process has used `limit_s` seconds of processor time in the block.
 
-    Uses the signal SIGPROF, whose handler is restored. Other exceptions of the block are replaced by it then: an interrupted event loop
-    may fail to clean up.
+    The block then ends with CpuLimitExceeded, also if it raised something else or nothing: an interrupted event loop may fail to
+    clean up. Uses the timer and the signal SIGPROF, whose handler is restored at the end. To be called in the main thread.
     """
     exceeded = False
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        """Handle SIGPROF: note that the limit is exceeded, and raise CpuLimitExceeded."""
         nonlocal exceeded
         exceeded = True
         raise CpuLimitExceeded
@@ -301,7 +305,11 @@ _TRIALS: list[PlannedTrial] = []
 
 
 def prepare_process(parent: int, temporary: str) -> None:
-    """Put temporary files where the parent removes them, and have the kernel kill this process when the parent ends."""
+    """Put temporary files below `temporary`, which the parent removes, and have the kernel kill this process when the parent ends.
+
+    Called in a forked process; `parent` is the process id of the parent. If that has ended already, this process is killed at
+    once.
+    """
     tempfile.tempdir = temporary
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,5 +1,9 @@
 """Which trials are run, in which order, and how many at the same time.
 
+A *plan* is one cell that is run with drawn faults, and judged by the rules of the model alone. A *trial* is one plan on the
+reference with one defect. A *series* has the plans of one seed, drawn in one way (*bias*), for one defect; plans are numbered
+from 0.
+
 Theory of operation
 -------------------
 The trials are run plan by plan: the first plan of every series, then the second of every series whose defect was not caught yet, and so
@@ -79,7 +83,10 @@ class Measurement:
         return limits | {one: self.most_plans_of_a_bias for one in self.comparison if one not in limits}
 
     def trials(self, store: Store, part: Part = "both") -> Iterator[tuple[Series, int]]:
-        """Yield the series and number of each plan to run, in order, by what the store has at that moment."""
+        """Yield the series and number of each plan to run, in order.
+
+        A plan is left out if the store, when its turn comes, has its result, or any plan of its series that caught the defect.
+        """
         chosen = {"table": self.table, "biases": self.comparison, "both": (*self.table, *self.comparison)}[part]
         limits = {series: limit for series, limit in self.limits.items() if series in frozenset(chosen)}
         for number in range(max(limits.values(), default=0)):
@@ -90,7 +97,11 @@ class Measurement:
 
 
 def visible_defects(names: Sequence[str] = ()) -> tuple[Defect, ...]:
-    """Return the defects that the model can see, or those of them that are named. Raises ValueError for another name."""
+    """Return the defects that the model can see, sorted by name: all, or those that are named.
+
+    Raises ValueError for another name. The model cannot see a defect that only a scenario's expectation can catch
+    (`needs_expectation`).
+    """
     visible = [defect for defect in active_defects() if not defect.needs_expectation]
     if unknown := sorted({*names} - {defect.name for defect in visible}):
         raise ValueError(f"{unknown[0]}: no defect that the model can see has this name")
@@ -98,7 +109,11 @@ def visible_defects(names: Sequence[str] = ()) -> tuple[Defect, ...]:
 
 
 def run_trials(trials: Iterable[tuple[Series, int]], jobs: int, until: float | None = None) -> Iterator[PlanTrial]:
-    """Run trials, `jobs` at a time, and yield each as it ends; none is begun after `until`, a time of `time.monotonic()`. Blocks."""
+    """Run trials (series, number of plan) in `jobs` processes, and yield each result as it comes, in no fixed order. Blocks.
+
+    No trial is begun after `until`, a time of `time.monotonic()` (None: without limit); those that run then are waited for.
+    `trials` is read as processes become free, so it can depend on the results so far.
+    """
     waiting = iter(trials)
     with (
         tempfile.TemporaryDirectory(prefix="conformance-detection-") as temporary,
@@ -117,6 +132,6 @@ def run_trials(trials: Iterable[tuple[Series, int]], jobs: int, until: float | N
 
 
 def _prepare_process(parent: int, temporary: str) -> None:
-    """Prepare a forked process; Ctrl-C is left to the parent, which waits for the trials that run."""
+    """Prepare a forked process as `prepare_process` does, and have it ignore Ctrl-C: the parent handles that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_process(parent, temporary)

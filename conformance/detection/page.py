@@ -1,6 +1,7 @@
 """Writes reports/exploration-table.md: what was measured, and what is missing.
 
-Equal results give an equal page. A number of plans stands for a defect only if all plans before it were run.
+A *series* has the plans, numbered from 0, of one seed and one way of drawing (*bias*) for one defect. Equal results give an equal
+page. A number of plans stands for a defect only if all plans before it were run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ class Depth:
 
     @property
     def text(self) -> str:
-        """How many were caught, in words, such as `12 of 40 (30 %)`."""
+        """How many were caught, in words, such as `12 of 40 (30 %)`; `not measured` if no series says anything."""
         return (
             f"{self.caught} of {self.judged} ({100 * self.caught / self.judged:.0f} %)"
             if self.judged
@@ -39,14 +40,17 @@ class Depth:
 
 
 def depth(results: Sequence[SeriesResult], plans: int) -> Depth:
-    """Return what the first `plans` plans of some series caught."""
+    """Return in how many of some series the first `plans` plans caught the defect, and in how many they did not.
+
+    A series that was not caught, and was tried with fewer plans, counts as neither.
+    """
     caught = sum(one.catch is not None and one.catch.number < plans for one in results)
     missed = sum(one.tried >= plans and (one.catch is None or one.catch.number >= plans) for one in results)
     return Depth(plans=plans, caught=caught, missed=missed)
 
 
 def page(measurement: Measurement, store: Store) -> str:
-    """Return the text of the page."""
+    """Return the text of the page about a measurement, with the results in the store."""
     return (
         "\n".join(
             [
@@ -78,7 +82,7 @@ as far.
 
 
 def _missing(measurement: Measurement, store: Store) -> Iterator[str]:
-    """Yield the paragraphs about what has not been measured yet."""
+    """Yield the section on what was measured: the seed and the number of plans, what is missing, if anything, and what does not count."""
     results = [(series, limit, store.results[series]) for series, limit in measurement.limits.items()]
     open_series = [(series, one) for series, limit, one in results if one.catch is None and one.tried < limit]
     plans = sum(len(one.trials) for _, _, one in results)
@@ -106,7 +110,7 @@ def _missing(measurement: Measurement, store: Store) -> Iterator[str]:
 
 
 def _summary(measurement: Measurement, store: Store) -> Iterator[str]:
-    """Yield the table of how many defects are caught within which number of plans."""
+    """Yield the table of how many defects are caught within which number of plans, as far as that was measured for all defects."""
     results = [store.results[series] for series in measurement.table]
     yield "## Defects caught\n"
     yield "A line counts the defects that were caught within that number of plans, or tried with that number.\n"
@@ -151,14 +155,14 @@ def _biases(measurement: Measurement, store: Store) -> Iterator[str]:
 
 
 def _share_fired(results: Sequence[SeriesResult]) -> str:
-    """Return which share of the faults in the plans of some series acted."""
+    """Return which share of the faults in the plans of some series acted, as text; `none drawn` if the plans have no faults."""
     drawn = sum(trial.faults for one in results for trial in one.trials.values())
     fired = sum(trial.fired for one in results for trial in one.trials.values())
     return f"{100 * fired / drawn:.0f} %" if drawn else "none drawn"
 
 
 def _defects(measurement: Measurement, store: Store) -> Iterator[str]:
-    """Yield the line of each defect, those that take most plans first."""
+    """Yield the table with a line for each defect: first those that were not caught, then those that took most plans."""
     yield "## Each defect\n"
     yield "| defect | breaks | plans | caught by | blamed |"
     yield "|---|---|---|---|---|"
@@ -174,7 +178,7 @@ def _defects(measurement: Measurement, store: Store) -> Iterator[str]:
 
 
 def _hardest_first(row: tuple[Series, SeriesResult]) -> tuple[bool, int, str]:
-    """Return the sorting key of a defect's line: those that were not caught first, then by the number of plans, falling."""
+    """Return the sorting key of a defect's line (`row`): those that were not caught first, then by the number of plans, falling."""
     series, one = row
     return (one.catch is not None, -(one.catch.number if one.catch is not None else one.tried), series.defect)
 

@@ -28,13 +28,13 @@ class SeriesResult:
 
     @property
     def catch(self) -> PlanTrial | None:
-        """The first trial that caught the defect, if every earlier plan was run too; else None."""
+        """The trial with the lowest number that caught the defect, if every plan before it was run too; else None."""
         number = min((number for number, trial in self.trials.items() if trial.check), default=None)
         return self.trials[number] if number is not None and number < self.tried else None
 
     @property
     def is_caught(self) -> bool:
-        """Whether any trial caught the defect."""
+        """Whether any trial caught the defect, even if plans before it were not run."""
         return any(trial.check for trial in self.trials.values())
 
 
@@ -48,14 +48,17 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, key: str) -> "Store":
-        """Read the results of a file, which may not exist yet. A line that was cut off by an interruption is left out."""
+        """Return a store with the results in a file that have this key; with none if the file does not exist yet.
+
+        A line that was cut off by an interruption is left out.
+        """
         store = cls(path, key)
         for trial in _read(path, key):
             store.results[trial.series].trials[trial.number] = trial
         return store
 
     def add(self, trials: Iterable[PlanTrial]) -> None:
-        """Add trials, and write them to the file, whose directory must exist. Raises OSError."""
+        """Add trials, and append them to the file, whose directory must exist. Raises OSError."""
         with self.path.open("a", encoding="utf-8") as file:
             for trial in trials:
                 self.results[trial.series].trials[trial.number] = trial
@@ -72,7 +75,7 @@ class Store:
 
 
 def _read(path: Path, key: str) -> Iterator[PlanTrial]:
-    """Yield the trials in a file that have this key."""
+    """Yield the trials in a file that have this key, in the file's order; nothing if the file does not exist."""
     if not path.exists():
         return
     for line in path.read_text("utf-8").splitlines(keepends=True):

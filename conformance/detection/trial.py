@@ -1,7 +1,8 @@
 """Runs one random plan on the reference with one defect, judged by the model alone.
 
-A violation counts only if the reference without a defect does not violate the same check in the same plan: else the check, or the
-reference, is wrong there.
+A *plan* is one cell that is run with drawn faults. The *model* has the rules that judge any history, without a scenario's
+expectations. A violation counts only if the reference without a defect does not violate the same check in the same plan: else the
+check, or the reference, is wrong there.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +59,10 @@ class PlanTrial:
 
 
 def run_trial(series: Series, number: int) -> PlanTrial:
-    """Draw and run the plan with this number of a series, and judge it. Blocks."""
+    """Draw the plan with this number of a series, run it on the defective reference, and judge it; return the result. Blocks.
+
+    If it violates a check, the plan is run on the sound reference too. A plan that takes more than CPU_LIMIT_S is `broken`.
+    """
     bias, _ = BIASES[series.bias]
     wrong = Assignment(broken_reference(series.defect))
     try:

@@ -36,8 +36,9 @@ def find_differences(
 ) -> Iterator[Differences]:
     """Run all cells on the sound reference below `root`, `jobs` processes at a time, and yield what each cell showed.
 
-    Yields one `Differences` for each cell as it ends: the sites that make a difference in it, and its cost. It is empty for a cell that
-    the reference does not pass, or that is not applicable.
+    Yields one `Differences` for each cell as it ends, in no fixed order: the sites that make a difference in it, and its cost. It
+    is empty for a cell that the reference does not pass, or that is not applicable. Sets the module's list `_SHARED`, so only one
+    call can be active at a time.
     """
     _SHARED[:] = [(sites, cells, root, seed)]
     context = multiprocessing.get_context("fork")
@@ -49,7 +50,11 @@ def find_differences(
 
 
 def merge_differences(sites: Iterable[Site], parts: Iterable[Differences]) -> Differences:
-    """Return the differences of all cells. A site in the body of a class has the cells of its whole file."""
+    """Return the differences of all cells in one, given those of each cell (`parts`).
+
+    A site in the body of a class, which runs when the file is imported, is given all cells in which any site of its file makes a
+    difference.
+    """
     merged = Differences()
     for part in parts:
         merged.costs |= part.costs
@@ -74,7 +79,7 @@ def read_differences(path: Path, key: str) -> Differences | None:
 
 
 def write_differences(path: Path, key: str, differences: Differences) -> None:
-    """Write differences to a file for `read_differences`; `key` is the hash of all that they depend on."""
+    """Replace a file with differences for `read_differences`; `key` is the hash of all that they depend on."""
     path.write_text(json.dumps({"key": key, **asdict(differences)}), "utf-8")
 
 
@@ -95,7 +100,7 @@ def _load_instrumented(parent: int, temporary: str) -> None:
 def _run_cell(number: int) -> Differences:
     """Run the cell with this number on the instrumented reference; return the sites that made a difference, and the cost.
 
-    Called in a forked process. Without sites and cost where the cell did not pass.
+    Called in a forked process. Returns an empty `Differences` if the cell is not applicable or did not pass.
     """
     ((sites, cells, _, seed),) = _SHARED
     DIFFERS.clear()

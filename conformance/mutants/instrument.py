@@ -36,7 +36,11 @@ _Change = tuple[int, str]
 
 
 def instrument(source: str, file: str, numbers: Mapping[Site, int]) -> ast.Module:
-    """Return the syntax tree of a source file that records differences under the numbers of its sites. Raises SyntaxError."""
+    """Return the syntax tree of a source file that records differences under the numbers of its sites.
+
+    `numbers` has all sites of the file that are not in the body of a class. The recording functions are set as built-ins of this
+    process. Raises SyntaxError.
+    """
     tree = ast.parse(source)
     counts: dict[tuple[str, str], int] = {}
     changes: dict[int, list[_Change]] = {}
@@ -66,10 +70,11 @@ class _Instrumentation(ast.NodeTransformer):
         self._changes = changes
 
     def visit(self, node: ast.AST) -> Any:
-        """Return what replaces a node: for a statement with sites, a recording call and the statement.
+        """Return what replaces a node: for a statement with sites, a list of a recording call and the statement; else one node.
 
-        A changed condition is recorded where the condition is evaluated, and a change in the pattern of a `case` where its
-        `match` is reached. Assertions, signatures and annotations are left as they are.
+        Nodes without sites stay, with what is in them replaced. A changed condition is recorded where the condition is evaluated,
+        and a change in the pattern of a `case` where its `match` is reached. Assertions, signatures and annotations are left as
+        they are.
         """
         if isinstance(node, ast.Assert | ast.arguments | ast.pattern):
             return node
@@ -121,7 +126,7 @@ class _Instrumentation(ast.NodeTransformer):
 
 
 def _is_pure(node: ast.AST) -> bool:
-    """Return whether an expression can be evaluated a second time without effects."""
+    """Return whether an expression can be evaluated a second time without effects: it has only the nodes and calls of `_PURE...`."""
     if isinstance(node, ast.Call):
         function = node.func
         named = isinstance(function, ast.Name) and function.id in _PURE_FUNCTIONS
@@ -131,7 +136,7 @@ def _is_pure(node: ast.AST) -> bool:
 
 
 def _changed_copy(expression: ast.expr, part: ast.AST, operator: str) -> ast.expr:
-    """Return a copy of an expression in which an operator has changed one part."""
+    """Return a copy of an expression in which the operator of this name (a key of OPERATORS) has changed `part`, one of its nodes."""
     memo: dict[int, Any] = {}
     copied = copy.deepcopy(expression, memo)
     changed = replace_node(copied, memo[id(part)], OPERATORS[operator])
@@ -160,7 +165,7 @@ def _lambda(body: ast.expr, *names: str) -> ast.expr:
 
 
 def _reached(value: T, numbers: tuple[int, ...]) -> T:
-    """Return a value; the sites with these numbers make a difference wherever they are executed."""
+    """Return `value` unchanged, and record the sites with these numbers: they make a difference wherever they are executed."""
     DIFFERS.update(numbers)
     return value
 
@@ -182,13 +187,13 @@ def _differs(value: T, numbers: tuple[int, ...], *changed: Callable[[], object])
 
 
 def _compared(number: int, left: object, right: object, plain: Callable[..., T], changed: Callable[..., object]) -> T:
-    """Return the result of a comparison; record its site when the changed comparison has another result."""
+    """Return the result of comparing `left` with `right` by `plain`; record the site `number` if `changed` fails or has another result."""
     value = plain(left, right)
     return _differs(value, (number,), lambda: changed(left, right))
 
 
 def _is_same(value: object, other: object) -> bool:
-    """Return whether two values are one object, or equal values of the same immutable type."""
+    """Return whether two values are one object, or equal values of the same type among bool, int, float, str and bytes."""
     if value is other:
         return True
     return type(value) is type(other) and isinstance(value, bool | int | float | str | bytes) and value == other

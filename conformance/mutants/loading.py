@@ -12,17 +12,24 @@ from conformance.mutants.operators import Site, mutate
 
 
 def load_mutant(site: Site, root: Path) -> None:
-    """Make this process import the mutant in place of its file below `root`; the reference must not be imported yet."""
+    """Make this process import the mutant in place of its file below `root`; the reference must not be imported yet.
+
+    Raises LookupError if the file has no such site.
+    """
     path = root / site.file
     load_instead({path: compile(mutate(path.read_text("utf-8"), site), str(path), "exec", dont_inherit=True)})
 
 
 def load_instead(codes: Mapping[Path, CodeType]) -> None:
-    """Make this process import these files from code objects; what is imported already stays as it is."""
+    """Make this process import these files from code objects, and all others as before; what is imported already stays as it is.
+
+    Replaces `SourceFileLoader.get_code` in this process for good.
+    """
     by_path = {str(path): code for path, code in codes.items()}
     original = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        """Return the code of a module: the given one for a file in `codes`, else that of its own file."""
         return by_path.get(loader.path) or original(loader, name)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]

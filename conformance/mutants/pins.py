@@ -61,7 +61,10 @@ class Pins:
     """Id of a pinned mutant or known survivor -> the line of source code that it changed when it was written down."""
 
     def groups_of(self, mutant: "Mutant") -> tuple[str, ...]:
-        """Return the groups of requirements of the code that a mutant changes; those of the longest entry that its id begins with."""
+        """Return the groups of requirements of the code that a mutant changes: those of the longest entry that its id begins with.
+
+        Return () if no entry fits.
+        """
         entries = [entry for entry in self.groups if mutant.id.startswith((f"{entry}:", f"{entry}/", f"{entry}."))]
         return self.groups[max(entries, key=len)] if entries else ()
 
@@ -72,7 +75,10 @@ class Pins:
 
 
 def read_pins(folder: Path) -> Pins:
-    """Read the files of a folder; a missing one counts as empty. Raises PinsError."""
+    """Return what the files of a folder say; a missing one counts as empty.
+
+    Raises PinsError for a file that cannot be parsed or has another form, and for a mutant that is pinned twice.
+    """
     pinned: dict[str, Pin] = {}
     lines: dict[str, str] = {}
     kinds: tuple[Pin, ...] = ("equivalent", "no-row")
@@ -88,7 +94,7 @@ def read_pins(folder: Path) -> Pins:
 
 
 def write_survivor_table(folder: Path, survivors: Mapping[str, str]) -> None:
-    """Replace the table of survivors of a folder; `survivors` maps the id of each to the line that it changes."""
+    """Replace the file of survivors in a folder; `survivors` maps the id of each to the line of source code that it changes."""
     yaml = YAML()
     yaml.width = 1000  # characters: one line for each mutant
     with (folder / SURVIVORS).open("w", encoding="utf-8") as file:
@@ -97,7 +103,7 @@ def write_survivor_table(folder: Path, survivors: Mapping[str, str]) -> None:
 
 
 def _read_yaml(path: Path, adapter: TypeAdapter[T]) -> T | None:
-    """Return the contents of a YAML file, None when it does not exist or is empty."""
+    """Return the contents of a YAML file in the form of `adapter`, None when it does not exist or is empty. Raises PinsError."""
     if not path.exists():
         return None
     try:

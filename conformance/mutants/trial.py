@@ -123,9 +123,9 @@ def run_mutants(
 
 
 def _receive_result(receiver: Connection, trial: MutantTrial) -> MutantResult | None:
-    """Return what a child has sent, and block until it has: its result, or None for a cell that begins.
+    """Wait until a child has sent something, and return that: its result, or None if it is about to begin a cell.
 
-    Broken when the child ended without a result.
+    Return the result of a broken mutant if the child ended without one.
     """
     try:
         received = receiver.recv()
@@ -148,6 +148,7 @@ def _run_in_child(
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a mutant's callbacks may fail by the thousand
 
     def begin_cell() -> None:
+        """Set the kernel's limit of processor time anew, and notify the parent, which begins its own limit anew (`None`)."""
         # the kernel's limit, twice the other: it ends a process that cannot break its cell off
         limit_s = math.ceil(time.process_time()) + 2 * CPU_LIMIT_S
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
@@ -161,11 +162,11 @@ def _run_in_child(
 def run_mutant(
     trial: MutantTrial, cells: Sequence[Cell], seed: int, begin_cell: Callable[[], None] = lambda: None
 ) -> MutantResult:
-    """Run the mutant that is loaded in this process in its cells, until one of them fails or MAX_CELLS were run.
+    """Run the mutant that is loaded in this process in its cells until one of them fails, and return the result. Blocks.
 
-    Calls `begin_cell` before each cell.
-    A node that does not start, or ends by itself, kills the mutant too, without a requirement. Cells that only the harness
-    could not run say nothing: after `MAX_ERRORS` of them in the beginning the mutant is broken.
+    It is killed by a failed verdict, or, without a requirement, by a node that does not start or ends by itself. Cells that only
+    the harness could not run say nothing: after `MAX_ERRORS` of them in the beginning, or if all are such cells, it is broken.
+    Otherwise, also after MAX_CELLS cells, it has survived. Calls `begin_cell` before each cell.
     """
     began = time.process_time()
     ran = errors = 0
@@ -200,7 +201,7 @@ def run_mutant(
 
 
 def _has_failed_node(finished: FinishedTrial) -> bool:
-    """Return whether the mutant made a node fail, in a cell that the sound reference passes.
+    """Return whether a node has failed in a run of the mutant; the sound reference passes the cell, so the mutant is the cause.
 
     The node could not be started, waited for ever as it started, ended by itself, or failed at a command.
     """

@@ -1,8 +1,11 @@
 """Defects of acceptance: a message is acknowledged with 250 and then lost, changed or delivered twice, or is wrongly refused.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+To accept a message is what happens between its final dot and the reply. A message is in one *place*: `primary` while this server
+must deliver it, `shadow` while it is a copy that this server keeps for the primary server of the message.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Iterator
@@ -24,7 +27,10 @@ class ForgetsItsQueue(Acceptance):
     """Clears its delivery queues when it starts: what it acknowledged before is gone."""
 
     def start(self) -> None:
-        """Delete, at the start of the node, every message that it has still to deliver (place `primary`), although it acknowledged them."""
+        """Delete, at the start of the node, every message that is still to be delivered, although it was acknowledged.
+
+        Correct is to delete nothing.
+        """
         for message in list(self.host.messages.held_as("primary")):
             self.host.messages.drop(message.id)
 
@@ -35,7 +41,10 @@ class BeginsAnew(Database):
     fail together, no server has them any more."""
 
     def open(self) -> None:
-        """Delete the database file of the last start, then open a new one. Called as the node starts."""
+        """Delete the database of the last start with all messages in it, if there is one, then open a new one.
+
+        Called as the node starts.
+        """
         # SQLite has files beside it, whose names begin with its name
         for old in self._path.parent.glob(f"{self._path.name}*"):
             old.unlink()
@@ -47,7 +56,11 @@ class RejectsBeforeItForgets(Acceptance):
     """Rejects a message, and deletes it five seconds later: if it is killed meanwhile, it delivers the message."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept or refuse a message; correct is to delete a refused one before the reply."""
+        """Accept or refuse a message; delete one that is refused for want of a shadow only five seconds after the reply.
+
+        Correct is to delete it, also on disk, before the reply. A node that starts again before the five seconds are over
+        delivers it.
+        """
         if (refusal := content_refusal(content)) is not None:
             return refusal
         message_id, traced = self.add_trace_field(content, origin, "ESMTP")
@@ -68,8 +81,10 @@ class TakesNoSecondTransmission(Acceptance):
         self.seen: set[str] = set()
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse a message with the sender and content of one that was accepted before, although a repeated
-        transmission must be accepted."""
+        """Refuse (554) a message with the sender and content of one that was accepted since the start; accept others correctly.
+
+        Correct is to accept a repeated transmission.
+        """
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.seen:
             return Reply(554, "5.6.0", "the message was transmitted before")
@@ -84,8 +99,10 @@ class FoldsLetterCase(Acceptance):
     """Takes addresses that differ in letter case only for one, wherever they are."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept the message for the first of several recipients whose addresses differ in letter case only, and
-        drop the others."""
+        """Accept the message for the first of several recipients whose addresses differ in letter case only, and drop the others.
+
+        Return the correct reply, as if the message had been accepted for all of them.
+        """
         # reversed, so that of equal keys the first recipient is kept
         recipients_by_address = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
         return await super().accept(
@@ -111,7 +128,10 @@ class OneShadowQueueForAll(ShadowQueues):
     """Holds a shadow message in one queue, however many next hops its primary needs."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Yield only the queue for the first next hop of the primary, as if all recipients were reached there; correct is one for each."""
+        """Yield the message once, in the queue for its primary's first next hop, as if all recipients were reached there.
+
+        Correct is to yield it once for each next hop of the primary.
+        """
         first = next(super().queues_of(message))
         yield replace(first, recipients=message.envelope.recipients)
 
@@ -144,7 +164,10 @@ class AcknowledgesWhatASyncFailedFor(Acceptance):
     """Acknowledges a message although the commit that should have brought it to the disk has failed."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Return the acknowledgement (250) even if the commit that writes the message to disk fails with DatabaseError."""
+        """Acknowledge a message; return the acknowledgement (250) also if the commit that writes it to disk fails with DatabaseError.
+
+        The delivery of the message is then not started.
+        """
         try:
             return await super().acknowledge(message)
         except DatabaseError:
@@ -156,5 +179,5 @@ class RefusesForGoodWithoutRoom(Acceptance):
     """Refuses a message for good when there is no room on its disk: the sender gives it up."""
 
     def no_room_reply(self) -> Reply:
-        """Return the permanent 552 in place of the transient 452."""
+        """Return the permanent refusal 552, so that the sender does not try again; correct is the temporary 452."""
         return Reply(552, "5.3.4", "insufficient system storage")

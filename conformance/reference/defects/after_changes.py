@@ -1,8 +1,12 @@
 """Defects that show after a restart, a reload, a move of a mailbox or a redirection, or when such a thing comes a second time.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A *primary* is a server that has sent copies (shadows) of its messages here. To promote shadows is to make them messages of this
+server, which then delivers them. In a reload the node reads its configuration file again and calls `reconfigured` of each
+component.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -28,7 +32,7 @@ from conformance.reference.shadow.manager import ShadowRedundancyManager
 
 
 def number_of_starts(host: Host) -> int:
-    """Return how often the node was started on its present queue database."""
+    """Return how often the node was started on its present queue database, this start included."""
     starts: int = host.db.read("SELECT incarnation FROM node")[0][0]
     return starts
 
@@ -38,17 +42,23 @@ class OffersXshadow(ShadowVerbs):
 
     @property
     def offers_to_hubs(self) -> bool:
-        """Whether the mistake is made now."""
+        """Whether the mistake is made now; each subclass says when."""
         raise NotImplementedError
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the correct keywords, and XSHADOW for a server of 2010 where the mistake is made."""
+        """Return the correct keywords for the EHLO reply, and XSHADOW to a server of 2010 on the transport listener if `offers_to_hubs`.
+
+        Correct is never to offer XSHADOW.
+        """
         peer = self.session_state.peer
         is_hub = peer is not None and peer.generation == "ex2010" and self.session_state.listener == "transport"
         return [*super().ehlo_keywords(), *(["XSHADOW"] if is_hub and self.offers_to_hubs else [])]
 
     async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
-        """Answer XSHADOW of a hub as a server of 2010 does, and other verbs correctly."""
+        """Answer XSHADOW, where it is offered, with 250, this server's name and its queue database; answer other verbs correctly.
+
+        Nothing is recorded: the hub gets no discard notifications.
+        """
         if verb == "XSHADOW" and "XSHADOW" in self.ehlo_keywords():
             return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
         return await super().dispatch(verb, arguments)
@@ -60,7 +70,7 @@ class RestartOffersXshadowToHubs(OffersXshadow):
 
     @property
     def offers_to_hubs(self) -> bool:
-        """Whether the node was started before."""
+        """Whether the node was started before on its present queue database."""
         return number_of_starts(self.host) > 1
 
 
@@ -70,7 +80,7 @@ class CountsReloads(ShadowRedundancyManager):
     reloads = 0
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Count the reload, and apply the change."""
+        """Count the reload, then apply the change correctly."""
         self.reloads += 1
         super().reconfigured(before)
 
@@ -81,7 +91,7 @@ class ReloadOffersXshadowToHubs(OffersXshadow):
 
     @property
     def offers_to_hubs(self) -> bool:
-        """Whether a reload has come."""
+        """Whether the configuration was read again since the start of the node."""
         return getattr(self.host.manager, "reloads", 0) > 0
 
 
@@ -90,7 +100,7 @@ class ReloadDeliversShadows(Delivery):
     """Takes up all mail in its database when the configuration is read again, shadows included."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Promote every shadow that is held, and apply the change."""
+        """Promote every shadow that is held for any primary, then apply the change; correct is to promote none."""
         self.host.promotion.take_over([shadow.id for shadow in self.host.messages.held_as("shadow")])
         super().reconfigured(before)
 
@@ -100,7 +110,7 @@ class RestartLosesTheIdleLimit(Receiver):
     """Ends no idle session once it was started a second time."""
 
     def _on_idle_timer(self) -> None:
-        """Time the session out, unless the node was started before."""
+        """End an idle session correctly on the node's first start; on a later start do nothing, so that the session stays open."""
         if number_of_starts(self.host) == 1:
             super()._on_idle_timer()
 
@@ -110,7 +120,7 @@ class RestartPrefersTheOwnSite(ShadowServerChoice):
     """Tries servers of its own site first once it was started a second time: it does not know yet that the remote ones run."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct servers, those of the own site first after a restart."""
+        """Return the servers to try for a copy: the correct ones, but after a restart with those of the own site first."""
         correct = super().servers_to_try()
         if number_of_starts(self.host) > 1:
             correct.sort(key=lambda peer: peer.site != self.host.config.site)
@@ -122,12 +132,15 @@ class NoticesOneNewDatabase(ShadowRedundancyManager):
     """Notices the first time that a primary has a new queue database, and no later one."""
 
     def start(self) -> None:
-        """Begin with no new database noticed; `noticed` has the primaries that had one."""
+        """Begin with no new database noticed; `noticed` has the names of the primaries that had one since this start."""
         self.noticed: set[str] = set()
         super().start()
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote the shadows that came from another database of the primary, unless that was done before."""
+        """Promote the shadows that came from another queue database of the primary, but only the first time for each primary.
+
+        `database` is the id of its present one, "" if it named none: then nothing is done.
+        """
         if database and self.host.shadows.rows_of_other_databases(primary, database) and primary not in self.noticed:
             self.noticed.add(primary)
             super().promote_if_new_database(primary, database)
@@ -138,19 +151,22 @@ class AddsUpAbsences(ShadowRedundancyManager):
     """Adds up the times for which a primary could not be reached, though it was there between."""
 
     def start(self) -> None:
-        """Begin with no absence; `absent_for` has the seconds by primary."""
+        """Begin with no absence; `absent_for` has the seconds by name of the primary."""
         self.absent_for: dict[str, float] = {}
         super().start()
 
     def record_contact(self, primary: str) -> None:
-        """Record contact, and add the time since the last one where that was longer than a heartbeat may take."""
+        """Record a successful session; if the last one is more than 1.5 times ShadowHeartbeatFrequency ago, add that time as absence.
+
+        Correct is to forget all earlier absences.
+        """
         last, now = self.host.shadows.last_contact(primary), self.host.now()
         if last is not None and now - last > 1.5 * self.host.transport.ShadowHeartbeatFrequency:
             self.absent_for[primary] = self.absent_for.get(primary, 0.0) + now - last
         super().record_contact(primary)
 
     def promotion_at(self, primary: str) -> float:
-        """Return when the shadows are promoted: earlier by the earlier absences."""
+        """Return when the shadows of a primary are promoted, POSIX seconds: the correct time minus the sum of its earlier absences."""
         return super().promotion_at(primary) - self.absent_for.get(primary, 0.0)
 
 
@@ -163,7 +179,11 @@ class RefusesWrongValuesOnce(NodeConfiguration):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_what_is_wrong(cls, document: Any) -> Any:
-        """Return the JSON document, without counts out of range if one was refused before for this node."""
+        """Return the JSON document; from the second one with a count out of range on, without those counts, so that it is accepted.
+
+        The first such document is returned as it is, and validation refuses it. `refused` has name and data directory of each
+        node to which that has happened in this process.
+        """
         transport, name = document["transport"], f"{document['name']} {document['data_dir']}"
         counts = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow", "ShadowHeartbeatRetryCount")
         wrong = {key for key in counts if isinstance(transport.get(key), int) and not 0 <= transport[key] <= 255}
@@ -181,12 +201,12 @@ class ReloadEndsTheCleanUp(DuplicateDetection):
     ended = False
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Cancel the clean-up, and schedule no other."""
+        """Cancel the clean-up of the delivered-to table, and schedule none from now on; correct is to schedule it anew."""
         self.ended = True
         self._alarm.cancel()
 
     def _set_alarm(self) -> None:
-        """Schedule a clean-up, unless a reload has come."""
+        """Schedule a clean-up as is correct before the first reload; after it do nothing."""
         if not self.ended:
             super()._set_alarm()
 
@@ -196,7 +216,7 @@ class MoveForgetsWhatWasDelivered(DuplicateDetection):
     """Empties the delivered-to table when any mailbox database has moved, also for mailboxes that stay."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply the change, and delete all entries if a mailbox has another server than before."""
+        """Delete all entries of the delivered-to table if any mailbox is new or has another server; then apply the change."""
         servers = {box.address: box.server for box in before.mailboxes}
         if any(servers.get(box.address) != box.server for box in self.host.config.mailboxes):
             self.host.db.write("DELETE FROM delivered_to")
@@ -208,7 +228,7 @@ class SecondRestartDropsNotifications(DiscardStatus):
     """Keeps discard notifications over one restart, and deletes those that are still there at the next one."""
 
     def start(self) -> None:
-        """Delete, from the third start on, the notifications that were queued before."""
+        """Delete, from the third start of the node on, all discard notifications that were queued before it; then start correctly."""
         if number_of_starts(self.host) > 2:
             self.host.db.write("DELETE FROM discard")
         super().start()
@@ -221,7 +241,11 @@ class SilenceEndsShadowing(ShadowCreation):
     ended = False
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Have a shadow stored, unless an earlier one could not be within ten seconds; return whether one was."""
+        """Have a shadow stored; return whether one was.
+
+        Once that took more than ten seconds, return False for all later messages. The seconds are those of the event loop, and
+        count also if a shadow was stored in the end.
+        """
         if self.ended:
             return False
         loop = asyncio.get_running_loop()
@@ -232,12 +256,18 @@ class SilenceEndsShadowing(ShadowCreation):
 
 
 class AvoidsUnreachable(RemoteQueue):
-    """A queue that never tries a server again which could once not be reached."""
+    """A queue that never tries a server again which could once not be reached, as long as its next hop has another server.
+
+    `unreachable` has pairs of this server's name and that server's; all nodes of the process share it.
+    """
 
     unreachable: ClassVar[set[tuple[str, str]]] = set()
 
     async def deliver(self, attempt: Any) -> None:
-        """Try the servers that could always be reached first."""
+        """Make the attempts of the queue, without the servers of the next hop that could once not be reached, from now on.
+
+        If none or all of its servers are of that kind, all are tried, as is correct.
+        """
         avoided = [name for name in self.hop.servers if (self.host.name, name) in self.unreachable]
         if avoided and len(avoided) < len(self.hop.servers):
             pairs = [(n, a) for n, a in zip(self.hop.servers, self.hop.addresses, strict=True) if n not in avoided]
@@ -251,7 +281,10 @@ class AvoidsUnreachable(RemoteQueue):
         await super().deliver(attempt)
 
     async def _deliver_in_session(self, server: str, address: Any, first: Any) -> Any:
-        """Transmit in one session, and note a server with which none could be opened."""
+        """Transmit attempts to a server in one session as is correct, and note it as unreachable if the session could not be opened.
+
+        Return what the correct class returns: the attempt that is left over, or None, and whether the session was opened.
+        """
         unfinished, opened = await super()._deliver_in_session(server, address, first)
         if not opened:
             self.unreachable.add((self.host.name, server))
@@ -263,12 +296,12 @@ class AvoidsAServerForEver(Delivery):
     """Sends nothing more to a server that could once not be reached, where the route has another one."""
 
     def start(self) -> None:
-        """Begin with every server reachable."""
+        """Forget the unreachable servers, those of all nodes of the process, then resume the messages in the database."""
         AvoidsUnreachable.unreachable = set()
         super().start()
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return a queue that avoids servers for routes between sites, the correct one for any other next hop."""
+        """Return an `AvoidsUnreachable` queue for a next hop outside of the boundary (`transport`), the correct queue for any other."""
         if hop.kind == "transport":
             return AvoidsUnreachable(self.host, hop, self.record_outcome)
         return create_hop_queue(self.host, hop, self.record_outcome)
@@ -279,4 +312,4 @@ class HubRestartAsksNoMore(HubManager):
     """After a restart asks no next hop for discard status before mail goes there."""
 
     def start(self) -> None:
-        """Watch no server at the start of the node; correct is each for which shadows are held."""
+        """Do nothing at the start of the node: no next hop is watched; correct is to watch each for which shadows are held."""

@@ -1,8 +1,11 @@
 """Defects that show where several sessions do the same at the same time.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+`make_redundant_or_refuse` tries to have a copy (shadow) of a message stored on another server before the message is acknowledged.
+A 2010 server withholds the reply to a message until its delivery instead.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -21,7 +24,10 @@ class OneShadowAtATime(Redundancy):
     busy = False
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make a shadow unless one is being made; return the refusal, None where the message may be acknowledged."""
+        """Return None (acknowledge) at once, without a shadow, while the shadow of another message is being made; else as is correct.
+
+        Correct is to try to make a shadow, and to return None if the message may be acknowledged, else the refusal.
+        """
         if self.busy:
             return None
         self.busy = True
@@ -36,13 +42,16 @@ class EqualMessagesAtOnce(DuplicateDetection):
     """Delivers two equal messages that come at the same time: neither is in the delivered-to table yet."""
 
     async def claim_delivery(self, key: DuplicateKey) -> bool:
-        """Return whether the message was not delivered within the window, without regard to deliveries in progress."""
+        """Return True (deliver) at once if a delivery of the same message is in progress; correct is to wait for its end first.
+
+        Otherwise return what is correct: False for a message that was delivered within the tracking window.
+        """
         if key in self._in_progress:
             return True
         return await super().claim_delivery(key)
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """Record the delivery; of two at a time the second finds no other in progress."""
+        """End a delivery as is correct; of two deliveries of one message at a time record only the one that ends first."""
         if key in self._in_progress:
             super().end_delivery(key, delivered=delivered)
 
@@ -52,7 +61,7 @@ class OneSessionHasAnIdleLimit(Receiver):
     """Has one timer for idle sessions, which the newest session takes away from the others."""
 
     def _on_idle_timer(self) -> None:
-        """Time the session out if no session was opened after it."""
+        """Handle the idle timer correctly in the newest open session of the node; in any other do nothing, so that it stays open."""
         newest = max(self._sessions, key=lambda session: session._started_at, default=self)  # of its own class
         if newest is self:
             super()._on_idle_timer()
@@ -65,7 +74,7 @@ class HubWithholdsOneReplyAtATime(DelayedAcknowledgement):
     busy = False
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait until the message is delivered, unless another one is waited for."""
+        """Wait, as is correct, until no recipient of the message is pending; return at once while another message is waited for."""
         if self.busy:
             return
         self.busy = True

@@ -1,6 +1,11 @@
 """Defects of AUTH (RFC 4954) at the front door: its order, its challenges, and what follows a failure.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+The front door is the `frontend` listener, which serves clients and the Internet. `push` sends a reply. aiosmtpd calls `smtp_AUTH`
+for the command and `auth_PLAIN` for its mechanism, with `args`: the word PLAIN and, if the client sent one, the initial response.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from aiosmtpd.smtp import AuthResult
@@ -14,7 +19,7 @@ class AuthenticatesAgain(Receiver):
     """Takes AUTH once more after it has succeeded."""
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH as if the client had not authenticated before."""
+        """Handle AUTH as if the client had not authenticated before; correct is to refuse a second AUTH with 503."""
         assert self.session is not None
         self.session.authenticated = False
         await super().smtp_AUTH(arg)
@@ -25,7 +30,7 @@ class AuthenticatesAmidATransaction(Receiver):
     """Takes AUTH amid a mail transaction."""
 
     def refuses_auth_now(self) -> bool:
-        """Return False: AUTH is never out of order."""
+        """Return False: AUTH is never refused as out of order; correct is to refuse it while a mail transaction is open."""
         return False
 
 
@@ -34,7 +39,7 @@ class AnswersCancelledAuthWith535(Receiver):
     """Takes the response by which a client cancels AUTH for wrong credentials."""
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply, 535 in place of that to a cancelled AUTH."""
+        """Send a reply; in place of 501, that to a cancelled AUTH, send 535 (wrong credentials)."""
         is_cancelled = isinstance(status, str) and status.startswith("501 5.7.0 Auth aborted")
         await super().push("535 5.7.8 Authentication credentials invalid" if is_cancelled else status)
 
@@ -44,7 +49,7 @@ class EndsTheSessionAfter535(Receiver):
     """Closes the connection after the first wrong password."""
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply, and close the connection after 535."""
+        """Send a reply, and close the connection after one with 535; correct is to let the client try again."""
         await super().push(status)
         if isinstance(status, str) and status.startswith("535"):
             self._close()
@@ -55,7 +60,10 @@ class AsksForNoResponse(Receiver):
     """Takes AUTH without an initial response for one with wrong credentials."""
 
     async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
-        """Check the credentials of AUTH PLAIN; without an initial response they are wrong."""
+        """Return the result of AUTH PLAIN: a failure, which is answered with 535, if the client sent no initial response.
+
+        Correct is to ask for the response with 334 then; with an initial response the result is correct.
+        """
         if len(args) == 1:
             return AuthResult(success=False, handled=False)
         return await super().auth_PLAIN(_, args)
@@ -66,5 +74,8 @@ class TakesAnEmptyResponseForNone(Receiver):
     """Takes `=`, an empty initial response, for one that is still to come."""
 
     async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
-        """Check the credentials of AUTH PLAIN; ask for them also where they were empty."""
+        """Return the result of AUTH PLAIN; ask for the credentials with 334 where the initial response is `=`.
+
+        `=` stands for an empty response; correct is to take that for wrong credentials.
+        """
         return await super().auth_PLAIN(_, args[:1] if args[1:] == ["="] else args)

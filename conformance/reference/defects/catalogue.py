@@ -1,4 +1,9 @@
-"""All defects and conforming readings by name: importing every module of both packages fills `DEFECTS` and `READINGS`."""
+"""All defects and conforming readings by name: importing every module of both packages fills `DEFECTS` and `READINGS`.
+
+A defect is a deliberate mistake of the reference server. A reading is another way to conform that the documents allow. Each
+replaces the classes of one or more components (slots). A node that is started as `reference+NAME` has them applied by
+`apply_by_name`.
+"""
 
 import importlib
 import pkgutil
@@ -17,7 +22,7 @@ for _package in (defects, readings):
 
 
 def apply_by_name(classes: ComponentSets, names: str) -> ComponentSets:
-    """Return component classes with the defects and conforming readings in `names`: `NAME`, `NAME+NAME`, or EVERY.
+    """Return a copy of `classes` with the defects and conforming readings in `names`, joined with `+`; EVERY stands for all readings.
 
     A defect replaces the class of its slot, so of two defects in one slot only the last acts. Readings are applied last, in
     front of defects, and add up. Raises ValueError for an unknown name.

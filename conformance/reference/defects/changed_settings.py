@@ -1,8 +1,13 @@
 """Defects that show only after a reload: settings as they were at the start, and what a change destroys.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+In a reload the node reads its configuration file again: `host.config`, with the transport parameters in `host.transport`, is
+replaced, and `reconfigured` of each component is called. Most classes here give their component a host whose parameters do not
+change. A *primary* is a server for which this one keeps copies (shadows); after ShadowResubmitTimeSpan without a session with it
+they are promoted, which makes them messages of this server.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from typing import Any, cast
@@ -36,12 +41,12 @@ class _HostOfTheStart:
 
     @property
     def transport(self) -> Transport:
-        """The parameters in force, but for the kept ones."""
+        """The transport parameters in force, but the kept ones with their values from the start."""
         return self._host.transport.model_copy(update=self._kept)
 
     @property
     def config(self) -> NodeConfiguration:
-        """The configuration in force, but for the kept parameters."""
+        """The configuration in force, but the kept transport parameters with their values from the start."""
         return self._host.config.model_copy(update={"transport": self.transport})
 
 
@@ -192,6 +197,9 @@ class AsksInSessionsForMailThoughSwitchedOff(ShadowRedundancyManager):
     """Sends no heartbeat while ShadowRedundancyEnabled is false, and asks in sessions for mail as before."""
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Query discard status in a session that is open for mail, if shadows are held; correct is not to if redundancy is disabled."""
+        """Query discard status in a session that is open for mail, if shadows are held for the primary. Raises SessionLost.
+
+        Correct is to send no query while shadow redundancy is disabled.
+        """
         if self.host.shadows.has_any_for(primary):
             await self.query_discards(primary, dialogue)

@@ -5,9 +5,9 @@ boundary that spans several sites, ShadowMessagePreferenceSetting says whether s
 (LocalOnly), or of other sites and then of the own one (PreferRemote, the default) are tried. MaxRetriesForRemoteSiteShadow and
 MaxRetriesForLocalSiteShadow limit the attempts in each. In a boundary of one site only the own site's limit counts.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.config import Peer

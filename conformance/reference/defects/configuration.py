@@ -1,8 +1,11 @@
 """Defects in checking the configuration: what is wrong is accepted or half reported, what is right is refused.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+The models are pydantic's. A method with `model_validator` that has the name of one in the base class takes its place; it raises
+ValueError to refuse the configuration, and otherwise returns it.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from typing import Annotated, Any
@@ -119,7 +122,7 @@ class TransportWithUnknownFields(Transport):
 
 @defect("ignores-unknown-parameters", breaks="SR-CFG-03", slot="configuration")
 class IgnoresUnknownParameters(NodeConfiguration):
-    """Passes over a parameter that there is not."""
+    """Passes over a parameter whose name is unknown."""
 
     transport: TransportWithUnknownFields = TransportWithUnknownFields()
     model_config = ConfigDict(extra="ignore")
@@ -179,9 +182,9 @@ class DropsWhatIsWrong(NodeConfiguration):
     def _drop_invalid_fields(
         cls, document: Any, handler: ModelWrapValidatorHandler["DropsWhatIsWrong"]
     ) -> "DropsWhatIsWrong":
-        """Validate a JSON document with pydantic's `handler`; if that fails, validate it again without the invalid keys.
+        """Return the configuration in a JSON document; if pydantic's `handler` finds keys invalid, the one in the document without them.
 
-        Correct is to refuse the whole document (SR-CFG-03).
+        Correct is to refuse the whole document (SR-CFG-03). Raises ValidationError only if the rest is invalid too.
         """
         try:
             return handler(document)
@@ -192,7 +195,7 @@ class DropsWhatIsWrong(NodeConfiguration):
 
 
 def _without(value: Any, wrong: set[str]) -> Any:
-    """Return a document without the keys of these names, at any depth."""
+    """Return a JSON value without the keys of these names, at any depth of nested objects; lists are returned as they are."""
     if isinstance(value, dict):
         return {key: _without(inner, wrong) for key, inner in value.items() if key not in wrong}
     return value

@@ -1,8 +1,12 @@
 """Defects in making the shadow copy: none, too early, too late, too many, or not equal to the message.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+`make_shadow` is called for each message before its acknowledgement, with a `deadline` in the event loop's time, and with None for
+messages that no sender waits for. It tries one server after another (`try_server`) until one has stored the copy, and returns
+whether one has.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -46,9 +50,9 @@ class ShadowsThoughDisabled(ShadowCreation):
     """Opens shadow sessions with ShadowRedundancyEnabled false."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow on the first server to try although ShadowRedundancyEnabled is false; return whether one was stored.
+        """Make a shadow; if ShadowRedundancyEnabled is false, try it on the first server only. Return whether one was stored.
 
-        Correct is to make none and to open no session (SR-ENA-02).
+        Correct is to make none and to open no session if it is false (SR-ENA-02).
         """
         if self.host.transport.ShadowRedundancyEnabled:
             return await super().make_shadow(message, content, deadline)
@@ -86,7 +90,7 @@ class OpensEarly(ShadowCreation):
                 self.kept[peer.name] = dialogue
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return the session with a server that was opened at the start, or a new one, not connected yet, after it was used."""
+        """Return the session with a server that was opened at the start; if there is none, or it was used, a new one, not connected."""
         kept = self.kept.pop(peer.name, None)
         if kept is None:
             return super().new_dialogue(peer)
@@ -101,7 +105,7 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Return True, as if a shadow were stored, as soon as a session for it is open, and leave the copy to a background task.
 
-        Return False if no server opens one. `deadline` is ignored.
+        Return False if no server opens one. `deadline` and ShadowRedundancyEnabled are ignored.
         """
         for peer in self.host.choice.servers_to_try():
             dialogue = self.new_dialogue(peer)
@@ -172,7 +176,7 @@ class WaitsForeverForShadowServer(ShadowCreation):
     """Waits for a silent shadow server for a week."""
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return a session with the server in which a reply may take a week instead of SendConnectionInactivityTimeout."""
+        """Return a session with the server, not connected yet, in which a reply may take a week, not SendConnectionInactivityTimeout."""
         dialogue = super().new_dialogue(peer)
         dialogue.idle_timeout = 7 * 86400.0
         return dialogue

@@ -1,7 +1,7 @@
 """Defects in what a parameter is when a node's configuration file does not set it.
 
 Each class takes the place of the configuration model of a node that runs as `reference+NAME`, and violates the requirement `breaks`, to
-test the checks of the harness. It has another default than the documents state; what the file sets counts.
+test the checks of the harness. It has another default than the documents state; a value that the file sets is used as it is.
 """
 
 from collections.abc import Mapping

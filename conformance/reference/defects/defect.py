@@ -1,6 +1,7 @@
 """What a defect is, and the decorator that declares a class as one.
 
-A defect is a deliberate mistake of the reference server: `reference+NAME` runs with it, and some check of the harness must notice.
+A defect is a deliberate mistake of the reference server: `reference+NAME` runs with it, and some check of the harness must
+notice. A *component* is one function of the server as an object; a *slot* is the name of its place in a node (components.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -55,6 +56,7 @@ def defect(
     """
 
     def declare(component: P) -> P:
+        """Add the defect to DEFECTS, and return the class unchanged."""
         classes: dict[str, type] = {slot: component, **(also or {})}
         unknown = classes.keys() - SLOTS
         if name in DEFECTS or unknown:

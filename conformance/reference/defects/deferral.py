@@ -1,8 +1,11 @@
 """Defects where a next hop does not take a message for now (421, greylisting, codes that no document lists), and at a stop.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A 4yz reply of a next hop defers a recipient, who is tried again later; after a 5yz reply the sender gets a report of the failure.
+`transmit` sends one message in a session with a next hop, and returns the final reply for each recipient.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from dataclasses import replace
@@ -125,9 +128,9 @@ class OneMailboxAnswersForAll(MailboxStore):
     """Takes the positive reply of the mailbox store for one recipient of a message for that of the others."""
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver into one mailbox; return the reply, or the positive one that the store gave for the same content and another mailbox.
+        """Deliver into one mailbox; return the last positive reply that the store gave for the same content, to whichever mailbox.
 
-        `sink` is the address of the mailbox store.
+        If it gave none since the start of the node, return the correct reply. `sink` is the address of the mailbox store.
         """
         accepted: dict[bytes, Reply] = self.__dict__.setdefault("_accepted", {})
         reply = await super().deliver(sink, envelope, recipient, content)

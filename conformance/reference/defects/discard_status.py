@@ -3,9 +3,9 @@
 A discard notification says that a message has been processed here, so that the server which holds its shadow may give that up. The shadow
 server asks for its notifications with XQDISCARD. To release a message is to queue its notifications and to move it to Safety Net.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -20,7 +20,10 @@ class NeverTells(DiscardStatus):
     """Never offers a discard notification."""
 
     def queue_notifications(self, message: Message) -> None:
-        """Queue no discard notification for a message that has been processed."""
+        """Do nothing when a message has been processed.
+
+        Correct is to queue a notification for each server that holds its shadow.
+        """
 
 
 @defect("tells-discards-to-anybody", breaks="SR-MNT-04", slot="discard_status")
@@ -28,9 +31,9 @@ class TellsAnybody(DiscardStatus):
     """Tells every notification to the server that asks first."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Answer a query also with the notifications that are queued for other servers, `limit` in all.
+        """Return the reply to XQDISCARD, also with the notifications that are queued for the other known servers, `limit` in all.
 
-        Return the lines of the reply and the notifications in them.
+        That is a list of the lines of the reply, and the notifications in them. Correct are those for the asking `server` only.
         """
         lines, events = await super().answer_query(server, limit)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]
@@ -46,7 +49,7 @@ class ForgetsDiscardsOnRestart(DiscardStatus):
     """Clears its discard notifications when it starts."""
 
     def start(self) -> None:
-        """Delete all queued notifications at the start of the node."""
+        """Delete all queued notifications at the start of the node; correct is to delete only those that have expired."""
         # all: none was queued later than now
         for event in self.host.discards.notifications_queued_until(self.host.now() + 1):
             self.host.discards.remove_notification(event.id)
@@ -58,7 +61,10 @@ class KeepsForEver(DiscardStatus):
     """Never deletes notifications that no server asks for."""
 
     def drop_expired(self) -> None:
-        """Delete no notification, however old it is."""
+        """Do nothing: no notification is deleted, however old it is.
+
+        Correct is to delete those older than `notification_lifetime`.
+        """
 
 
 @defect("expires-discards-at-half", breaks="SR-MNT-12", slot="discard_status")

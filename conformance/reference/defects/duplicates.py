@@ -3,9 +3,9 @@
 Messages are duplicates if they have the same key: mailbox, Message-ID, and client submit time (the Date field). Within the tracking
 window only the first is delivered; the delivered-to table has the keys of what was delivered.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class AcrossMailboxes(DuplicateDetection):
     """Delivers a message to one mailbox of a server and drops it for the others."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return the key of a message with the same mailbox for all mailboxes; None if it can never be a duplicate."""
+        """Return the key of a message as if all mailboxes were one; None if it can never be a duplicate."""
         return super().key_of("any", content)
 
 
@@ -133,7 +133,7 @@ class LeavesAWaitingDuplicate(DuplicateDetection):
     """Lets a duplicate that came amid the delivery of the first wait for ever, and so never drops it."""
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """End a delivery without waking those who wait for its outcome: they wait for a future that is set no more."""
+        """End a delivery without waking the callers that wait for its outcome: they wait for ever. Correct is to wake them."""
         self._in_progress[key] = asyncio.get_running_loop().create_future()
         super().end_delivery(key, delivered=delivered)
 
@@ -143,7 +143,10 @@ class PutsOffItsCleanUp(DuplicateDetection):
     """Counts DuplicateCleanupInterval anew from each delivery, and cleans up only where deliveries are that far apart."""
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """End a delivery, and cancel the clean-up that was due, so that it is due an interval from now."""
+        """End a delivery, and schedule the clean-up anew, an interval from now; correct is to leave a scheduled one as it is.
+
+        After a failed delivery (`delivered` false) no clean-up is scheduled.
+        """
         self._alarm.cancel()
         super().end_delivery(key, delivered=delivered)
 
@@ -153,7 +156,7 @@ class NeverCleansUp(DuplicateDetection):
     """Keeps expired entries in the delivered-to table for ever."""
 
     def clean_up(self) -> None:
-        """Keep all entries of the delivered-to table, expired ones too."""
+        """Do nothing: all entries of the delivered-to table stay, expired ones too, and no other clean-up is scheduled."""
 
 
 @defect("forgets-deliveries-on-restart", breaks="SR-OUT-03", slot="duplicates")
@@ -161,6 +164,6 @@ class ForgetsDeliveriesOnRestart(DuplicateDetection):
     """Clears its delivered-to table when it starts."""
 
     def start(self) -> None:
-        """Delete all entries of the delivered-to table at the start of the node."""
+        """Delete all entries of the delivered-to table at the start of the node; correct is to delete none."""
         self.host.delivered.remove_before(self.host.now() + 1)  # all: none is later than now
         super().start()

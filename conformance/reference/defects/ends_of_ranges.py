@@ -1,8 +1,11 @@
 """Defects that show at the ends of the ranges of parameters: 0 that is taken for nothing, rounding, and numbers of too few bits.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Several classes give their component a host with wrong `transport` parameters. Times are real seconds, as in the node's
+configuration.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import math
@@ -46,7 +49,7 @@ class _HostWithOtherNumbers:
 
     @property
     def transport(self) -> Transport:
-        """The parameters in force, some of them read wrongly."""
+        """The transport parameters in force, those in `changed` with their wrong values."""
         return self._host.transport.model_copy(update=self.changed(self._host.transport))
 
 
@@ -54,7 +57,7 @@ class _In32Bits(_HostWithOtherNumbers):
     """Reads times as milliseconds of which 32 bits are left."""
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return every time that is too great, less what does not fit."""
+        """Return, by name, each time of `_OVERFLOW_S` or longer, modulo `_OVERFLOW_S`; shorter times are read correctly."""
         times = {name: value for name, value in transport if isinstance(value, float) and value >= _OVERFLOW_S}
         return {name: math.fmod(value, _OVERFLOW_S) for name, value in times.items()}
 
@@ -63,7 +66,7 @@ class _InWholeMinutes(_HostWithOtherNumbers):
     """Rounds times up to whole minutes."""
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return every time, rounded up to whole minutes."""
+        """Return, by name, every time of the parameters, rounded up to whole minutes (in seconds)."""
         return {name: math.ceil(value / 60) * 60.0 for name, value in transport if isinstance(value, float)}
 
 
@@ -71,7 +74,7 @@ class _InSevenBits(_HostWithOtherNumbers):
     """Reads numbers of attempts as seven bits."""
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return every count, less what does not fit into seven bits."""
+        """Return, by name, the three numbers of attempts, each modulo 128."""
         counts = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow", "ShadowHeartbeatRetryCount")
         return {name: getattr(transport, name) & 127 for name in counts}
 
@@ -81,7 +84,10 @@ class TakesNoAttemptForTheDefault(ShadowServerChoice):
     """Takes a limit of 0 attempts for one that is not set, and makes as many as by default."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers to try with the default in place of each limit that is 0."""
+        """Return the servers to try for a copy, with the default in place of each limit of attempts that is 0.
+
+        Correct for a limit of 0 is no attempt.
+        """
         transport, names = self.host.transport, ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow")
         defaults = {name: getattr(Transport(), name) for name in names if not getattr(transport, name)}
         config = self.host.config.model_copy(update={"transport": transport.model_copy(update=defaults)})
@@ -93,7 +99,7 @@ class CountsAttemptsInSevenBits(ShadowServerChoice):
     """Keeps limits of attempts in seven bits: 255 attempts are 127."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers to try, with limits of seven bits."""
+        """Return the servers to try for a copy, as is correct for limits modulo 128: with 255 configured, 127 attempts."""
         transport = cast(Host, _InSevenBits(self.host)).transport
         config = self.host.config.model_copy(update={"transport": transport})
         return servers_to_try(config, self.unresponsive_servers(), self.host.random)
@@ -104,7 +110,10 @@ class ManyFailuresLeadToStrangers(ShadowServerChoice):
     """Goes on to servers outside of its boundary where many more attempts are left than there are members."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct servers, with mailbox servers of other boundaries in place of the last of more than 20."""
+        """Return the servers to try for a copy: the correct list, but if it has more than 20 attempts, with strangers for its last ones.
+
+        Strangers are the mailbox servers that are not in the correct list, such as those of other boundaries; each is tried once.
+        """
         correct = super().servers_to_try()
         names = {peer.name for peer in correct}
         strangers = [
@@ -120,7 +129,7 @@ class IdleLimitInWholeMinutes(Receiver):
     """Rounds ConnectionInactivityTimeout up to whole minutes."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Restart the idle timer with a time (seconds) that is rounded up to whole minutes."""
+        """Restart the idle timer with `duration` (seconds; None: the configured time), rounded up to whole minutes."""
         super()._reset_timeout(math.ceil((duration or self._timeout_duration) / 60) * 60.0)
 
 
@@ -130,7 +139,7 @@ class SessionAgeIn32Bits(Receiver):
 
     @property
     def _expires_at(self) -> float:
-        """The event loop's time at which the session ends: too early for a limit above 49.7 days."""
+        """The event loop's time at which the session ends: ConnectionTimeout modulo 49.7 days (`_OVERFLOW_S`) after it began."""
         return self._started_at + math.fmod(self.limits.connection_timeout, _OVERFLOW_S)
 
 
@@ -144,7 +153,7 @@ class LimitOfSendConnectorsIn32Bits(Outbound):
     """Counts SendConnectionInactivityTimeout in 32 bits of milliseconds."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session whose idle limit is too short where it is above 49.7 days."""
+        """Return a session with a server of a next hop, not connected yet, whose idle limit is the correct one modulo 49.7 days."""
         dialogue = super().new_dialogue(hop, server, dial)
         dialogue.idle_timeout = math.fmod(dialogue.idle_timeout, _OVERFLOW_S)
         return dialogue
@@ -163,7 +172,10 @@ class HoldTimeIn32Bits(SafetyNet):
     """Counts SafetyNetHoldTime in 32 bits of milliseconds, and drops processed messages too early."""
 
     def hold_time(self, place: Place) -> float:
-        """Return the time (seconds) for processed messages without what does not fit into 32 bits; for shadows the correct one."""
+        """Return how long a message is held in a place, seconds: a processed one for the correct time modulo 49.7 days (`_OVERFLOW_S`).
+
+        For `shadow`, a copy whose primary has not reported that it is processed, the time is correct.
+        """
         correct = super().hold_time(place)
         return correct if place == "shadow" else math.fmod(correct, _OVERFLOW_S)
 
@@ -173,7 +185,7 @@ class HoldTimeInWholeHours(SafetyNet):
     """Rounds SafetyNetHoldTime up to whole hours."""
 
     def hold_time(self, place: Place) -> float:
-        """Return the correct time in seconds, rounded up to whole hours."""
+        """Return how long a message is held in a place: the correct time in seconds, rounded up to whole hours."""
         return math.ceil(super().hold_time(place) / 3600) * 3600.0
 
 
@@ -195,7 +207,10 @@ class ExpiresInWholeMinutes(Delivery):
     """Rounds MessageExpirationTimeout up to whole minutes."""
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Schedule a retry, or report the recipients as expired, by a timeout in whole minutes."""
+        """Schedule a retry, or report the recipients as expired, by MessageExpirationTimeout rounded up to whole minutes.
+
+        MessageRetryInterval is rounded up too.
+        """
         host = self.host
         self.host = cast(Host, _InWholeMinutes(host))
         try:
@@ -213,7 +228,7 @@ class TriesAgainAfterAMinuteAtLeast(Delivery):
         self._rounding = cast(Host, _InWholeMinutes(host))
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Schedule a retry after whole minutes; what has expired is reported correctly."""
+        """Schedule a retry after MessageRetryInterval rounded up to whole minutes; report recipients of an expired message correctly."""
         host = self.host
         if not host.is_due(message.since + host.transport.MessageExpirationTimeout):
             self.host = self._rounding
@@ -229,7 +244,7 @@ class TrackingWindowInWholeMinutes(DuplicateDetection):
 
     @property
     def tracking_window(self) -> float:
-        """The window in seconds, rounded up to whole minutes."""
+        """The time within which duplicates are dropped, seconds: the correct one, rounded up to whole minutes."""
         return math.ceil(super().tracking_window / 60) * 60.0
 
 
@@ -239,7 +254,7 @@ class NotificationsExpireIn32Bits(DiscardStatus):
 
     @property
     def notification_lifetime(self) -> float:
-        """How long a notification is kept, seconds: too short for an interval above 49.7 days."""
+        """How long a notification is kept, seconds: ShadowMessageAutoDiscardInterval modulo 49.7 days (`_OVERFLOW_S`)."""
         return math.fmod(super().notification_lifetime, _OVERFLOW_S)
 
 
@@ -248,7 +263,10 @@ class HubTakesNoDelayForTheDefault(DelayedAcknowledgement):
     """Takes a MaxAcknowledgementDelay of 0 for one that is not set, and withholds replies for thirty seconds."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait until no recipient is pending, at most the delay that is set or, for 0, the default."""
+        """Wait until no recipient of the message is pending, at most MaxAcknowledgementDelay; if that is 0, at most 30 seconds.
+
+        Correct for 0 is not to wait. `deadline` is the event loop's time by which the sender must have its reply.
+        """
         host = self.host
         if not host.transport.MaxAcknowledgementDelay:
             self.host = cast(Host, _DefaultDelay(host))
@@ -262,7 +280,7 @@ class _DefaultDelay(_HostWithOtherNumbers):
     """Reads the default of MaxAcknowledgementDelay."""
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return the default."""
+        """Return the default of MaxAcknowledgementDelay, 30 seconds, whatever is configured."""
         return {"MaxAcknowledgementDelay": Transport().MaxAcknowledgementDelay}
 
 
@@ -287,7 +305,10 @@ class AddsCostsIn32Bits(Routing):
     """Adds the costs of site links in 32 bits with a sign: a sum that is too great is less than nothing."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop, over the links at whose end the sum of costs from here is too great, if there are any."""
+        """Return the recipients by next hop, as if site links of this server's site with a cost of 2**31 - 1 or more cost 1.
+
+        With 1 more their cost is no number of 32 bits with a sign, so that it turns negative and the route counts as cheap.
+        """
         config = self.host.config
         own = [link for link in config.site_links if config.site in link.between]
         wrapped = [link for link in own if link.cost + 1 >= 2**31]

@@ -1,9 +1,11 @@
 """Defects in the parameters of MAIL and RCPT: what a server forgets of an envelope, or makes up.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py). A replacement recipient still stands for the one that it replaces: replies are
-returned under that one.
+NOTIFY, ORCPT (original recipient), RET and ENVID are the parameters of delivery status notifications (RFC 3461). A shadow copy is
+a message that another server keeps for its primary server; promoted, it is delivered by the server that kept it.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -92,7 +94,7 @@ class AltersEnvelopes(Outbound):
     """Base class of defects that pass mail on under another envelope than they received."""
 
     def altered_envelope(self, envelope: Envelope) -> Envelope:
-        """Return the envelope that is sent, with as many recipients."""
+        """Return the envelope that is sent in place of a received one, with as many recipients in the same order."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:

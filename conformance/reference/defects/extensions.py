@@ -1,8 +1,11 @@
 """Defects of extensions: the parameters and reports of DSN (RFC 3461), chunks (RFC 3030), 8-bit content (RFC 6152), UTF-8 (RFC 6531).
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+The envelope that a server receives has the parameters NOTIFY and ORCPT (original recipient) of each recipient, and RET, ENVID and
+SMTPUTF8 of MAIL. Content may come in chunks, with the command BDAT in place of DATA. `push` sends a reply.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -128,7 +131,7 @@ class KeepsChunksOverRset(Receiver):
     """Puts chunks from before RSET in front of the next message in chunks."""
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, and keep the chunks that were received before it for `take_chunk`."""
+        """Handle RSET, and keep the chunks that were received before it for `take_chunk`; correct is to drop them."""
         chunks = self._chunks
         await super().smtp_RSET(arg)
         self._kept = chunks
@@ -160,7 +163,10 @@ class SendsEightBitsToAnyNextHop(Outbound):
     """Sends content as it is, whether or not the next hop offers 8BITMIME."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session in which eight-bit content is sent in any case."""
+        """Return a session with a server of a next hop, not connected yet, in which eight-bit content is sent in any case.
+
+        Correct is to refuse such content where the server does not offer 8BITMIME.
+        """
         dialogue = super().new_dialogue(hop, server, dial)
         dialogue.sends_eight_bits_always = True
         return dialogue
@@ -207,7 +213,7 @@ class ForwardsWithoutSmtpUtf8(AltersEnvelopes):
     """Passes mail on without SMTPUTF8, and its addresses as they are."""
 
     def altered_envelope(self, envelope: Envelope) -> Envelope:
-        """Return the envelope without SMTPUTF8."""
+        """Return the envelope that is sent to the next hop: the received one without SMTPUTF8."""
         return replace(envelope, smtputf8=False)
 
 
@@ -216,7 +222,10 @@ class SendsUtf8ToAnyNextHop(Outbound):
     """Sends addresses in UTF-8 as they are, whether or not the next hop offers SMTPUTF8."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session in which addresses in UTF-8 are sent in any case."""
+        """Return a session with a server of a next hop, not connected yet, in which addresses in UTF-8 are sent in any case.
+
+        Correct is to refuse such recipients where the server does not offer SMTPUTF8.
+        """
         dialogue = super().new_dialogue(hop, server, dial)
         dialogue.sends_utf8_always = True
         return dialogue
@@ -227,7 +236,10 @@ class ReturnsAllThatCameWithSmtpUtf8(Outbound):
     """Returns what came with SMTPUTF8 where the next hop does not offer it, whether or not the message needs it."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Refuse a message that came with SMTPUTF8 for all its recipients, else transmit it."""
+        """Return 550 for all recipients of a message that came with SMTPUTF8 if the next hop does not offer that; else transmit it.
+
+        Correct is to transmit it, and to refuse only what cannot be sent without SMTPUTF8. Return the replies by recipient.
+        """
         if attempt.message.envelope.smtputf8 and "SMTPUTF8" not in dialogue.keywords:
             return dict.fromkeys(attempt.recipients, Reply(550, "5.6.7", "SMTPUTF8 is not offered by the next hop"))
         return await super().transmit(attempt, server, dialogue)

@@ -4,9 +4,9 @@ A primary is the next hop that a message was sent to; this server keeps the shad
 that it has passed the message on. It queries each primary once in an interval; after ShadowHeartbeatRetryCount failed intervals in a row
 it declares the primary failed and promotes its shadows: it delivers them itself.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -87,7 +87,10 @@ class HubTakesOverNothing(HubPromotion):
     """Leaves the messages of a failed primary where they are."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Promote none of the shadows with these row ids."""
+        """Do nothing with the shadows that have these row ids.
+
+        Correct is to promote them: to deliver them as messages of this server.
+        """
 
 
 @defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", slot="ex2010.manager")
@@ -156,7 +159,10 @@ class HubFailsThemAll(HubManager):
     """Takes the shadows of every primary over when one of them has failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Promote the shadows of all primaries, not only those of the failed one."""
+        """Promote the shadows of all primaries, also those without another route, and do nothing else.
+
+        Correct is to promote only those of the failed primary that have another route, and to have that primary notified.
+        """
         for each in self.host.shadows.primaries():
             self.host.promotion.take_over(
                 [message.id for message in shadow_queues_of(self.host).messages_held_for(each)]
@@ -186,7 +192,10 @@ class HubKeepsShadowsForEver(HubShadowQueues):
     """Never removes a shadow that finds no route."""
 
     def expire(self, primary: str, before: float) -> None:
-        """Delete no shadow, however long it has been in the queue of a failed primary."""
+        """Do nothing: no shadow is deleted, however long it has been in the queue of a failed primary.
+
+        Correct are those since `before`.
+        """
 
 
 @defect("hub-has-one-shadow-queue", breaks="SR-BND-07", slot="ex2010.shadow_queues")

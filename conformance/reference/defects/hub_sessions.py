@@ -3,9 +3,9 @@
 In Exchange 2010 a sender that says XSHADOW keeps the shadow of what it sends, until the receiver, now the primary, reports by a discard
 notification that it has passed the message on. The reply to a message of any other sender is withheld until the message is delivered.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -152,7 +152,10 @@ class HubWithholdsTooLong(DelayedAcknowledgement):
     """Withholds the acknowledgement until delivery, however long that takes."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait until no recipient of a message is pending, at most twenty times as long as the correct class does."""
+        """Wait until no recipient of a message is pending, at most twenty times MaxAcknowledgementDelay and until `deadline`.
+
+        `deadline` is the event loop's time by which the sender must have its reply. Correct is at most MaxAcknowledgementDelay.
+        """
         for _ in range(20):
             await super().wait_until_delivered(message, deadline)
             if not self.host.messages.pending_recipients(message.id):
@@ -191,7 +194,7 @@ class HubOffersToStrangers(HubVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the session is on the transport listener, whatever rights the client has."""
+        """Whether the client may use XSHADOW: in each session of the transport listener, whatever rights the client has."""
         return self.session_state.listener == "transport"
 
 
@@ -200,7 +203,7 @@ class HubIssuesWithoutTheRight(HubOutbound):
     """Issues XSHADOW wherever it is advertised."""
 
     def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
-        """Whether the server offers XSHADOW, whatever rights this one has there."""
+        """Return whether `server` offers XSHADOW in this session, whatever rights this server has there."""
         return "XSHADOW" in dialogue.keywords
 
 
@@ -210,7 +213,10 @@ class HubAcceptsWithoutTheRight(HubVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client is a known server on the transport listener; its right is not asked for."""
+        """Whether the client may use XSHADOW: if it is a known server on the transport listener, and redundancy is enabled.
+
+        Correct is to ask for its right (`accept_xshadow`) too.
+        """
         session_state = self.session_state
         return (
             session_state.listener == "transport"
@@ -250,7 +256,7 @@ class HubAcceptsThoughSwitchedOff(HubVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client is on the transport listener and has the right to use XSHADOW, even if shadow redundancy is disabled."""
+        """Whether the client may use XSHADOW: if it has the right, on the transport listener, even if shadow redundancy is disabled."""
         peer = self.session_state.peer
         return self.session_state.listener == "transport" and peer is not None and peer.accept_xshadow
 
@@ -271,9 +277,9 @@ class HubReportsAtReceipt(DelayedAcknowledgement):
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Accept a message, and queue the discard notification for the `sender`, which keeps the shadow, at once.
+        """Accept or refuse a message, and queue the discard notification for the `sender`, which keeps the shadow, at once in any case.
 
-        The correct class queues it when all next hops have the message. Return the reply.
+        The correct class queues it when all next hops have the message. Return the reply to the message.
         """
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
         self.host.discards.queue_notification(sender, shadow_id, self.host.now())
@@ -302,6 +308,6 @@ class HubDropsShadowsAtStart(NoSafetyNet):
     """Forgets at a restart what it keeps for its next hops."""
 
     def start(self) -> None:
-        """Delete all shadows that this server keeps for what it sent, at the start of the node."""
+        """Delete all shadows that this server keeps for what it sent, at the start of the node; correct is to delete none."""
         for message in list(self.host.messages.held_as("shadow")):
             self.host.messages.drop(message.id)

@@ -1,8 +1,12 @@
 """Defects of Exchange 2010 servers that show only with several messages, recipients or peers, or after a restart.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+In Exchange 2010 a server keeps the shadow of what it sends to a next hop, the *primary*, until that reports by a discard
+notification that it has passed the message on. The reply to a message whose sender keeps no shadow is withheld until its
+delivery.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -17,9 +21,10 @@ class HubAcknowledgesAfterTheFirstNextHop(HubCompletion):
     """Withholds a reply until the first of several next hops has the message."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Wake the sessions that wait for the delivery of a message after each attempt, though recipients are still pending.
+        """Wake the session that withholds the reply to a message after each attempt, though recipients are still pending.
 
-        `_passed_on_events` has an event by row id for each message that is waited for.
+        Then release the message if it is processed, as is correct. `_passed_on_events` has, by row id, the event that the session
+        awaits.
         """
         pending = self.host.messages.pending_recipients
         if (event := self._passed_on_events.get(row_id)) is not None and pending(row_id):
@@ -32,9 +37,10 @@ class HubResubmitsOneToANewDatabase(HubManager):
     """Resubmits one shadow for each session in which it sees that a next hop has a new queue database."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote the first of the shadows that came from another database of the primary, and record for the others that they did not.
+        """Promote the first of the shadows that came from another queue database of the primary than `database`, its present one.
 
-        Correct is to promote all of them.
+        For the primary's other shadows the present database is recorded, so that they count as held by it. Correct is to promote
+        all. Does nothing if the primary named no database ("").
         """
         if database and (orphans := self.host.shadows.rows_of_other_databases(primary, database)):
             self.host.promotion.take_over(orphans[:1])
@@ -54,6 +60,9 @@ class IssuesXshadowToStrangers(HubOutbound):
     """Issues XSHADOW to any next hop that advertises it, also to one outside of the organisation, which grants no right."""
 
     def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
-        """Return for a next hop outside of the organisation whether it offers XSHADOW; correct is False."""
+        """Return whether XSHADOW is used with `server`: outside of the organisation if it offers that; else as is correct.
+
+        Correct outside of the organisation is False.
+        """
         is_stranger = server.casefold() not in self.host.config.peers_by_name
         return "XSHADOW" in dialogue.keywords if is_stranger else super().may_use_xshadow(dialogue, server)

@@ -1,8 +1,12 @@
 """Defects that show from a certain message on, or with a certain number of recipients, next hops or messages.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A shadow is the copy of a message that another server keeps until a discard notification says that the message has been processed.
+`make_redundant_or_refuse` tries to have one made; it returns None if the message may be acknowledged, else the reply that refuses
+it.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections import Counter
@@ -60,7 +64,7 @@ class RejectsTheFirstOnly(Redundancy):
     rejected = False
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Try to make a shadow; return None if the message may be acknowledged, else the refusal, but not twice in a row."""
+        """Try to make a shadow; return the correct refusal or None, but None in place of a refusal that follows another one."""
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None and self.rejected:
             self.rejected = False
@@ -138,7 +142,10 @@ class ReportsOneOfSeveralFailures(Reports):
     """Reports the first of the recipients that a next hop has refused."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report the first of the recipients that have failed; `failures` has the final reply for each."""
+        """Report only the first of the recipients that a next hop refused.
+
+        Correct is all. `failures` has the final reply for each.
+        """
         super().report_failed(message, failures[:1], hop)
 
 

@@ -1,8 +1,11 @@
 """Defects that leave something of a finished message behind: only what a server holds in the end shows them.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A shadow is the copy of a message that this server keeps for another, its primary; a discard notification of the primary says that
+the message has been processed, so that the shadow leaves its queue.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -16,7 +19,7 @@ class KeepsEveryThirdDiscardedShadow(ShadowRedundancyManager):
     notified = 0
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard the shadow that a notification of its primary names, but not at each third notification."""
+        """Discard the shadow that a notification names; ignore each third notification, counted over all primaries since the start."""
         self.notified += 1
         if self.notified % 3:
             super().discard_shadow(primary, database, shadow_id)

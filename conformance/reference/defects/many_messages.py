@@ -1,8 +1,11 @@
 """Defects that show with more than a hundred or a thousand messages: lists that are cut off, and tables that forget.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A discard notification says that a message has been processed, so that the server with its copy (shadow) may give that up. That
+server asks for the notifications with XQDISCARD; the last line of each reply says how many are left.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections import Counter
@@ -26,7 +29,7 @@ class QueuesAThousandNotifications(DiscardStatus):
     """Queues a thousand discard notifications for a server, and no more until these have been asked for."""
 
     def queue_notifications(self, message: Message) -> None:
-        """Queue the notifications of a processed message, unless a thousand are queued."""
+        """Queue the notifications of a processed message; queue none if a thousand or more are queued for any server."""
         queued = Counter(event.server for event in self.host.discards.all_notifications())
         if all(number < 1000 for number in queued.values()):
             super().queue_notifications(message)
@@ -37,7 +40,7 @@ class RemembersAThousandDeliveries(DuplicateDetection):
     """Keeps a thousand entries in the delivered-to table, and forgets the oldest for a new one."""
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """Record a delivery, and delete the entries before the last thousand."""
+        """End a delivery as is correct, and delete all but the last thousand entries of the delivered-to table."""
         super().end_delivery(key, delivered=delivered)
         self.host.db.write(
             "DELETE FROM delivered_to WHERE rowid NOT IN (SELECT rowid FROM delivered_to ORDER BY rowid DESC LIMIT 1000)"
@@ -49,7 +52,7 @@ class HoldsAThousandMessages(SafetyNet):
     """Holds a thousand messages in Safety Net, and drops the oldest for a new one."""
 
     def hold(self, row_id: int, place: Place) -> None:
-        """Hold a processed message, and drop those before the last thousand of its place."""
+        """Hold a processed message in `place`, and delete all but the last thousand messages in that place."""
         super().hold(row_id, place)
         for row in self.host.messages.rows_in_place_since(place, self.host.now())[:-1000]:
             self.host.messages.drop(row)
@@ -71,11 +74,16 @@ class ReadsFiveListsOfNotifications(ShadowRedundancyManager):
     """Asks for discard status five times in a session, and leaves what is left after that."""
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Send XQDISCARD as long as notifications remain, and stop after the fifth reply; return the id of the primary's database."""
+        """Send XQDISCARD as long as notifications remain, at most five times; correct is without limit.
+
+        The fifth reply is read as if none were left. Return the id of the primary's queue database, "" if not given. Raises
+        SessionLost.
+        """
         self.host.log.debug("five lists of %s at most", primary)
         asked, command = 0, dialogue.command
 
         async def command_with_limit(line: str) -> Reply:
+            """Send a command line and return the reply; from the fifth XQDISCARD on, one that says that 0 notifications are left."""
             nonlocal asked
             reply = await command(line)
             asked += line.startswith("XQDISCARD")
@@ -99,7 +107,10 @@ class ShadowsAHundredMessages(Redundancy):
     made = 0
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make a shadow of a message, or of none after the hundredth of a minute; return the refusal, None where it may be acknowledged."""
+        """Handle the first hundred messages of each minute of the clock correctly; return None for later ones, without a shadow.
+
+        None: the message may be acknowledged; otherwise the reply that refuses it.
+        """
         minute = self.host.now() // 60
         self.made = self.made + 1 if minute == self.minute else 1
         self.minute = minute
@@ -119,7 +130,7 @@ class HubKeepsAThousandShadows(HubShadowQueues):
         database: str,
         shadow_id: str,
     ) -> None:
-        """Keep a shadow, and drop those before the last thousand of the next hop."""
+        """Keep a shadow of a message that a next hop (`primary`) has accepted, and delete all but its last thousand shadows."""
         super().keep(message, content, recipients, primary, database, shadow_id)
         for row in self.host.shadows.rows_held_for(primary)[:-1000]:
             self.host.messages.drop(row)

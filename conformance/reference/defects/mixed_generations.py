@@ -1,8 +1,11 @@
 """Defects towards servers of Exchange 2010, and of switches, that show only for some messages.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A shadow is the copy of a message that another server, its holder, keeps until a discard notification says that the message has
+been processed. To release a processed message is to queue its notifications and to move it to Safety Net.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.boundary import makes_shadows_on_receipt
@@ -14,7 +17,7 @@ from conformance.reference.shadow.creation import ShadowCreation
 
 
 def goes_to_a_hub(host: Host, address: str) -> bool:
-    """Return whether the next hop of a recipient is a server of Exchange 2010."""
+    """Return whether the next hop for the recipient `address` is a known server of Exchange 2010."""
     peer = host.config.peers_by_name.get(host.routing.next_hop(address).name.casefold())
     return peer is not None and not makes_shadows_on_receipt(peer.generation)
 

@@ -2,9 +2,9 @@
 
 A server is configured under a name, and names itself in EHLO and in the shadow verbs. All of these may be in another letter case.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import re
@@ -23,7 +23,10 @@ class KeepsNamesAsSaid(ShadowVerbs):
     """Goes by the name that a client says, which may differ from the configured one in letter case."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return the correct refusal, or None, and leave the name in `words` as it was said."""
+        """Return the correct refusal of a shadow verb, or None (permitted), and leave the name in `words`, its arguments, as it was said.
+
+        Correct is to replace that name with the configured one.
+        """
         said = words[:1]
         refused = super().refusal(words, second_pattern)
         words[:1] = said
@@ -34,7 +37,10 @@ class LooksUpPrimariesAsWritten(ShadowRedundancyManager):
     """Finds the configuration of a primary only under its name in the letter case of the configuration."""
 
     async def query_in_new_session(self, primary: str) -> str | None:
-        """Query a primary in a session of its own if its name is configured as it is; return the id of its database, else None."""
+        """Query a primary in a session of its own; return the id of its queue database, or None if that fails.
+
+        Return None, without a session, if no peer is configured under exactly this name.
+        """
         if all(peer.name != primary for peer in self.host.config.peers):
             return None
         return await super().query_in_new_session(primary)
@@ -55,10 +61,13 @@ class NotifiesByTheNameAsWritten(KeepsNamesAsSaid):
 @defect("refuses-a-name-in-another-letter-case", breaks="SR-WIR-03", slot="verbs",
         needs_expectation="that a wrong name is refused is right, and no rule says which names are equal")  # fmt: skip
 class RefusesANameInAnotherLetterCase(ShadowVerbs):
-    """Refuses a shadow verb in which the client's name is in another letter case than in its EHLO."""
+    """Refuses a shadow verb in which the client's name is in another letter case than in the configuration."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return the correct refusal, or that of a wrong name for one that differs in letter case."""
+        """Return the correct refusal of a shadow verb, or None (permitted); refuse a name in another letter case than configured, too.
+
+        `words` are the arguments, the first of them that name; `second_pattern` is the pattern of the second one.
+        """
         said = words[:1]
         refused = super().refusal(words, second_pattern)
         return FORBIDDEN if refused is None and said != [self.session_state.peer.name] else refused  # type: ignore[union-attr]
@@ -69,7 +78,10 @@ class RedirectsByTheNameAsWritten(Redirection):
     """Refuses Redirect-Message where its target is in another letter case than the server's own name."""
 
     async def redirect(self, target: str) -> dict[str, int]:
-        """Drain the delivery queues to a server whose name is in lower case; raise CommandRefused for any other."""
+        """Drain the delivery queues to the server `target`, and return the correct numbers of messages.
+
+        Raises CommandRefused also if `target` has a capital letter: the configured names have none.
+        """
         if target != target.lower():
             raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
         return await super().redirect(target)
@@ -80,7 +92,7 @@ class GreetsServersByTheNameAsWritten(Rights):
     """Takes a server that greets in another letter case than configured for a stranger, to whom no shadow verb is offered."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Return the peer that the client is, None where it names itself in another letter case than configured."""
+        """Return the peer that the client is, None if it is none, or names itself in another letter case than configured."""
         peer = super().identify(listener, hello, authenticated)
         return peer if peer is not None and peer.name == (authenticated or hello) else None
 
@@ -92,7 +104,10 @@ class NotifiesServersThatBeginAlike(Discards):
     def oldest_for_server(
         self, server: str, limit: int, excluded: Collection[int] = ()
     ) -> tuple[list[DiscardNotification], int]:
-        """Return the oldest notifications for servers whose names begin so, at most `limit`, and how many there are in all."""
+        """Return the oldest notifications for servers whose names begin with `server`, at most `limit`, and how many there are in all.
+
+        Both leave out the row ids `excluded`. Correct are those for `server` only.
+        """
         events = [
             event for event in self.all_notifications() if event.server.startswith(server) and event.id not in excluded
         ]

@@ -1,8 +1,12 @@
 """Defects of patience with a next hop, of the last reply to a sender, of loops, and of the null reverse-path.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+The client's end of a session is a `Dialogue`; `new_dialogue` makes one for a session with a server of a next hop, and
+`send_content` sends a message's content in it and waits for the reply. `idle_timeout` is how long each reply may take, in
+seconds.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -192,7 +196,7 @@ class RefusesTheNullReversePath(Receiver):
     """Answers MAIL FROM:<> with 501, as if it were malformed."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Refuse MAIL with a null reverse-path, and handle any other."""
+        """Refuse MAIL with a null reverse-path (501); correct is to accept it, as any other, which is handled correctly."""
         if (arg or "").upper().startswith("FROM:<>"):
             await self.push("501 5.1.7 an address is missing")
         else:
@@ -220,8 +224,13 @@ class RefusesLongPaths(Receiver):
 
 
 class _Takes552ForAFailure(SmtpDialogue):
+    """A session that takes 552 to RCPT for a permanent failure."""
+
     def recipient_reply(self, reply: Reply, before: Mapping[Recipient, Reply]) -> Reply:
-        """Return the reply to RCPT as it is: 552 is a permanent failure."""
+        """Return `reply`, that to RCPT, as it is: 552 is a permanent failure.
+
+        Correct is 452, to be tried again, for a recipient behind accepted ones.
+        """
         return reply
 
 

@@ -1,6 +1,10 @@
 """Defects of several processes on one queue: no lock at all, and a lock that outlasts the process that holds it.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+The queue is a database file in the data directory of a node. A delivery attempt is one attempt to send a message to one next hop.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import shutil
@@ -20,7 +24,10 @@ class RunsTwiceOnOneQueue(Database):
     """Does not lock its queue database, so that a second process delivers what the first has in hand."""
 
     def open(self) -> None:
-        """Open the file; if another process has it, open a copy of all that it has written."""
+        """Open the file; if that fails, as when another process has it open, open a copy of all that is in it.
+
+        Correct is to raise DatabaseError.
+        """
         try:
             super().open()
         except DatabaseError:
@@ -38,22 +45,22 @@ class KeepsTheLocksOfTheDead(Delivery):
     """Marks a message as locked while it is passed on, and leaves locked what it finds so when it starts."""
 
     def _lock(self, message: Message) -> Path:
-        """Return the path of a message's lock."""
+        """Return the path of a message's lock file, in the data directory; the message is locked while it exists."""
         return Path(self.host.config.data_dir, f"lock-{message.id}")
 
     def start_processing(self, message: Message) -> None:
-        """Start processing a message, unless it is locked."""
+        """Start processing a message, unless it is locked; correct is to process it in any case."""
         if not self._lock(message).exists():
             super().start_processing(message)
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Lock a message, and queue attempts for these recipients."""
+        """Make the lock file of a message, then queue delivery attempts for these recipients as is correct."""
         self._lock(message).touch()
         super()._queue_attempts(message, recipients)
 
     async def record_outcome(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Unlock the message of an attempt, and record its outcome."""
+        """Delete the lock file of the message of an attempt, if there is one, then record the outcome as is correct."""
         self._lock(attempt.message).unlink(missing_ok=True)
         await super().record_outcome(attempt, replies, takes_over_reports=takes_over_reports)

@@ -4,9 +4,9 @@
 returns None if the message may be acknowledged, else the reply that refuses it: a message without a shadow is refused while redundancy
 is mandatory. `deadline` is the event loop's time by which the sender must have its reply.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -52,7 +52,7 @@ class AltersRejection(Redundancy):
     reply = NOT_REDUNDANT
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Return `reply` where the message must be rejected, None where it may be acknowledged."""
+        """Return `reply` where the correct class rejects the message with 451 4.4.0; None where the message may be acknowledged."""
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
         return None if refusal is None else self.reply
 
@@ -87,7 +87,7 @@ class RejectsAgain(Redundancy):
         self.rejected: set[str | None] = set()
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Reject each message with a Message-ID that was rejected once, without trying to make a shadow."""
+        """Return the refusal 451 4.4.0, without trying to make a shadow, for a Message-ID that was rejected once; else as is correct."""
         if message.internet_id in self.rejected:
             return NOT_REDUNDANT
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
@@ -150,7 +150,10 @@ class ShadowsOutsideMailOnly(Redundancy):
     """Makes no shadow of what a mailbox of the organisation submitted."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message whose sender is in a domain of the organisation; None: it may be acknowledged."""
+        """Return None (acknowledge), without a shadow, for a message whose sender is in a domain of the organisation.
+
+        Any other message is handled correctly.
+        """
         domains = self.host.config.mailbox_domains
         if message.envelope.reverse_path.rpartition("@")[2].casefold() in domains:
             return None
@@ -186,7 +189,7 @@ class OneRoleAtATime(Redundancy):
     """Makes no shadows of its own messages while it holds shadows for others."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow while this server holds a shadow for another one; None: the message may be acknowledged."""
+        """Return None (acknowledge), without a shadow, while this server holds a shadow for another one; else as is correct."""
         if next(iter(self.host.messages.held_as("shadow")), None) is not None:
             return None
         return await super().make_redundant_or_refuse(message, content, deadline)
@@ -212,7 +215,7 @@ class TrustsAnotherBoundary(Redundancy):
     """Makes no shadow of what another server of the organisation hands over: that one had one."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message with a Received field of a known server; None: it may be acknowledged."""
+        """Return None (acknowledge), without a shadow, for a message with a Received field of a known server; else as is correct."""
         fields = content[: content.find(b"\r\n\r\n")]
         if any(f"by {peer.name} with".encode() in fields for peer in self.host.config.peers):
             return None
@@ -224,7 +227,7 @@ class LeavesItToTheHub(Redundancy):
     """Makes no shadow of a message whose next hop is a server of Exchange 2010."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make no shadow of a message to a mailbox on an Exchange 2010 server; None: it may be acknowledged."""
+        """Return None (acknowledge), without a shadow, for a message to any mailbox on an Exchange 2010 server; else as is correct."""
         config = self.host.config
         boxes = (config.mailboxes_by_address.get(each.address.casefold()) for each in message.envelope.recipients)
         hosts = (config.peers_by_name.get(box.server.casefold()) for box in boxes if box is not None)

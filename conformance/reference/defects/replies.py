@@ -1,8 +1,11 @@
 """Defects of replies: one too many, one too few, and replies that do not have the form of RFC 5321 4.2.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+`push` sends a reply, whose lines are separated by CR LF; a method named `smtp_VERB` handles a command and sends its reply by
+`push`.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -34,7 +37,7 @@ class NoopHasNoAnswer(Receiver):
     """Does what NOOP says, and answers nothing."""
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Handle NOOP, and send no reply."""
+        """Handle NOOP, and send no reply; correct is 250."""
         self.verbs.confirm_discards_read()  # any command confirms the last reply to XQDISCARD
 
 
@@ -53,7 +56,7 @@ class ReplyLinesOfDifferentCodes(Receiver):
     """Begins a reply of several lines with another code than it ends it with."""
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply of several lines whose first line has 251 in place of 250."""
+        """Send a reply; in one of several lines with 250 the first line has 251. Any other reply is correct."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         await super().push(text.replace("250-", "251-", 1))
 

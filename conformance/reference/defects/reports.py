@@ -1,8 +1,12 @@
 """Defects in the contents of reports of delivery status, in what is reported, and in what is journaled.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A report of delivery status (RFC 3461, RFC 3464) is a message to the sender; NOTIFY of a recipient says which reports are wanted,
+RET of the message how much of it a report returns. A journal report goes to a journal mailbox, once for each message of the
+organisation.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -24,7 +28,7 @@ class ReportsWithoutAFinalRecipient(Reports):
     def compose(
         self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus], report_id: str
     ) -> bytes:
-        """Return a report with another field name; correct is Final-Recipient (RFC 3464 2.3.2)."""
+        """Return the content of a report with each Final-Recipient field (RFC 3464 2.3.2) renamed to Original-Recipient."""
         content = super().compose(action, message, statuses, report_id)
         return content.replace(b"\r\nFinal-Recipient:", b"\r\nOriginal-Recipient:")
 
@@ -36,7 +40,7 @@ class ReportsEightBitsAsSeven(Reports):
     def compose(
         self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus], report_id: str
     ) -> bytes:
-        """Return a report without its Content-Transfer-Encoding; correct is 8bit (RFC 2045 6.2)."""
+        """Return the content of a report without `Content-Transfer-Encoding: 8bit`, also where it has octets above 127 (RFC 2045 6.2)."""
         content = super().compose(action, message, statuses, report_id)
         return content.replace(b"\r\nContent-Transfer-Encoding: 8bit", b"")
 
@@ -46,7 +50,10 @@ class ReportsFailuresAsSuccesses(Reports):
     """Gives every recipient in a report the status code 2.0.0, whatever the action is."""
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Send a report with another status code; correct is that of the reply (RFC 3464 2.3.4)."""
+        """Send a report with the status code 2.0.0 for each recipient.
+
+        Correct for a failure is that of the reply (RFC 3464 2.3.4).
+        """
         super().send_report(action, message, [replace(one, status="2.0.0") for one in statuses])
 
 
@@ -55,7 +62,7 @@ class ReturnsTheHeaderWhateverIsAsked(Reports):
     """Returns the header in a report of a failure where RET=FULL asks for the message."""
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Send a report as if the message had come with RET=HDRS."""
+        """Send a report as if the message had come with RET=HDRS: with its header only, also where RET=FULL asks for all of it."""
         super().send_report(action, replace(message, envelope=replace(message.envelope, ret="HDRS")), statuses)
 
 
@@ -64,7 +71,7 @@ class ReportsDelaysInSpiteOfNotify(Reports):
     """Reports a delay of hours for every recipient, also where NOTIFY asks for reports of failures only."""
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Report a delay as if NOTIFY asked for that."""
+        """Report the delay of all recipients, as if each had come with NOTIFY=DELAY; correct is only those that have."""
         super().report_delayed(message, [replace(one, notify="DELAY") for one in recipients])
 
 
@@ -73,7 +80,10 @@ class ReportsNoDelivery(Reports):
     """Reports what it passes to a next hop without DSN, and not what it delivers into a mailbox."""
 
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
-        """Report recipients that were relayed; correct is to report delivered ones too (RFC 3461 5.2.3)."""
+        """Report recipients with any other fate than `delivered` as is correct.
+
+        Correct is to report delivered ones too (RFC 3461 5.2.3).
+        """
         if fate != "delivered":
             super().report_succeeded(message, recipients, fate, hop)
 
@@ -88,7 +98,7 @@ class JournalsAtEveryServer(Acceptance):
     """Journals a message that another server of the organisation has accepted, and journaled, before."""
 
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
-        """Store a message as if it came from outside."""
+        """Store a message as if it came from outside of the organisation, so that it is journaled here too; return it."""
         return super().store(envelope, content, message_id, replace(origin, from_organisation=False))
 
 
@@ -102,7 +112,7 @@ class JournalsAgainAfterARestart(Delivery):
     """Journals every message that waits in its queue again when it starts."""
 
     def start(self) -> None:
-        """Resume the messages in the database, each as still to be journaled."""
+        """Journal each message that is still to be delivered, except reports, also if it is journaled already; then resume all."""
         for message in list(self.host.messages.held_as("primary")):
             self.host.journaling.send_report_if_due(replace(message, journal_due=message.cause is None))
         super().start()

@@ -1,8 +1,12 @@
 """Defects that show only after a restart: what counts from the start, what is kept in memory only, what is not taken up again.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A *primary* is a server for which this one holds copies (shadows) of messages; it sends heartbeats to each, and watches how long
+ago the last successful session was. A *holder* is a server that has the shadow of a message of this one. `start` is called at
+each start of the node.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -51,7 +55,7 @@ class RestartWatchesAtTheNextCopy(ShadowRedundancyManager):
     """After a restart sends no heartbeat to a primary before a new copy comes from it."""
 
     def start(self) -> None:
-        """Watch no primary at the start of the node; correct is each for which shadows are held."""
+        """Do nothing at the start of the node: no primary is watched; correct is to watch each for which shadows are held."""
 
 
 @defect("restart-forgets-heartbeats", breaks="SR-MNT-10", slot="shadows")

@@ -4,9 +4,9 @@ Safety Net holds messages after their delivery. When a mailbox database fails ov
 to its mailboxes again; `recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower
 case).
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class ResubmitsTwentyMessages(SafetyNet):
         return super().resubmit(database)
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients of the first twenty messages with any, and none for later ones."""
+        """Return the correct recipients of a held message; () for all after the first twenty messages of a request that have any."""
         recipients = super().recipients_to_resubmit(message, addresses)
         self._left -= bool(recipients)
         return recipients if self._left >= 0 else ()

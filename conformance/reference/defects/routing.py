@@ -4,9 +4,9 @@ Where both generations of servers make a mistake, it is one class for servers si
 recipients by next hop is to decide how many copies of a message are sent, and to which server each; a next hop has several servers if it
 is in another site: those of the last site on the route first, to be tried in order.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class TakesTheDearer(RoutesByAlteredConfiguration):
     """Takes the route of highest cost."""
 
     def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return the configuration with costs reversed: the dearest site link is the cheapest."""
+        """Return the configuration with the costs of site links reversed: each is the highest cost plus 1, minus its own."""
         most = max((link.cost for link in config.site_links), default=0)
         links = tuple(link.model_copy(update={"cost": most + 1 - link.cost}) for link in config.site_links)
         return with_fields(config, site_links=links)
@@ -60,7 +60,7 @@ class IgnoresCost(RoutesByAlteredConfiguration):
     """Takes the route of fewest hops, whatever it costs."""
 
     def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return the configuration with a cost of 1 for each site link."""
+        """Return the configuration with a cost of 1 for each site link, so that the number of links decides."""
         return with_fields(config, site_links=tuple(link.model_copy(update={"cost": 1}) for link in config.site_links))
 
 
@@ -224,11 +224,14 @@ class FirstMessageGoesByANeighbour(Routing):
     """Sends the first message for each mailbox of its own to another server of the boundary, which sends it back."""
 
     def start(self) -> None:
-        """Begin with no recipient seen; `seen` has those of the first messages."""
+        """Begin with no recipient seen; `seen` has the addresses to which a message was sent by a neighbour."""
         self.seen: set[str] = set()
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop; correct is this server's mailbox store for its own mailboxes."""
+        """Return the recipients by next hop; the first time for each mailbox of this server that is another server of the boundary.
+
+        Correct is always its mailbox store, as it is also here if the boundary has no other server.
+        """
         found: dict[NextHop, list[Recipient]] = {}
         config = self.host.config
         near = [(p.name, p.dial.transport) for p in config.peers if in_boundary(config, p) and p.dial.transport]

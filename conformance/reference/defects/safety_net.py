@@ -4,9 +4,9 @@
 while its primary has not reported that. When a mailbox database fails over, `resubmit(database)` sends held messages to its mailboxes
 again; `recipients_to_resubmit` chooses the recipients of one held message, among `addresses` (those mailboxes, in lower case).
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,11 @@
 """Defects on the way to the next hop: misread replies, altered content, expiry, and reports of failures.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A 4yz reply defers a recipient, who is tried again until MessageExpirationTimeout; after a 5yz reply the sender gets a report of
+the failure.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from collections.abc import Sequence
@@ -42,7 +45,7 @@ class GivesUpOnTransientFailures(AltersReplies):
     """Takes a 4yz reply of the next hop for the last word."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the replies, a permanent one (5yz) in place of each transient one (4yz)."""
+        """Return the next hop's replies by recipient, with a permanent one (5yz) in place of each temporary one (4yz)."""
         return {
             recipient: replace(reply, code=reply.code + 100, enhanced="5" + reply.enhanced[1:])
             if 400 <= reply.code < 500
@@ -104,7 +107,7 @@ class SwallowsLeadingDots(AltersContent):
     """Loses a dot at the beginning of a line."""
 
     def altered_content(self, content: bytes) -> bytes:
-        """Return the content without one dot at the beginning of each line."""
+        """Return the content without the first dot of each line that begins with one, except the first line."""
         return content.replace(b"\r\n.", b"\r\n")
 
 
@@ -113,7 +116,7 @@ class BreaksLongLines(AltersContent):
     """Breaks lines after 512 octets."""
 
     def altered_content(self, content: bytes) -> bytes:
-        """Return the content with lines broken after 512 octets."""
+        """Return the content with each line broken by CR LF after every 512 octets."""
         lines = content.split(b"\r\n")
         return b"\r\n".join(b"\r\n".join(line[at : at + 512] for at in range(0, len(line) or 1, 512)) for line in lines)
 
@@ -151,7 +154,7 @@ class NeverReports(Reports):
     """Drops what cannot be delivered, and sends no report."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Send no report about recipients that have failed."""
+        """Do nothing when recipients have failed; correct is to send a report to the sender."""
 
 
 @defect("reports-twice", breaks="RL-DSN-01", slot="reports")
@@ -159,7 +162,7 @@ class ReportsTwice(Reports):
     """Reports every failure twice."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Send the report about recipients that have failed twice."""
+        """Send the report about recipients that have failed, and a second one about the same."""
         super().report_failed(message, failures, hop)
         super().report_failed(message, failures, hop)
 
@@ -214,6 +217,7 @@ class FailsAsItIsStopped(Delivery):
         """
 
         async def broken() -> None:
+            """Raise DatabaseError, at once."""
             raise DatabaseError("what was not delivered is gone")
 
         for message in list(self.host.messages.held_as("primary")):

@@ -4,9 +4,9 @@ A node has up to three listeners: `frontend` (clients and the Internet), `transp
 and `delivery` (LMTP). `push` sends a reply; `data_received` and `connection_lost` are called by asyncio; methods named `smtp_VERB` and
 `handle_message`, after the final dot, by aiosmtpd.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class KeepsOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
     def apply_limits(self, limits: Listener) -> None:
-        """Ignore the time limits that a reload has changed."""
+        """Do nothing: the time limits that a reload has changed do not apply to this session, which was open before."""
 
 
 @defect(
@@ -156,7 +156,7 @@ class ForgetsWhatItDidNotAcknowledge(Receiver):
     """Drops a message of which a shadow copy is stored, because its sender's session was lost before the acknowledgement."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """When the session is lost, abandon the message in hand."""
+        """When the session is lost, have the message in hand dropped (`abandon`); correct is to go on with its acceptance."""
         self.abandon()
         super().connection_lost(error)
 
@@ -177,13 +177,13 @@ class KeepsHalfAMessage(Receiver):
     collected: bytearray | None = None
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply, and begin to collect the content that follows it if it is 354."""
+        """Send a reply; if it is 354, begin to collect the octets that follow, which are the content."""
         await super().push(status)
         if str(status)[:3] == "354":
             self.collected = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        """Collect the octets that are received if they are content, and handle them as is correct."""
+        """Collect the received octets if they follow 354 and the content has not ended; then handle them as is correct."""
         if self.collected is not None:
             self.collected += data
         super().data_received(data)
@@ -218,7 +218,10 @@ class AddsFormerRecipients(Receiver):
     former: tuple[Recipient, ...] = ()
 
     async def handle_message(self, content: bytes) -> str:
-        """Add the recipients of earlier messages of this session, and accept or refuse the message; return the reply."""
+        """Add, on the frontend listener, the recipients of earlier messages of this session; then accept or refuse the message.
+
+        Return the reply.
+        """
         if self.session_state.listener == "frontend":
             known = {recipient.address for recipient in self._recipients}
             self._recipients += [one for one in self.former if one.address not in known]
@@ -279,7 +282,7 @@ class TakesAnyLineEnd(Receiver):
     """Takes a bare LF or CR for a line end, also around the final dot."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle received octets with each bare CR and LF replaced by CR LF."""
+        """Handle received octets with each bare CR and LF replaced by CR LF, so that they end lines; correct is to leave them."""
         super().data_received(re.sub(rb"\r\n|\r|\n", b"\r\n", data))
 
 

@@ -1,8 +1,11 @@
 """Defects of time limits in one phase of a session only, and of an orderly stop.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A session that is idle for ConnectionInactivityTimeout ends with 421; `_reset_timeout` begins that time anew. A discard
+notification says that a message has been processed, so that the server that keeps its copy (shadow) may give that up.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -26,7 +29,7 @@ class NoopDoesNotCount(Receiver):
     """Takes a session for idle though the client sends NOOP."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle received octets; if they begin with NOOP, without restarting the idle timer."""
+        """Handle received octets as is correct, but if they begin with NOOP, do not restart the idle timer."""
         if data.upper().startswith(b"NOOP"):
             self._reset_timeout_off = True
         super().data_received(data)
@@ -43,7 +46,7 @@ class StopForgetsWhatIsDeferred(Delivery):
     """Stopped in an orderly way, drops messages that wait for a retry."""
 
     async def stop(self, grace: float) -> None:
-        """Stop delivery in an orderly way, and then delete the messages that wait for a retry."""
+        """Stop delivery in an orderly way, within `grace` seconds, and then delete the messages that wait for a retry."""
         await super().stop(grace)
         for _, _, message, _ in self._deferred:
             self.host.messages.drop(message.id)

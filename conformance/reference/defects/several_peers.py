@@ -1,8 +1,11 @@
 """Defects that show only with several peers at a time, or with peers that are silent.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A *primary* is a server for which this one keeps copies (shadows) of messages. To promote shadows is to make them messages of this
+server, which then delivers them.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import heapq
@@ -23,9 +26,9 @@ class ANewDatabaseCountsForAll(ShadowRedundancyManager):
     """Takes over the shadows of all primaries when one of them has a new queue database."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote the shadows of all primaries if this one has another queue database than those that it sent came from.
+        """Promote the shadows of all primaries if any of this one came from another queue database than `database`, its present one.
 
-        Correct is to promote only the latter; `database` is "" if the primary named none.
+        Correct is to promote only those that did. Does nothing if the primary named no database ("").
         """
         if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.promotion.take_over([message.id for message in self.host.messages.held_as("shadow")])
@@ -49,6 +52,7 @@ class WaitsForEverAfterTheContent(Outbound):
         send = dialogue.send_content
 
         async def send_content(content: bytes, recipients: int) -> list[Reply]:
+            """Send the content, and return the replies to it, each of which may take a year. Raises SessionLost."""
             before, dialogue.idle_timeout = dialogue.idle_timeout, 365 * 86400.0
             try:
                 return await send(content, recipients)

@@ -4,9 +4,9 @@ A shadow is a copy of a message for which another server, its *primary*, is resp
 database, `shadow_id` the id that it gave the copy. A discard notification of the primary says that a shadow is not needed any more. To
 promote shadows, or take them over, is to make them messages of this server, which then delivers them.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class ForgetsShadowsOnRestart(ShadowRedundancyManager):
     """Clears its shadow queue when it starts."""
 
     def start(self) -> None:
-        """Delete, at the start of the node, the shadows that are held for all primaries."""
+        """Delete, at the start of the node, the shadows that are held for all primaries; correct is to delete none."""
         for message in list(self.host.messages.held_as("shadow")):
             self.host.messages.drop(message.id)
         super().start()
@@ -127,7 +127,7 @@ class KeepsWhatIsDiscarded(ShadowRedundancyManager):
     """Leaves a message in the shadow queue when its discard notification comes."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Ignore a discard notification: the shadow stays in its queue."""
+        """Ignore a discard notification: the shadow stays in its queue. Correct is to move it to the shadow Safety Net."""
 
 
 @defect("drops-what-is-discarded", breaks="SR-MNT-06", slot="manager")
@@ -262,7 +262,7 @@ class TakesOverTheFirstOnly(Promotion):
     """Takes one message of a lost primary over, and drops the others."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Promote the first of the shadows with these row ids, and delete the others."""
+        """Promote the first of the shadows with these row ids, and delete the others; correct is to promote all of them."""
         super().take_over(rows[:1])
         for row in rows[1:]:
             self.host.messages.drop(row)
@@ -275,7 +275,7 @@ class ForgetsWhatItTookOver(Promotion):
     def start(self) -> None:
         """Delete, at the start of the node, the messages that were taken over before and are not processed.
 
-        `start_processing` has marked them as `resubmitted`.
+        `start_processing` has marked them as `resubmitted`; messages that Safety Net sent again have that mark too.
         """
         for message in list(self.host.messages.held_as("primary")):
             if message.resubmitted:

@@ -1,8 +1,12 @@
 """Defects that show only where a session between servers is slow.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A *primary* is a server for which this one keeps copies (shadows) of messages, and which it queries in heartbeat sessions.
+*Contact* is a successful session with a primary; after ShadowResubmitTimeSpan without one its shadows are promoted: this server
+delivers them itself.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -17,7 +21,10 @@ class CountsAbsenceFromTheRequest(ShadowKeeping):
     """Counts the absence of a primary from its request for a copy, however long after that the copy comes."""
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Store a copy, and leave the time of the last contact with the primary as it was; correct is that it is the copy's."""
+        """Store a copy, and set the time of the last contact with its primary back to what it was before; return the reply.
+
+        Correct is that a copy counts as contact. If there was no contact before, all is correct.
+        """
         contact = self.host.shadows.last_contact(primary)
         reply = await super().keep(envelope, content, primary, database, shadow_id)
         if contact is not None:

@@ -2,9 +2,9 @@
 
 The duplicate key of a message is its mailbox, Message-ID and client submit time (Date); messages with equal keys are duplicates.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -88,7 +88,10 @@ class DuplicateByTextOfTheDate(DuplicateDetection):
     """Compares the text of the Date field: the same instant in another time zone is another time."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return the duplicate key of a message, whose submit time is a number made of the text of Date; None if it has no key."""
+        """Return the duplicate key of a message, with a number made of the first 40 octets of Date for its submit time.
+
+        None if it has no key.
+        """
         key = super().key_of(mailbox, content)
         text = header_field(content, b"Date") or b""
         return None if key is None else key._replace(submitted=float(int.from_bytes(text[:40]) % 2**52))

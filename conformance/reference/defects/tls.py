@@ -1,6 +1,12 @@
 """Defects of STARTTLS (RFC 3207): what is not forgotten, on either side, and where mail goes when TLS fails.
 
-Each class makes one mistake on purpose; "correct" is what the class that it inherits from does.
+A server forgets at STARTTLS what a client has said before; a client forgets what the server has said and offered. Opportunistic
+TLS: where it fails, the client sends the mail in the clear. asyncio calls `connection_made` when a session begins and again when
+TLS has begun.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 import asyncio
@@ -20,7 +26,10 @@ class RunsWhatIsBehindStarttls(Receiver):
     """Keeps what has come in plaintext behind STARTTLS, and runs it within TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the session; when called again since TLS has begun, put what was received before back into the buffer."""
+        """Begin the session; when called again since TLS has begun, keep the octets that came in plaintext behind STARTTLS.
+
+        They are put back into the buffer, and so run as commands.
+        """
         kept = bytes(self._line_buffer or b"") if self._original_transport is not None else b""
         super().connection_made(transport)
         if kept:
@@ -32,7 +41,7 @@ class KeepsTheTransactionOverTls(Receiver):
     """Goes on within TLS with the transaction that began before it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the session; when called again since TLS has begun, keep what the client has said."""
+        """Begin the session; when called again since TLS has begun, keep EHLO, the mail transaction and its parameters."""
         session, envelope, parameters = self.session, self.envelope, self._mail_parameters
         super().connection_made(transport)
         if session is not None and self.session is not None:
@@ -45,17 +54,19 @@ class OffersStarttlsWithinTls(Receiver):
     """Offers STARTTLS whether or not TLS has begun."""
 
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
-        """Return the reply to EHLO, with STARTTLS within TLS too."""
+        """Return the reply to EHLO from the client `name`, with STARTTLS within TLS too; `responses` are the lines of aiosmtpd."""
         assert self.session is not None
         again = ["250-STARTTLS"] if self.session.ssl is not None else []
         return super().ehlo_reply(name, [*again, *responses])
 
 
 class _ReturnsMail(SmtpDialogue):
+    """A session that returns its mail where the server refuses STARTTLS; `refused` says whether it has."""
+
     refused = False
 
     async def may_start_tls(self, answer: Reply) -> bool:
-        """Return whether TLS begins, and note whether the server has refused it."""
+        """Return whether TLS begins after this reply to STARTTLS: only after 220. Otherwise note the refusal in `refused`."""
         self.refused = answer.code != 220
         return not self.refused
 
@@ -74,12 +85,17 @@ class ReturnsMailWhereTlsIsRefused(UsesOtherDialogue):
 
 
 class _InsistsOnTls(SmtpDialogue):
+    """A session that is lost where TLS fails; correct is to go on in the clear."""
+
     async def open(self) -> None:
-        """Begin the session, without a second attempt where TLS fails. Raises SessionLost."""
+        """Connect and begin the session. Raises SessionLost, also if TLS fails; correct is to try once more without TLS then."""
         await Dialogue.open(self)
 
     async def may_start_tls(self, answer: Reply) -> bool:
-        """Return True for 220. Raises SessionLost for any other reply."""
+        """Return True after 220 to STARTTLS. Raises SessionLost for any other reply.
+
+        Correct is to return False, and to go on in the clear.
+        """
         if answer.code != 220:
             raise SessionLost("STARTTLS was refused")
         return True
@@ -93,6 +109,8 @@ class InsistsOnTls(UsesOtherDialogue):
 
 
 class _KeepsExtensions(SmtpDialogue):
+    """A session that uses within TLS what the server offered before; correct is only what it offers within TLS."""
+
     async def greet_again(self) -> None:
         """Send EHLO within TLS, and go on with the extensions that were offered before. Raises SessionLost."""
         before = self.keywords
@@ -108,21 +126,25 @@ class KeepsExtensionsOverTls(UsesOtherDialogue):
 
 
 class _ReadsAheadConnection(Connection):
+    """A connection that takes replies from before TLS for the first ones within it; `_ahead` has those replies."""
+
     _ahead: tuple[Reply, ...] = ()
 
     def forget_plaintext(self) -> None:
-        """Keep the replies that the server has sent behind that to STARTTLS."""
+        """Keep, in `_ahead`, the replies that the server has sent behind the one to STARTTLS; correct is to drop them."""
         self._ahead = tuple(self._replies)
         super().forget_plaintext()
 
     def write(self, octets: bytes) -> None:
-        """Send a command; a reply that has been kept is taken for that to this command."""
+        """Send octets; the replies kept from before TLS are then read first, as if they answered what was sent."""
         super().write(octets)
         kept, self._ahead = self._ahead, ()
         self._replies.extend(kept)
 
 
 class _TakesPlaintextReplies(SmtpDialogue):
+    """A session over a `_ReadsAheadConnection`."""
+
     connection_class = _ReadsAheadConnection
 
 

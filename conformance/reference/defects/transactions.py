@@ -1,8 +1,11 @@
 """Defects of sessions: a transaction that has something of the one before it, and replies and chunks in odd places.
 
-Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node that runs as `reference+NAME` has it in
-place of the component in its `slot`, and then violates the requirement `breaks`. "Correct" is what the class that it inherits from does;
-`self.host` has the other components of the node (host.py).
+A method named `smtp_VERB` handles a command; `push` sends a reply. `_recipients` and `_mail_parameters` (those of MAIL) belong to
+the mail transaction. Content may come in chunks, with the command BDAT. A server asks for discard notifications with XQDISCARD.
+
+Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
+started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
+is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
 from conformance.reference.defects.defect import defect
@@ -16,7 +19,10 @@ class KeepsRecipientsOverHelo(Receiver):
     """Passes a message on to recipients of a transaction that HELO has ended, too."""
 
     async def smtp_HELO(self, arg: str) -> None:
-        """Handle HELO, and keep the recipients; correct is to discard them (RFC 5321 4.1.4)."""
+        """Handle HELO, and keep the recipients of the transaction for the next one.
+
+        Correct is to discard them (RFC 5321 4.1.4).
+        """
         kept = self._recipients
         await super().smtp_HELO(arg)
         self._recipients = kept
@@ -29,14 +35,17 @@ class KeepsRecipientsOfRefusedContent(Receiver):
     handled = False
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Handle DATA and the content; keep the recipients if the content was refused before it was handled (RFC 5321 4.1.1.4)."""
+        """Handle DATA and the content; keep the recipients if the content was refused for its size, so that it was not handled.
+
+        Correct is to discard them (RFC 5321 4.1.1.4).
+        """
         kept, self.handled = self._recipients, False
         await super().smtp_DATA(arg)
         if not self.handled:
             self._recipients = kept
 
     async def handle_message(self, content: bytes) -> str:
-        """Accept or refuse a whole message; return the reply."""
+        """Note that the content is handled, and accept or refuse the message; return the reply."""
         self.handled = True
         return await super().handle_message(content)
 
@@ -46,7 +55,10 @@ class BeginsWithARefusedMail(Receiver):
     """Takes a refused MAIL for the begin of a transaction, and gives its parameters to the message of the next MAIL."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Handle MAIL; after a refusal keep the parameters of DSN for the transaction that follows. Correct is to forget them."""
+        """Handle MAIL; give a transaction the parameters of the last refused MAIL of the session, if any, in place of its own.
+
+        Correct is to forget the parameters of a refused MAIL.
+        """
         kept, refused = self.__dict__.get("_refused_parameters"), not self.session_state.in_transaction
         await super().smtp_MAIL(arg)
         if refused and not self.session_state.in_transaction:
@@ -65,7 +77,7 @@ class GreetsWithAnEnhancedStatusCode(Receiver):
         await super(Receiver, self).smtp_HELO(arg)
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply, the greeting too, with an enhanced status code."""
+        """Send a reply with an enhanced status code, the greeting too; correct is a greeting without one."""
         if not self._banner_sent:
             status = add_enhanced_code(str(status))
         await super().push(status)
@@ -76,7 +88,10 @@ class CountsEachChunkAlone(Receiver):
     """Refuses a chunk that is larger than the announced SIZE, and takes any number of smaller ones."""
 
     async def take_chunk(self, size: int) -> str | None:
-        """Read a chunk, and compare its size with the limit without those before it."""
+        """Read a chunk of `size` octets, and compare that alone with the limit; correct is to add the chunks before it.
+
+        Return None, or the reply that refuses the chunk.
+        """
         before, self._chunks = self._chunks or b"", None
         refusal = await super().take_chunk(size)
         if refusal is None:
@@ -89,9 +104,15 @@ class TellsAgainWhatWasRead(ShadowVerbs):
     """Takes the notifications in an answer for read only when the asking server asks again in the same session."""
 
     def confirm_discards_read(self) -> None:
-        """Do nothing; correct is to forget them at any further command (wire-profile.md)."""
+        """Do nothing: the notifications in the last reply to XQDISCARD stay queued.
+
+        Correct is to delete them at any further command of the asking server (wire-profile.md).
+        """
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """Answer XQDISCARD, after forgetting what the last answer in this session had."""
+        """Delete the notifications in the last reply to XQDISCARD in this session, then answer XQDISCARD.
+
+        Return the lines of the reply.
+        """
         super().confirm_discards_read()
         return await super().handle_xqdiscard(words)

@@ -50,7 +50,7 @@ class WaitsForTheIdleLimit(HubManager):
 
     @property
     def reply_timeout(self) -> float:
-        """How long to wait for each reply in a heartbeat, in seconds."""
+        """How long to wait for each reply in a heartbeat: SendConnectionInactivityTimeout, seconds."""
         return self.host.transport.SendConnectionInactivityTimeout
 
 
@@ -63,8 +63,10 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         self._first_failure_at: dict[str, float] = {}
 
     def next_session_at(self, primary: str) -> float:
-        """Return when to query a primary next, POSIX seconds: ShadowHeartbeatTimeoutInterval after the last contact, even one before the
-        restart; after failed queries that interval for each of them after the first failure."""
+        """Return when to query a primary next, POSIX seconds: ShadowHeartbeatTimeoutInterval after the last contact.
+
+        That may be one before the restart. After failed queries it is the first failure, and one interval more for each of them.
+        """
         interval = self.host.transport.ShadowHeartbeatTimeoutInterval
         if missed := self.missed_intervals.get(primary, 0):
             return self._first_failure_at[primary] + missed * interval
@@ -73,7 +75,7 @@ class AsksAtOnceWhatIsOverdue(HubManager):
     def heartbeat_failed(self, primary: str) -> None:
         """Count a failed query, and remember when the first one failed.
 
-        A query that was answered just before its session was lost does not count.
+        A query that was answered less than SAME_QUERY_S seconds before its session was lost does not count.
         """
         now, contact = self.host.now(), self.host.shadows.last_contact(primary)
         if contact is not None and now - contact < SAME_QUERY_S:
@@ -88,7 +90,7 @@ class CountsSessionsOfItsPrimary(HubManager):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
     def record_query_from(self, server: str) -> None:
-        """Reset the count of failed intervals of a server that opened a session, in which it sent XQDISCARD."""
+        """Reset the count of failed intervals of a server that has sent XQDISCARD here; the time of the last contact stays as it is."""
         self.missed_intervals.pop(server, None)
 
 
@@ -97,7 +99,7 @@ class ExpiresShadowsLater(HubManager):
     """Counts a shadow's expiry by the longer of MessageExpirationTimeout and ShadowMessageAutoDiscardInterval."""
 
     def shadow_lifetime(self) -> float:
-        """Return how long a shadow without an alternative route is kept, in seconds."""
+        """Return how long a shadow without an alternative route is kept, seconds: the longer of the two times."""
         return max(super().shadow_lifetime(), self.host.transport.ShadowMessageAutoDiscardInterval)
 
 
@@ -173,7 +175,7 @@ class KeepsItsCountOverARestart(HubManager):
         self._last_query_at: dict[str, float] = {}
 
     def start(self) -> None:
-        """Read the stored counts of failed intervals and times of the last queries, then start."""
+        """Read the counts of failed intervals and the times of the last queries from a table in the queue database; then start."""
         self.host.db.write("CREATE TABLE IF NOT EXISTS missed (server TEXT PRIMARY KEY, number INTEGER, asked REAL)")
         for server, number, asked in self.host.db.read("SELECT server, number, asked FROM missed"):
             self.missed_intervals[server], self._last_query_at[server] = number, asked
@@ -256,7 +258,7 @@ class _DropsTakenOverMessages(Delivery):
             super()._defer(message, recipients, hop)
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue attempts for those of the recipients that are still pending."""
+        """Queue delivery attempts for those of the recipients that are still pending; queue none if no recipient is."""
         pending = set(self.host.messages.pending_recipients(message.id))
         if left := [recipient for recipient in recipients if recipient in pending]:
             super()._queue_attempts(message, left)
@@ -272,10 +274,10 @@ class DropsWhatWasTakenOver(HubManager):
     """Tries a message no more of which a sender that took its shadow over has notified it."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard the shadow that a notification names; if it names a message of this server instead, and comes from a server that held
-        the shadow of it, that server has taken it over and delivered it: then drop the message.
+        """Discard the shadow that a notification names; or drop a message of this server itself that it names.
 
-        `primary` is the server that sent the notification, `database` the id of its queue database.
+        The latter only if the notification comes from a server that held the shadow of that message: it has taken the message
+        over and delivered it. `primary` is the server that sent the notification, `database` the id of its queue database.
         """
         super().discard_shadow(primary, database, shadow_id)
         # empty primary and database: among the messages of this server itself

@@ -3,6 +3,9 @@
 A reading is a way to understand the documents that differs from the reference's own and conforms as well. A node that runs as
 `reference+NAME` follows it: the methods of the class come before those of the component in its `slots`. No check of the harness may fail
 it. `self.host` has the other components of the node (host.py).
+
+`Delivery` has one queue for each next hop. A delivery attempt is one attempt to send a message to the recipients that one next
+hop has; a session with a server carries one attempt after another.
 """
 
 import asyncio
@@ -66,7 +69,7 @@ class _OpenSessionQueue(RemoteQueue):
 
     @property
     def paused(self) -> bool:
-        """Whether no new attempt begins. Setting it ends the sessions that wait."""
+        """Whether no new attempt begins, since the node stops; setting it wakes the sessions that wait, which then end if it is true."""
         return self._paused
 
     @paused.setter
@@ -112,5 +115,5 @@ class LongerIds(Identity):
     """Gives out ids of 64 characters."""
 
     def new_id(self) -> str:
-        """Return a new id, filled up to 64 characters."""
+        """Return a new id, for a message or a shadow, filled up with Z to 64 characters."""
         return f"{super().new_id()}-".ljust(64, "Z")

@@ -1,6 +1,7 @@
 """What a conforming reading is, and the decorator that declares a class as one.
 
-`reference+NAME` runs the reference server with it. No check of the harness may fail such a server.
+`reference+NAME` runs the reference server with it. No check of the harness may fail such a server. A *component* is one function
+of the server as an object; a *slot* is the name of its place in a node (components.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -48,6 +49,7 @@ def reading(
     """
 
     def declare(mixin: P) -> P:
+        """Add the reading to READINGS, and return the class unchanged."""
         classes: dict[str, type] = dict.fromkeys(slots, mixin) | dict(also or {})
         unknown = classes.keys() - SLOTS
         if name in READINGS or name == EVERY or unknown:

@@ -78,8 +78,10 @@ class KnowsNoXshadowParameter(ShadowVerbs):
     """Answers XSHADOW= on MAIL, where it is not offered, with 501 5.5.4 as any parameter that it cannot read."""
 
     def mail_refusal(self, shadow_id: str) -> str | None:
-        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>: 501 5.5.4 (the reference: 555) where that is not offered to the
-        client; otherwise the usual refusal, or None if it is permitted."""
+        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted.
+
+        Where XSHADOW= is not offered to the client that is 501 5.5.4, in place of the reference's 555.
+        """
         return super().mail_refusal(shadow_id) if self.may_use_shadow_verbs else MALFORMED
 
 
@@ -88,7 +90,7 @@ class HoldsSessionsToOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
     def apply_limits(self, limits: Listener) -> None:
-        """Ignore the time limits that a reload has changed."""
+        """Do nothing: the time limits that a reload has changed do not apply to this session, which was open before."""
 
 
 @reading("offers-auth-without-tls", allowed_by="ruling 27", slots=("receiver",))
@@ -105,11 +107,11 @@ class LeavesWithoutAnEnhancedCode(Receiver):
     """Answers QUIT with 221 and no enhanced status code."""
 
     def _without_enhanced_code(self, text: str) -> str:
-        """Return a 221 reply without its enhanced status code."""
+        """Return a 221 reply without its enhanced status code, any other text unchanged."""
         return re.sub(r"^221 \d\.\d\.\d+ ", "221 ", text)
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply; one with 221, to QUIT, without enhanced status code."""
+        """Send a reply; send one with 221, the reply to QUIT, without an enhanced status code."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         if text.startswith("221"):
             self._in_ehlo = True  # then no enhanced code is added
@@ -149,7 +151,7 @@ class DefersMailAfter535(Outbound):
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Send what precedes the first message of a session with a server of a next hop.
 
-        Raises SessionLost if the server refused AUTH when the session was opened, so that its mail is deferred.
+        If the server refused AUTH when the session was opened, send QUIT and raise SessionLost, so that the mail is deferred.
         """
         if isinstance(dialogue, SmtpDialogue) and dialogue.login_refused:
             await dialogue.quit()
@@ -162,7 +164,10 @@ class AuthenticatesWithoutTls(Outbound):
     """Says AUTH to a next hop before STARTTLS where it is offered there."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session with a server of a next hop, not connected yet, that does not wait for TLS before AUTH."""
+        """Return a session with a server of a next hop, not connected yet, that sends AUTH without TLS where that is offered.
+
+        A session with an LMTP server is the usual one.
+        """
         dialogue = super().new_dialogue(hop, server, dial)
         if isinstance(dialogue, SmtpDialogue):
             dialogue.requires_tls = False

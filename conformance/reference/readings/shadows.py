@@ -85,8 +85,7 @@ class OpensShadowSessionsEarly(ShadowCreation):
     """Opens a session with each possible shadow server at its start, and uses that for the first message."""
 
     def start(self) -> None:
-        """Start, and open a session with each possible shadow server in the background, unless redundancy is
-        disabled."""
+        """Start, and open a session with each possible shadow server in the background; open none if redundancy is disabled."""
         super().start()
         self._early: dict[str, Dialogue] = {}
         if not self.host.transport.ShadowRedundancyEnabled:
