@@ -152,8 +152,8 @@ class _Execution:
     def finish(self, ran: RecordedRun, verdicts: tuple[Verdict, ...]) -> CellResult:
         """Write the verdicts, also those about the run itself, and the footer; return the result.
 
-        With `--keep` the nodes' directories of a failed or broken cell are copied, and the queues in the originals
-        deleted.
+        With `--keep` the nodes' directories of a failed or broken cell are copied, and after every outcome the queues in the
+        originals are deleted.
         """
         if ran.problem:
             broken = Verdict(
@@ -193,7 +193,7 @@ class _Execution:
         )
 
     def _excuse_lateness(self, verdict: Verdict, ran: RecordedRun) -> Iterator[Verdict]:
-        """Yield the verdict, or the one that says the harness's lateness may have caused it."""
+        """Yield the verdict; where the harness was later than it may be, one that is inconclusive for that reason instead."""
         return excuse_lateness([verdict], ran.events, self._settings.tolerance)
 
 
@@ -249,7 +249,7 @@ def judge(
 
 
 def worst_sentence(verdicts: tuple[Verdict, ...]) -> str:
-    """Return the sentence of the first verdict with the worst outcome, '' if the cell passed or is not applicable."""
+    """Return the sentence of the first verdict with the worst outcome, '' if that is pass or not applicable."""
     outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
     if outcome in OK_OUTCOMES:
         return ""

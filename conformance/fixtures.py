@@ -29,6 +29,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
     """
 
     def run(file: str | Path, candidate: str = "reference", **settings: object) -> tuple[CellResult, ...]:
+        """Run all cells of the file, one after another, and return their results."""
         # These imports are slow, and many test sessions run no scenario.
         from conformance import paths
         from conformance.candidates.assignment import read_assignment
@@ -56,7 +57,10 @@ def run_scenario(tmp_path: Path) -> RunScenario:
 
 @pytest.fixture
 def mail_bench() -> Iterator[MailBench]:
-    """An object that makes sinks and links: `mail_bench.sink(name, "smtp" or "lmtp")`, `mail_bench.link(name, (host, port))`."""
+    """An object that makes sinks and links: `mail_bench.sink(name, "smtp" or "lmtp")`, `mail_bench.link(name, (host, port))`.
+
+    All are closed after the test. The first exception that a sink met is raised then.
+    """
     from conformance.testing import MailBench
 
     bench = MailBench()

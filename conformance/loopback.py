@@ -1,4 +1,7 @@
-"""Whether an address is this machine's own: the harness connects to no other host unless the user allows it."""
+"""Whether an address is this machine's own: the harness connects to no other host unless the user allows it.
+
+`conformance probe`, `conformance listen` and candidates of the kind remote ask this.
+"""
 
 import ipaddress
 

@@ -1,4 +1,9 @@
-"""The pytest plugin: hooks only; `conformance.suite` has what they call."""
+"""The pytest plugin: hooks only; `conformance.suite` has what they call.
+
+pytest calls these functions: an ini key of `conformance.activation` or the command `conformance run` loads this module.
+A *cell* is one pytest item, an *item* may also be a Python test. With xdist the *controller* is the process that was
+started, and *workers* run the items.
+"""
 
 import gc
 import time
@@ -87,15 +92,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
-    """Collect `*.scenario.yaml`."""
+    """Return a collector for `*.scenario.yaml`; None leaves any other file to other plugins."""
     return collect_file(file_path, parent)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
-    """Deselect the cells that `--only` and `--requirement` exclude, and put long cells first; after all other plugins, deselect other shards.
+    """Deselect the cells that `--only` and `--requirement` exclude, and put long cells first; `items` is changed in place.
 
-    UNFILTERED notes, for the run's header, whether none was deselected apart from those of other shards.
+    After all other plugins, the cells of other shards are deselected as well. UNFILTERED notes, for the run's header, whether none
+    was deselected apart from those.
     """
     options, collected = config.stash[OPTIONS], len(items)
     deselect_cells(config, options, items)

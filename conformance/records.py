@@ -28,7 +28,7 @@ def candidate_record(assignment: Assignment, cells: Iterable[Cell] = ()) -> Cand
 
     Its claims are those that all candidates have in common which run a server in one of `cells`; without cells, those
     that all candidates of the assignment have in common. A single candidate is asked for its version, which starts its
-    program; several have the kind `mixed` and the version `several`.
+    program and blocks; several have the kind `mixed` and the version `several`.
     """
     single = not assignment.servers
     candidates = (

@@ -44,6 +44,7 @@ class Registry(dict[str, T]):
         """Return a decorator that registers a function or class under each of these names and returns it unchanged."""
 
         def decorate(item: Any) -> Any:
+            """Register the item under each name. Raises what `add` raises."""
             for name in names:
                 self.add(name, item)
             return item
@@ -64,7 +65,7 @@ def submodule_names(package: ModuleType) -> tuple[str, ...]:
 
 
 def import_submodules(package: ModuleType) -> None:
-    """Import every module of a package, so that all that they register is in its registry."""
+    """Import every module and subpackage directly in a package, so that all that they register is in its registry."""
     for name in submodule_names(package):
         importlib.import_module(f"{package.__name__}.{name}")
 

@@ -47,8 +47,8 @@ The counter of kills is one for the whole machine: a process of another run that
 def shortage_of(error: BaseException) -> str:
     """Return in words what has run out, if that is what an exception of the harness is about; else ''.
 
-    In a group the first exception about a shortage decides; of a chain of causes or contexts the first OSError or
-    MemoryError, from the exception itself on.
+    In a group the first exception about a shortage decides. In a chain of causes or contexts, from the exception itself on, the
+    first OSError or MemoryError decides, also if it is about something else.
     """
     if isinstance(error, BaseExceptionGroup):
         return next((shortage for one in error.exceptions if (shortage := shortage_of(one))), "")

@@ -78,6 +78,7 @@ class BackgroundLoop:
         """Await it on the loop, and return its result. Raises what it raises."""
 
         async def run() -> T:
+            """Await it, as a coroutine, which the loop can run."""
             return await awaitable
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
@@ -87,6 +88,7 @@ class BackgroundLoop:
         result: Future[T] = Future()
 
         def run() -> None:
+            """Call the function, and hand what it returns or raises to the caller's thread."""
             try:
                 result.set_result(function(*arguments))
             except BaseException as error:  # noqa: BLE001  # it is raised to the caller
@@ -96,7 +98,7 @@ class BackgroundLoop:
         return result.result()
 
     def close(self) -> None:
-        """Stop the loop, and end its thread and those of its executor."""
+        """Stop the loop, and block until its thread and those of its executor have ended; nothing can be called afterwards."""
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -105,7 +107,7 @@ class BackgroundLoop:
 
 @dataclass(slots=True)
 class _Stopwatch:
-    """The clock of a recorder: real time since it was made."""
+    """The clock of a recorder: real time since the stopwatch was made."""
 
     started: float = field(default_factory=time.monotonic)
 
@@ -238,11 +240,11 @@ class MailBench:
         return MailLink(self._background, self._links, self._recorder, (_CLIENT, name, "smtp"))
 
     def _open_link(self, name: str, protocol: str, to: Address) -> None:
-        """Open the link from the client to a party of this name. Raises OSError, ValueError."""
+        """Open the link from the client to a server at address `to`, named `name` in the history. Raises OSError, ValueError."""
         self._background.run(self._links.open(_CLIENT, name, protocol, to))
 
     def close(self) -> None:
-        """Close all sinks and links. Raises the first exception that a sink met, if there was one."""
+        """Close all links and sinks, and the background loop. Raises the first exception that a sink met, if there was one."""
         try:
             self._background.run(self._links.close())
             for sink in self._sinks:
@@ -337,9 +339,10 @@ class MailNodes:
         return MailNode(self._background, world, name)
 
     def close(self) -> None:
-        """End all servers. Raises the first exception that ending one raised, if there was one."""
+        """End all servers, and the background loop. Raises the first exception that ending one raised, if there was one."""
 
         async def end_all() -> None:
+            """Set the event of each world, and wait until each has ended."""
             for end, _ in self._running:
                 end.set()
             for _, task in self._running:

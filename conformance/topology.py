@@ -136,7 +136,7 @@ class Topology(_StrictModel):
 
     @cached_property
     def by_name(self) -> dict[str, Server]:
-        """Servers by name."""
+        """The servers by name, in the topology's order."""
         return {server.name: server for server in self.servers}
 
     @cached_property
@@ -162,8 +162,9 @@ class Topology(_StrictModel):
     def next_hops(self, server: str, recipient: str) -> Iterator[str]:
         """Yield the parties to which a server may pass a message for a recipient.
 
-        For a mailbox that is the mailbox store, or the `delivery` listener of the server that has it; else the next hops
-        of the first route for the recipient's domain, or else for `*`.
+        For a mailbox of the topology that is the server's own mailbox store, or `SERVER.delivery`, the delivery listener of the
+        server that has the mailbox. For any other recipient these are the next hops, without the server itself, of the first of its
+        routes for the recipient's domain, or else for `*`. Nothing without such a route.
         """
         mailbox_servers = {mailbox.address: mailbox.server for mailbox in self.mailboxes}
         if (mailbox_server := mailbox_servers.get(recipient.lower())) is not None:

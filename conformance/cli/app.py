@@ -1,4 +1,8 @@
-"""The application of the command line, and the types of arguments that several commands share."""
+"""The application of the command line, and the types of arguments that several commands share.
+
+The modules beside this one register their commands at `app`, or at `candidate` for `conformance candidate ...`. Typer
+calls the functions for arguments while it parses the command line.
+"""
 
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +23,7 @@ app = typer.Typer(
 
 
 def local_path_argument(text: str) -> Path:
-    """Return the path that an argument names, as a path or as a `file://` URL."""
+    """Return the path that an argument names, as a path or as a `file://` URL. Raises typer.BadParameter for another URL."""
     try:
         return local_path(text)
     except ValueError as error:
@@ -27,7 +31,7 @@ def local_path_argument(text: str) -> Path:
 
 
 def existing_path(text: str) -> Path:
-    """Return the path that an argument names; refuse one that does not exist."""
+    """Return the path that an argument names. Raises typer.BadParameter for one that does not exist, and for another URL."""
     path = local_path_argument(text)
     if not path.exists():
         raise typer.BadParameter(f"Path '{text}' does not exist.")
@@ -49,6 +53,7 @@ RunDir = Annotated[Path, typer.Argument(help="a run directory (reports/...)", ex
 
 
 def _print_version(requested: bool) -> None:
+    """Print the version and exit with 0, if `--version` was given."""
     if requested:
         typer.echo(f"conformance {metadata.version('smtp-conformance')}")
         raise typer.Exit

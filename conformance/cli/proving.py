@@ -1,7 +1,7 @@
 """Commands that try the harness itself: known defects, mutants of the reference, and faults that no scenario has.
 
-Each function parses the arguments of a command, and exits with the code that its function of `conformance.commands` returns. What a
-command needs is imported when it is called.
+Each function has the arguments of a command, and ends it by raising typer.Exit with the exit code that the command's function in
+`conformance.commands` returns. What a command needs is imported when it is called.
 """
 
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""`conformance aggregate`: the Spark job, and the page with its tables."""
+"""`conformance aggregate`: the Spark job, and the page with its tables.
+
+`conformance.spark` reads runs and makes tables of them; this module starts it and prints what came out. The page shows
+each table.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,7 +36,7 @@ def aggregate_runs(
     `master` is Spark's master URL, `conf` has settings as `key=value`, `fail_on` is a list such as `regression,flaky`.
     `write` writes the pages and returns the path of the first; None: the page with all tables.
     Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, or without Spark
-    or Java.
+    or Java, else 0.
     """
     try:
         from conformance.spark.aggregation import aggregate, parse_fail_on

@@ -57,15 +57,15 @@ class CheckLine:
 
 
 def print_new() -> int:
-    """Print a commented description to start from."""
+    """Print a commented description to start from, and return 0."""
     typer.echo((Path(candidates.__file__).parent / "new.yaml").read_text("utf-8"), nl=False)
     return 0
 
 
 def install(names: Sequence[str]) -> int:
-    """Install the named mail servers of fixtures/candidates, or all of them. Downloads them, and can take minutes.
+    """Install the named mail servers of fixtures/candidates, all without names. Downloads them, and can take minutes.
 
-    Returns 2 for an unknown name, 3 when a server could not be installed.
+    Returns 2 for an unknown name, 3 when a server could not be installed or bash is missing, else 0.
     """
     shipped = paths.fixtures() / "candidates"
     known = [candidate.name for candidate in installable_candidates(shipped)]
@@ -84,7 +84,7 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 
     The word is what `--candidate` takes: a name, or the path of a description. `hosts` are the hosts other than this
     one that it may be on. Returns 1 when something is missing, 2 for a description with errors, 3 when a claim could
-    not be judged.
+    not be judged, else 0. Blocks while cells run.
     """
     try:
         candidate = find_candidate(word, paths.fixtures() / "candidates")
@@ -107,7 +107,8 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 def check(candidate: Candidate) -> Iterator[CheckLine]:
     """Check a candidate's programs, its version and its claims, and yield a line for each.
 
-    Ends after the first line when programs are missing, and after the claim `relay` when that does not work.
+    Ends after the first line when programs are missing, and after the claim `relay` when that does not work. Blocks between the
+    lines: each claim is tried by running a cell.
     """
     if missing := candidate.check_availability().missing:
         yield CheckLine("installed", state="missing", detail=missing)

@@ -27,10 +27,11 @@ from conformance.suite.selection import SelectionError, check_requirements, find
 
 
 def print_list(paths_given: list[Path], grid: str, only: Sequence[str] = (), requirements: Sequence[str] = ()) -> int:
-    """Print the id and the title of each selected cell.
+    """Print the id and the title of each selected cell, and the problems of invalid scenarios.
 
     `grid` is the size of fault grids. `only` (ids of scenarios or cells) and `requirements` (rows or groups of the
-    catalogue) restrict the selection. Returns 2 when a scenario is invalid or a name is unknown.
+    catalogue) restrict the selection. For an unknown name or size nothing but that error is printed. Returns 2 after any error,
+    else 0.
     """
     if grid not in GRID_SIZES:
         return _report_error(f"--grid {grid}: one of {', '.join(GRID_SIZES)}")
@@ -69,7 +70,7 @@ def print_problems(paths_given: list[Path]) -> int:
 def print_requirements(*, uncovered: bool, as_json: bool) -> int:
     """Print each requirement with the scenarios, rules and queries that judge it and the defects that break it, and return 0.
 
-    `uncovered` restricts them to those that no scenario judges.
+    `uncovered` restricts them to those that no scenario judges. `as_json` prints a JSON list in place of text.
     """
     scenarios = {s.id: s.document.requirements for s in _read_scenarios([]) if s.document is not None}
     rows = coverage(
@@ -113,9 +114,9 @@ def write_requirements(to: Path) -> int:
 
 
 def print_schema(name: str, out: Path | None, *, with_names: bool = False) -> int:
-    """Print a JSON Schema, or write it to the file `out`. Returns 2 for an unknown name, else 0.
+    """Print a JSON Schema, or write it to the file `out`. Returns 2 for a wrong request, else 0. Raises OSError.
 
-    `with_names`: that of scenarios lists the names of topologies, requirements and messages.
+    `with_names`: the schema of scenarios lists the names of topologies, requirements and messages; wrong with any other.
     """
     if name not in NAMES:
         return _report_error(f"schema {name}: one of {', '.join(NAMES)}")

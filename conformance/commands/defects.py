@@ -1,4 +1,8 @@
-"""`conformance defects`: runs the corpus on the reference with each of its defects, and prints which checks catch it."""
+"""`conformance defects`: runs the corpus on the reference with each of its defects, and prints which checks catch it.
+
+A *defect* is a deliberate mistake in the reference. It is *caught* when a check fails and blames the requirement that
+the defect breaks. A *trial* is one cell, run with one defect.
+"""
 
 import difflib
 import json
@@ -56,13 +60,14 @@ def print_defects(
 ) -> int:
     """Run trials of the named defects, or of all and of the reference without one, and print what caught each defect.
 
-    A trial is one cell, run on the reference with one defect. `jobs` run at a time, None: one for each core. With
-    `run_dir` the trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table
-    as a page, `check` a page to compare it with. `blind` prints what is caught
-    without the expectations of scenarios. A gap is what the project's build refuses, such as a defect that is
-    not caught. `sample` is how many defects are tried, drawn by the seed `drawn_by`; the sound reference is not
-    tried then, and `gate` and `check` look at these defects only. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario
-    or a run directory that cannot be used, else 0.
+    A trial is one cell, run on the reference with one defect. `jobs` run at a time, None: one for each core. With `run_dir` the
+    trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table as a page, `check` a page
+    to compare it with. `blind` prints what is caught without the expectations of scenarios. A gap is what the project's build
+    refuses, such as a defect that is not caught. `sample` is how many defects are tried, drawn by the seed `drawn_by`; `gate` and
+    `check` look at these only. The sound reference is not tried with `names` or `sample`. Blocks until all trials have ended.
+
+    Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario or a run directory that
+    cannot be used, else 0.
     """
     known = active_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
@@ -144,7 +149,7 @@ def _lines_of(defects: Iterable[Defect], text: str) -> str:
 
 
 def _differing_lines(published: str, computed: str) -> list[str]:
-    """Return the first lines in which two pages differ: `-` stands before published lines, `+` before computed ones."""
+    """Return the first 20 lines in which two pages differ: `-` stands before published lines, `+` before computed ones."""
     lines = difflib.unified_diff(published.splitlines(), computed.splitlines(), lineterm="", n=0)
     changed = [line for line in lines if line.startswith(("-", "+")) and not line.startswith(("---", "+++"))]
     return changed[:_MAX_DIFFERING_LINES]

@@ -1,4 +1,7 @@
-"""`conformance doctor`: which optional programs and packages this machine has, and what each is needed for."""
+"""`conformance doctor`: which optional programs and packages this machine has, and what each is needed for.
+
+Nothing is installed or started, except that candidates are asked whether their programs are there.
+"""
 
 import importlib.util
 import os
@@ -89,7 +92,7 @@ def print_programs() -> int:
 
 
 def _module(name: str, needed_for: str, how_to_install: str) -> OptionalProgram:
-    """Look for a Python package, without importing it."""
+    """Look for a Python package, without importing it, and return what was found."""
     spec = importlib.util.find_spec(name)
     found = "installed" if spec else None
     return OptionalProgram(name, found=found, needed_for=needed_for, how_to_install=how_to_install)

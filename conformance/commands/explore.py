@@ -1,8 +1,9 @@
 """`conformance explore`: breaks every point of a scenario once or twice, and reduces what violates the model to scenario files.
 
-A *plan* is one cell that is run with a fault at one point, or two, and judged by the model alone. To *sweep* a scenario is to make a plan
-for each fault at each point. A *campaign* has the results of the plans that were run, a *finding* a violation and the smallest
-plan that shows it. An *exploration* is what the directory has: the campaign of one call, or of several that went on with it.
+A *plan* is one cell that is run with a fault at one point, or two, and judged by the model alone. To *sweep* a scenario is to make a
+plan for each fault at each point. A *campaign* has the results of the plans that were run, a *finding* a violation and the smallest
+plan that shows it. An *exploration* is what the directory has: the campaign of one call, or of several that went on with it. On the
+clocks `scaled` and `real` time passes by itself; on the others it jumps to the next timer.
 """
 
 import time
@@ -86,11 +87,12 @@ def explore(
     """Sweep scenarios (names; none: the first cell of each cheap one), and write what violates the model to `out`.
 
     Each plan of a sweep has `faults` faults, 1 or 2; two need names of scenarios. With `at_random` the plans are random ones, and
-    scenarios are not used. At most `plans` are run, drawn by `seed`, and none is begun after `duration`. Plans that `out` has already
-    from an earlier call are not run again, as long as nothing but `plans`, `duration` and `jobs` differs. Ctrl-C keeps what was found.
-    Without `clock` the candidate decides, as in a run; `scale` is what documented times are divided by on the clock `scaled`. Where time
-    passes by itself, scenarios must be named.
-    Returns 1 when there is a finding, 2 for wrong input, 3 when no plan could be judged, else 0.
+    scenarios are not used. At most `plans` are run, drawn by `seed`, and none is begun after `duration` (real time, such as `10m`).
+    Plans that `out` has already from an earlier call are not run again, as long as nothing but `plans`, `duration` and `jobs` differs.
+    Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented times are divided by on
+    the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
+
+    Returns 1 when there is a finding, 2 for wrong input, else 3 when no plan was sound, else 0.
     """
     console = Console(stderr=True)
     try:
@@ -134,7 +136,7 @@ def explore(
 
 
 def _header(task: _Task, out: Path) -> ExplorationHeader:
-    """Return the header of an exploration that begins now in the directory `out`."""
+    """Return the header of an exploration that begins now in the directory `out`. Asks the candidate's program for its version."""
     return ExplorationHeader(
         exploration=out.absolute().name,
         started=utc_timestamp(),
@@ -161,7 +163,7 @@ def _first_cells(names: Sequence[str]) -> list[Cell]:
 def _run(task: _Task, journal: Journal, console: Console) -> tuple[ExplorationSummary, str]:
     """Run the plans that the journal lacks, reduce what they found, and write the directory.
 
-    Returns what came of all plans, and how many were run in how much time, in words.
+    Returns the summary of all plans, and how many were run in how much time, in words. Blocks. Raises OSError.
     """
     assignment, settings = task.assignment, task.settings
     enumeration = Enumeration()
@@ -196,7 +198,10 @@ def _run(task: _Task, journal: Journal, console: Console) -> tuple[ExplorationSu
 
 
 def _enumerate_plans(task: _Task, journal: Journal, console: Console) -> Enumeration:
-    """Return the plans of a sweep with one fault or two, which runs the scenarios without faults, or with one."""
+    """Return the plans of a sweep with one fault or two. Blocks: the scenarios are run without faults, for two also with each one.
+
+    The first call of an exploration writes into the journal's header which cells are too costly.
+    """
     assignment, settings = task.assignment, task.settings
     with console.status("running the scenarios without faults", spinner="line"):
         enumeration, too_costly = enumerate_plans(
@@ -252,7 +257,7 @@ def _run_plans(
 
 
 def _summary_lines(summary: ExplorationSummary) -> Iterator[str]:
-    """Yield the lines about findings, outcomes and what was left out."""
+    """Yield the lines that are printed about findings, outcomes, what was left out, faults, states, and what was never seen."""
     for finding in summary.findings:
         yield f"{finding.file}  ({finding.plans} plans)"
         yield f"  {finding.sentence}"

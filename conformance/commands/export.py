@@ -1,4 +1,7 @@
-"""`conformance export`: one cell of a run in the format of another tool."""
+"""`conformance export`: one cell of a run in the format of another tool.
+
+Each format has a module of `conformance.export`, which is imported only when it is asked for.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +25,7 @@ def export_cell(run_dir: Path, cell: str, export_format: Format, out: Path) -> i
     """Write a cell to the file `out` in a format, and print up to five damaged lines of its history.
 
     `cell` is the name of its file in `cells/`, or the beginning of exactly one name. Returns 2 when there is no such cell, when
-    it cannot be read or written, or when it cannot be expressed in the format.
+    it cannot be read or written, when it cannot be expressed in the format, or when a package for the format is missing; else 0.
     """
     try:
         read_header(run_dir)

@@ -1,4 +1,8 @@
-"""`conformance judge`: the stored histories of a run, judged again with the present version of the judge."""
+"""`conformance judge`: the stored histories of a run, judged again with the present version of the judge.
+
+A *stored cell* is the file of a cell: its header, the events that were recorded, and the verdicts of that time. Nothing
+is run again, and no file is changed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -146,8 +150,8 @@ def find_cell(scenarios: Mapping[str, Scenario], header: CellHeader, grid: GridS
     """Return the cell of the present scenarios that a stored header describes, or None when there is none any more.
 
     `scenarios` are by id; `grid` is the size of fault grid that the run was collected with. The cell has the candidate's own
-    timers and the generations that the header recorded. Raises ValidationError for a header with
-    invalid values, InvalidFile when the scenario cannot be expanded.
+    timers and the generations that the header recorded. Raises ValidationError for a header with invalid values, InvalidFile
+    when the scenario cannot be expanded.
     """
     scenario = scenarios.get(header.scenario)
     if scenario is None:

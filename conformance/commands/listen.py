@@ -1,4 +1,8 @@
-"""`conformance listen`: a next hop that misbehaves on request, and judges the clients that connect to it."""
+"""`conformance listen`: a next hop that misbehaves on request, and judges the clients that connect to it.
+
+`conformance.listen` does the work: recipients' addresses ask for misbehaviour, and checks judge the clients afterwards.
+This module parses what the user asks for, prints sessions as they come, and reports the findings.
+"""
 
 import asyncio
 import os
@@ -26,7 +30,11 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class ListenRequest:
-    """What the user asks for. `lasting` is how long to listen, as on the command line; None: until a signal."""
+    """What the user asks for. `lasting` is how long to listen, as on the command line; None: until a signal.
+
+    `hosts` are addresses other than loopback at which it may listen. `everything`: print also the checks that passed or do not
+    apply. `junit` is a file to write as well.
+    """
 
     host: str
     port: int
@@ -38,7 +46,7 @@ class ListenRequest:
 
 
 def print_behaviours() -> int:
-    """Print what the local part of a recipient's address can ask for."""
+    """Print what the local part of a recipient's address can ask for, and return 0."""
     typer.echo(describe_behaviours())
     return 0
 
@@ -46,8 +54,8 @@ def print_behaviours() -> int:
 def print_judgement(request: ListenRequest) -> int:
     """Listen until a signal or the end of `lasting`, print each session as it comes, and then the findings.
 
-    With `as_json` sessions go to stderr. Returns 1 when a check failed, 2 for an address that cannot be used, 3 when a check was
-    inconclusive or no client has connected.
+    With `as_json` sessions go to stderr. Returns 1 when a check failed, 2 for a wrong request or a file that cannot be written,
+    3 when a check was inconclusive or no client has connected, else 0.
     """
     if not is_loopback(request.host) and request.host not in request.hosts:
         typer.echo(
@@ -79,9 +87,13 @@ def print_judgement(request: ListenRequest) -> int:
 
 
 async def _record_sessions(request: ListenRequest, lasting: float | None) -> ListenRecord:
-    """Listen, and return what was seen. Raises OSError when the address cannot be used."""
+    """Listen until a signal, for `lasting` real seconds at most (None: without a limit), and return what was seen.
+
+    Raises OSError when the address cannot be used, and what `Listener.close` raises.
+    """
 
     def say(line: str) -> None:
+        """Print a line; where the reader of the output has ended, stop listening."""
         try:
             typer.echo(line, err=request.as_json)
         except BrokenPipeError:  # what reads the output has ended, as `head` does
@@ -110,7 +122,7 @@ async def _record_sessions(request: ListenRequest, lasting: float | None) -> Lis
 
 
 def _report(findings: Sequence[LiveFinding], request: ListenRequest) -> None:
-    """Print the findings, and write the JUnit file if one is asked for. Raises OSError when that cannot be written."""
+    """Print the findings, and write the JUnit file if one is asked for. Raises OSError when the file cannot be written."""
     if request.as_json:
         typer.echo(json_text(findings))
     else:

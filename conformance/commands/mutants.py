@@ -61,12 +61,12 @@ def print_mutants(
     store: Path | None,
     write_survivors: bool,
 ) -> int:
-    """Run mutants of the reference in the cells in which they make a difference, and print what came of them.
+    """Run mutants of the reference in the cells in which they make a difference, and print the outcome of each.
 
     `ids` names mutants, or files of the reference; none: all. `sample` draws that many of them by `seed`. `store` is a file of
     results, one JSON object a line: mutants that it has are not run again, unless the package, its scenarios or fixtures have
-    changed since. `write_survivors` adds new survivors to
-    the committed table. Returns 1 when one survives that is neither pinned nor in that table, 2 for wrong input, else 0.
+    changed since. `write_survivors` writes the committed table anew: with new survivors, and without those that were killed now.
+    Returns 1 when one survives that is neither pinned nor in that table, 2 for wrong input, else 0. Blocks until all have run.
     """
     root = paths.reference()
     folder = paths.fixtures() / "mutants"
@@ -135,6 +135,7 @@ def _find_differences(
 
 
 def _progress_bar(console: Console) -> Progress:
+    """Return a progress bar, which is shown on a terminal only, and removed at its end."""
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -151,7 +152,7 @@ def all_sites(root: Path) -> list[Site]:
 
 
 def judge_mutant(result: MutantResult, pins: Pins) -> JudgedMutant:
-    """Return a result with its pin; a pinned mutant that is killed all the same is killed."""
+    """Return a result with its pin applied: a pin is the outcome, unless the mutant was killed."""
     pin = pins.pinned.get(result.id)
     outcome = pin if pin is not None and result.outcome != "killed" else result.outcome
     row = catalogue().get(result.requirement) if result.requirement else None
@@ -192,7 +193,10 @@ def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins
 
 
 def _read_store(store: Path | None, key: str) -> Iterator[MutantResult]:
-    """Yield the results that were made for the same key; a line that was cut off by an interruption is left out."""
+    """Yield the stored results that were made for the same key; nothing without a store or its file.
+
+    A line that was cut off by an interruption is left out.
+    """
     if store is None or not store.exists():
         return
     for line in store.read_text("utf-8").splitlines(keepends=True):

@@ -1,4 +1,8 @@
-"""`conformance probe HOST:PORT`: judges a running mail server without scenarios, configuration or a next hop."""
+"""`conformance probe HOST:PORT`: judges a running mail server without scenarios, configuration or a next hop.
+
+`conformance.probe` makes the checks. This module checks what the user asks for, and reports the findings. Hosts other
+than this machine must be allowed.
+"""
 
 import asyncio
 import os
@@ -45,7 +49,11 @@ class ProbeRequest:
 
 
 def print_probe(request: ProbeRequest, *, as_json: bool, junit: Path | None, everything: bool) -> int:
-    """Probe a server and print the findings. Returns 1 for a violation, 2 for a wrong request, 3 when nothing can be judged."""
+    """Probe a server and print the findings; `junit` is a file to write as well, `everything` prints also what passed.
+
+    Returns 1 for a violation; 2 for a wrong request, or a sink or a file that cannot be used; 3 when a check was inconclusive, none
+    was made, there is no connection, or the user interrupted; else 0.
+    """
     if junit is not None and not junit.parent.is_dir():
         typer.echo(f"probe: --junit: there is no folder {visible(str(junit.parent))}", err=True)
         return 2
@@ -90,7 +98,10 @@ def _report(findings: list[LiveFinding], where: str, *, as_json: bool, junit: Pa
 
 
 def _parse_address(request: ProbeRequest) -> tuple[str, int]:
-    """Return host and port. Raises _UsageError for a malformed address, and for a host that is not permitted."""
+    """Return host and port of the server, after checking the recipient and the sink too.
+
+    Raises _UsageError for a malformed address or recipient, a sink without a recipient, and a host that is not permitted.
+    """
     host, colon, port = request.where.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):

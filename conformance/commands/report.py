@@ -1,4 +1,8 @@
-"""`conformance report` and `conformance diff`: the pages of a run, and the comparison of two runs."""
+"""`conformance report` and `conformance diff`: the pages of a run, and the comparison of two runs.
+
+`conformance.report` writes the pages and compares the runs; this module prints what was written, and decides the exit
+code.
+"""
 
 from pathlib import Path
 
@@ -27,7 +31,7 @@ def build_report(
     history: Path | None = None,
     selection: PageSelection | None = None,
 ) -> int:
-    """Build the pages of a run in `out`. Returns 2 when the run cannot be read, 3 when the machine ran out of a resource.
+    """Build the pages of a run in `out`. Returns 2 when the run cannot be read, 3 when the machine ran out of something, else 0.
 
     `earlier` is the folder of earlier runs, by default the one that contains the run. `install_allure` and
     `with_allure` install the pinned Allure where it is missing; a failure returns 2 with the first, and prints a line

@@ -75,8 +75,11 @@ class _ExitCodePlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
-        """Put Allure's results into the run directory, run the corpus where no path is given, and run the valid documents of a
-        file that also has invalid ones."""
+        """Set the defaults of the command before pytest begins.
+
+        Allure's results go into the run directory, the corpus is run where no path is given, and the valid documents of a file are
+        run although it also has invalid ones.
+        """
         config.stash[ALLURE_BY_DEFAULT] = True
         config.option.continue_on_collection_errors = True
         if config.args_source is not config.ArgsSource.ARGS:
@@ -108,7 +111,10 @@ class _ExitCodePlugin:
 
 
 def run_pytest(arguments: list[str]) -> int:
-    """Run pytest, in this process or on a cluster, and return the exit code of the command. `-h` prints the help instead."""
+    """Run pytest, in this process or with `--spark` on a cluster, and return the exit code of the command. Blocks.
+
+    `-h` prints the help instead, and returns 0.
+    """
     if "-h" in arguments:
         typer.echo(HELP.format(options=options_help(shutil.get_terminal_size().columns)))
         return 0

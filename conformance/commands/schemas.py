@@ -1,4 +1,8 @@
-"""The published JSON Schemas, by name: what `conformance schema` prints and `docs/schema/` has."""
+"""The published JSON Schemas, by name: what `conformance schema` prints and `docs/schema/` has.
+
+The scenario and topology schemas are made by `conformance.scenarios.schema`, the others by pydantic from the models of
+descriptions, of a node's configuration, and of what a node prints when it is inspected.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

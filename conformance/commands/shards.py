@@ -184,6 +184,7 @@ def make_shard_task(
     start, parent = str(Path.cwd()), str(folder)
 
     def task(frames: "Iterator[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+        """Run the shards whose indexes are in the column `id`, one after another, and yield a row for each. Blocks."""
         import pandas as pd
         from pyspark import TaskContext
 
@@ -211,7 +212,8 @@ def make_shard_task(
 def merge_shards(shards: Sequence[Shard], run_dir: Path) -> bool:
     """Merge the runs of shards into `run_dir`, and return whether any shard wrote a run. A shard without cells writes none.
 
-    Raises RunDirectoryError when a shard wrote no run for another reason although others did: its cells would be missing.
+    Allure's results are copied too. Raises RunDirectoryError for a shard that wrote no run for another reason: its exit code is not
+    2, or others wrote runs and it did not print that no cell was found. Its cells would be missing.
     """
     sources = [shard for shard in shards if (shard.folder / RUN_FILE).exists()]
     for shard in shards:

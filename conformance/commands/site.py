@@ -1,4 +1,8 @@
-"""`conformance site`: a site with the results of many runs, from the tables that Spark makes of them."""
+"""`conformance site`: a site with the results of many runs, from the tables that Spark makes of them.
+
+A *warehouse* is a folder of tables that a later call adds its runs to. The work is that of `conformance aggregate`,
+with other pages.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +23,7 @@ def build_results_site(runs: list[Path], out: Path, master: str, conf: list[str]
     """Add runs to the tables of a site in `out`, and write its pages, feed and badges anew. Blocks until Spark is done.
 
     `master` is Spark's master URL, `conf` has settings as `key=value`. Returns 2 when runs or options cannot be used, or without
-    Spark or Java.
+    Spark or Java, else 0.
     """
     return aggregate_runs(runs, out / DATA, master, conf, "", write=partial(_write_site, out))
 

@@ -1,4 +1,8 @@
-"""`conformance smuggling`: every variant of the end of content through every pair of servers."""
+"""`conformance smuggling`: every variant of the end of content through every pair of servers.
+
+A *pair* is a relay and the receiver that it passes mail on to. `conformance.smuggling` starts the servers and sends the
+variants.
+"""
 
 import json
 import tempfile
@@ -20,7 +24,8 @@ from conformance.smuggling.page import smuggling_page
 def print_matrix(words: Sequence[str], out: Path, *, as_json: bool) -> int:
     """Try all pairs of the candidates, write page and results into `out`, and print each pair with a finding.
 
-    Returns 1 if a message became two, 2 for an unknown candidate, 3 if nothing came through a pair or a server did not start.
+    Returns 1 if a message became two, 2 for an unknown candidate or a missing program, 3 if nothing came through a pair or a server
+    did not start, else 0. Blocks until all servers have stopped.
     """
     candidates: dict[str, str] = {}
     try:
@@ -50,7 +55,7 @@ def print_matrix(words: Sequence[str], out: Path, *, as_json: bool) -> int:
 
 
 def _print_pairs(results: Sequence[Passed], out: Path) -> None:
-    """Print what each relay ends early, and what is smuggled between which servers."""
+    """Print what each relay ends early, what is smuggled through which pair, the pairs with no arrival, and the page's path."""
     relays = dict.fromkeys(passed.relay for passed in results)
     for relay in relays:
         if split := dict.fromkeys(p.variant for p in results if p.relay == relay and p.passage == Passage.SPLIT):

@@ -59,7 +59,7 @@ class Disturbance:
     until: float = 0.0
 
     def fires_in(self, events: Sequence[AnyEvent]) -> bool:
-        """Return whether the fault acts in a history."""
+        """Return whether the fault acted in a history; always True for a step that does its work at once."""
         return not self.name or any(isinstance(event, FaultFired) and event.fault == self.name for event in events)
 
 
@@ -99,7 +99,10 @@ class Aim:
                 self._down[event.node][-1] = (self._down[event.node][-1][0], event.t)
 
     def draw(self, names: Sequence[str]) -> list[Disturbance]:
-        """Return a fault for each name, but for those for which the run has no moment."""
+        """Return a fault for each name, without those for which no sensible one could be drawn; none if the run has no points.
+
+        Where the fault is the end of a server, the server is noted as down for that time.
+        """
         sources = {
             source: weight
             for source, weight in grammar.FAULT_SOURCES.items()
@@ -111,8 +114,9 @@ class Aim:
     def _draw_one(self, source: str, name: str) -> Disturbance:
         """Return one fault, named `name`, with the steps that follow from it, such as a start after a kill.
 
-        `insertions` (the steps added to the plan) is empty where none could be drawn. `source` is a key of `grammar.FAULT_SOURCES`; a
-        kill at the connection, the greeting or the body of a message becomes one at a timer.
+        `insertions` (the steps added to the plan) is empty where none could be drawn. `source` is a key of `grammar.FAULT_SOURCES`. A
+        kill at the connection, the greeting or the body of a message becomes the end of a server near that time, and so does every
+        kill where faults are not aimed.
         """
         point = self._draw_point()
         match source:
@@ -126,7 +130,10 @@ class Aim:
                 return self._end_near(point)
 
     def _draw_point(self) -> ProtocolPoint:
-        """Return a point: of each class as often as of any other. Where faults are not aimed, it gets another time, drawn evenly."""
+        """Return a random point of the run: each class of points is as likely as any other.
+
+        Where faults are not aimed, the point gets another time, drawn evenly up to that of the last point.
+        """
         point = self._rng.choice(self._by_class[self._rng.choice(sorted(self._by_class))])
         if self._aimed:
             return point
@@ -136,7 +143,8 @@ class Aim:
     def _place_before(self, point: ProtocolPoint) -> tuple[int, float, int]:
         """Return where to arm a fault for a point: the number of the step, the seconds after it began, and an event's number.
 
-        The last is that of the last point before, from which the fault's `nth` counts.
+        The fault is armed `_LEAD_S` before the point, or right before the step where the step began later than that. Its `nth`
+        counts what comes after that event: the last point before it is armed (0 without one), or the beginning of the step.
         """
         step = bisect_right(self._step_n, point.n) - 1
         after = point.t - _LEAD_S - self._step_t[step]
@@ -146,12 +154,12 @@ class Aim:
         return step, after, self._points[reached - 1].n if reached else 0
 
     def _insertions_at(self, t: float, *actions: Action) -> list[Insertion]:
-        """Return the insertions that make actions happen at time `t`."""
+        """Return the insertions that make actions happen, in this order, at time `t` since the cell began."""
         step = max(0, bisect_right(self._step_t, t) - 1)
         return [Insertion(step=step, after=max(0.0, t - self._step_t[step]), action=action) for action in actions]
 
     def _break_session(self, name: str, point: ProtocolPoint) -> Disturbance:
-        """Return a fault on the link of a point; an empty disturbance where `_TRIES` draws made no sense."""
+        """Return a fault on the link of a point; an empty disturbance where none of `_TRIES` drawn faults makes sense there."""
         step, after, since = self._place_before(point)
         nth = sum(
             (other.client, other.server, other.listener, other.place)
@@ -166,7 +174,10 @@ class Aim:
         return Disturbance()
 
     def _draw_fault(self, name: str, point: ProtocolPoint, nth: int) -> Fault | None:
-        """Return a fault at a point, None where the one that was drawn makes no sense there."""
+        """Return a random fault at a point; None where the plan may use no kind that can act there, or the drawn one makes no sense.
+
+        It acts at the `nth` time that something passes at this place of the link, counted from when the fault is armed.
+        """
         rng = self._rng
         place = fault_place(point.place)
         kinds = [kind for kind in FAULTS if kind in self._scene.features and place in FAULTS[kind].at]
@@ -194,7 +205,10 @@ class Aim:
         return fault
 
     def _cut(self, name: str, point: ProtocolPoint) -> Disturbance:
-        """Return a cut of a link before a point, alone or with all links between the two sites; it often heals later."""
+        """Return a partition that begins before a point: of the point's two ends, or of the sites of two servers.
+
+        In six of ten cases it is healed later, after a time that `_draw_duration` draws; else the drain heals it.
+        """
         step, after, _ = self._place_before(point)
         ends: list[tuple[str, ...]] = [(point.client,), (point.server,)]
         by_name = self._scene.topology.by_name
@@ -217,7 +231,10 @@ class Aim:
         return found
 
     def _kill_at_point(self, point: ProtocolPoint) -> Disturbance:
-        """Return a kill, at a protocol point, of the client or the server of that point."""
+        """Return a kill, at a protocol point, of the client or the server of that point, with the later start.
+
+        Marks the node as down until then; an empty disturbance where it is down already at a time in between.
+        """
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         step, after, since = self._place_before(point)
         nth = sum(
@@ -244,9 +261,10 @@ class Aim:
         )
 
     def _end_near(self, point: ProtocolPoint) -> Disturbance:
-        """Return a kill or stop of the client or the server of a point, within a second of its time (`grammar.NEAR`).
+        """Return a kill or stop of the client or the server of a point, within a second of the point's time (`grammar.NEAR`).
 
-        The server's later start belongs to it. Marks the server as down until then; empty where it is down already.
+        The later start belongs to it. Marks the node as down until then; an empty disturbance where it is down already at a time
+        in between.
         """
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
@@ -256,8 +274,9 @@ class Aim:
     def _away(self, node: str, since: float, t: float, name: str, ending: list[Insertion]) -> Disturbance:
         """Return the kill or stop of a server, given as `ending`, with its later start.
 
-        It is armed at `since` and acts at `t`; it fires under `name`. Where the server is down at a time in between, an empty disturbance
-        is returned. The server may come back with an empty queue, or at the end only. Marks the server as down for that time.
+        The end is armed at `since` and acts at `t`; it fires under `name`, '' if it acts at once. The server comes back after a time
+        that `_draw_duration` draws, perhaps with an empty queue, or only in the drain. Marks the server as down for that time. Returns
+        an empty disturbance, and marks nothing, where the server is down already at a time in between.
         """
         back = t + self._draw_duration(node)
         if any(since <= until and begin <= back for begin, until in self._down[node]):
@@ -269,9 +288,10 @@ class Aim:
         return Disturbance(name=name, insertions=[*ending, *self._insertions_at(back, *start)], until=back)
 
     def _draw_duration(self, party: str) -> float:
-        """Return how long a server is down or a party cut off: within a second of one of its timers, or of 2 s; in documented seconds.
+        """Return for how many documented seconds a server is down or a party cut off: within a second of a timer, or of 2 s.
 
-        A party that is no server of the topology has the timers of its first server. Timers above `_LONGEST_S` are not drawn.
+        The timers are those of the party; a sink or sender has the timers of the topology's first server. Timers above `_LONGEST_S`
+        are not drawn. The result is at least 1.
         """
         server = self._scene.topology.by_name.get(party, self._scene.topology.servers[0])
         parameters = effective_parameters(self._scene.topology.transport, server.transport)
@@ -289,7 +309,11 @@ class Aim:
 
 
 def insert(actions: Sequence[Action], insertions: Sequence[Insertion]) -> Iterator[Action]:
-    """Yield the actions of a plan with the insertions in their places; an `advance` is divided where something happens during it."""
+    """Yield the actions of a plan with the insertions in their places; an `advance` is divided where something happens during it.
+
+    Before an action of another kind insertions come at once, in the order of `after`. What comes after the end of an `advance`
+    prolongs it.
+    """
     for number, action in enumerate(actions):
         here = sorted((one for one in insertions if one.step == number), key=lambda one: one.after)
         if not isinstance(action, Advance):

@@ -1,7 +1,8 @@
 """Runs many plans in forked processes, and reduces one plan for each rule that any of them violates.
 
-The command `conformance explore` calls this. The results do not depend on how many processes there are: a plan is run by itself in
-virtual time, and what it finds is ordered by the number of the plan.
+A *plan* is a cell with faults that is judged by the rules of the model; its *result* is what it violates and shows. The command
+`conformance explore` calls this. In virtual time the results do not depend on how many processes there are: a plan is run by
+itself, and what it finds is ordered by the number of the plan.
 """
 
 import hashlib
@@ -52,14 +53,14 @@ class Finding:
 
 @dataclass(slots=True)
 class Campaign:
-    """What came of the plans of a campaign: `results` by the number of the plan."""
+    """The results of the plans of a campaign: `results` has them by the number of the plan."""
 
     results: dict[int, PlanResult] = field(default_factory=dict)
     _states: set[str] = field(default_factory=set)
     _checks: set[str] = field(default_factory=set)
 
     def add(self, number: int, result: PlanResult) -> None:
-        """Add the result of a plan."""
+        """Add the result of the plan with this number; `progress` counts its states, and the first check that it violates."""
         self.results[number] = result
         self._checks.update(violation.check for violation in result.violations[:1])
         if result.observed is not None:
@@ -67,7 +68,7 @@ class Campaign:
 
     @property
     def progress(self) -> str:
-        """What was found so far, in words."""
+        """How many distinct states and violated checks were found so far, in words."""
         return f"{len(self._states)} states, {len(self._checks)} findings"
 
     @property
@@ -77,12 +78,12 @@ class Campaign:
 
     @property
     def fired(self) -> int:
-        """The number of plans all of whose faults occurred."""
+        """The number of plans all of whose faults occurred; a plan that was not applicable does not count."""
         return sum(result.fired for result in self.results.values() if result.outcome != "inapplicable")
 
     @property
     def unfinished(self) -> Counter[str]:
-        """Why plans could not be run to their end, and how many."""
+        """The reasons why plans could not be run to their end, each with the number of such plans."""
         return Counter(result.reason for result in self.results.values() if result.outcome == "unfinished")
 
     @property
@@ -103,17 +104,20 @@ class Campaign:
 
     @property
     def sometimes(self) -> dict[str, int]:
-        """How many plans showed each of the things that must be seen sometimes."""
+        """How many plans showed each of the things that must be seen sometimes, by its sentence; 0 for one never seen."""
         counts = Counter(sentence for observed in self.observations for sentence in observed.seen)
         return {sentence: counts[sentence] for sentence in SOMETIMES}
 
     @property
     def coverage(self) -> Coverage:
-        """The states that the plans visited."""
+        """How many states and transitions the plans visited together, and how many states one plan alone."""
         return coverage(observed.visited for observed in self.observations)
 
     def first_violations(self) -> dict[str, tuple[int, Violation, int]]:
-        """Return for each violated check the first plan's number, its violation, and how many plans violate it."""
+        """Return for each violated check the number of the first plan that violates it, its violation, and how many plans do.
+
+        Only the first violation of each plan counts.
+        """
         found: dict[str, tuple[int, Violation, int]] = {}
         for number, result in sorted(self.results.items()):
             for violation in result.violations[:1]:
@@ -130,9 +134,10 @@ def run_plans(
     until: float | None = None,
     known: Container[int] = (),
 ) -> Iterator[tuple[int, PlanResult]]:
-    """Run plans, `jobs` at a time, and yield the number and result of each as it ends; those with a `known` number are not run.
+    """Run plans in forked processes, `jobs` at a time, and yield the number and result of each as it ends.
 
-    The first result after `until`, a time of `time.monotonic()`, is the last: plans that still run then are ended and have none.
+    Those with a `known` number are not run. The first result after `until`, a time of `time.monotonic()`, is the last: plans that
+    still run then are ended and have none. Blocks while it waits for the next result.
     """
     _WORK[:] = [(plans, assignment, settings)]
     chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time
@@ -147,7 +152,10 @@ def run_plans(
 def run_bases(
     plans: Sequence[Plan], assignment: Assignment, settings: Settings, jobs: int
 ) -> Iterator[tuple[PlanRun, float]]:
-    """Run plans without faults, `jobs` at a time, and yield each with the seconds of processor time that it took, in order."""
+    """Run plans without faults, and yield the run of each with the seconds of processor time that it took, in order. Blocks.
+
+    With one job they run in this process, one after another, else in forked ones.
+    """
     if jobs == 1:
         for plan in plans:
             yield _run_base(plan, assignment, settings)
@@ -173,7 +181,10 @@ _WORK: list[tuple[Sequence[Plan], Assignment, Settings]] = []
 
 
 def _run_number(number: int) -> tuple[int, PlanResult]:
-    """Run one plan of `_WORK`; called in a forked process."""
+    """Run the plan of `_WORK` with this number; return the number, and the result with what its history showed.
+
+    Called in a forked process.
+    """
     ((plans, assignment, settings),) = _WORK
     run = plans.run(number) if isinstance(plans, RandomPlans) else run_plan(plans[number], assignment, settings)
     return number, observe(run, assignment)
@@ -188,8 +199,8 @@ def reduce_findings(
 ) -> list[Finding]:
     """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks.
 
-    Runs plans in this process, some 150 for each check at most. `progress` gets a line before each reduction. After a KeyboardInterrupt
-    (Ctrl-C) the plan in hand and those that follow are returned as they were found.
+    Runs plans in this process: for each check at most 150, or 8 on a clock on which time passes by itself. `progress` gets a line
+    before each reduction. After a KeyboardInterrupt (Ctrl-C) the plan in hand and those that follow are returned as they were found.
     """
     findings = []
     interrupted = False

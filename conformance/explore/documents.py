@@ -1,4 +1,4 @@
-"""A cell as a document of the scenario language: what exploration finds becomes a file that anybody can run.
+"""A cell as a document of the scenario language: what exploration finds becomes a scenario file, which can be run again.
 
 The document has no axes: the values of the cell are written in their places. Its topology is written out. Durations are written as
 `2h5m`, and fields with the value of their default are left out. The command `conformance explore` writes files by this.
@@ -69,7 +69,10 @@ def to_yaml(documents: Iterable[Mapping[str, Any]], comments: Iterable[str] = ()
 
 
 def read_cell(path: Path, fixtures: Path) -> Cell:
-    """Return the single cell of a file that has one scenario without axes. Raises InvalidFile."""
+    """Return the single cell of a file that has one scenario without axes.
+
+    Raises InvalidFile for a scenario with problems, ValueError where the file has several scenarios or the scenario several cells.
+    """
     (scenario,) = read_scenarios(path, fixtures)
     (cell,) = scenario.cells()
     return cell
@@ -84,7 +87,7 @@ def problems_of(cell: Cell, fixtures: Path) -> tuple[Problem, ...]:
 
 
 def write_cell(cell: Cell, path: Path, *, title: str, description: str, comments: Iterable[str] = ()) -> None:
-    """Write a cell as a scenario file; its id is the file's name without the suffix."""
+    """Write a cell as a scenario file, over an earlier one; the id is the file's name without the suffix. Raises OSError."""
     name = path.name.removesuffix(SUFFIX)
     path.write_text(to_yaml([as_document(cell, id=name, title=title, description=description)], comments), "utf-8")
 

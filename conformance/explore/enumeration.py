@@ -1,6 +1,7 @@
 """Which plans a sweep of scenarios has: those of each scenario whose run without faults is sound, in an order that a seed draws.
 
-The command `conformance explore` asks for them here, and `sweep` and `pairs` make them.
+The command `conformance explore` asks for them here, and `sweep` and `pairs` make them. A run is *sound* if it came to its end and
+violates no rule of the model. On the clocks `scaled` and `real` time passes by itself; on the others it jumps to the next timer.
 """
 
 import random
@@ -32,11 +33,11 @@ def enumerate_plans(
     named: bool,
     too_costly: Collection[str] | None = None,
 ) -> tuple[Enumeration, tuple[str, ...]]:
-    """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out.
+    """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out. Blocks.
 
-    The second value has the ids of the cells that are too costly. They are `too_costly` if that is given, so that another call has the same
-    plans; else they are measured, and none is if the cells are `named`. Where time passes by itself the cells are run `jobs` at a time, else
-    one after the other.
+    The second value has the ids of the cells that are too costly. They are those in `too_costly` if that is given, so that another
+    call has the same plans. Else the processor time of each run is measured, and where the cells are `named` none is too costly.
+    Where time passes by itself the cells are run `jobs` at a time, else one after the other.
     """
     found = Enumeration()
     swept_cells = []
@@ -70,7 +71,10 @@ def enumerate_plans(
 
 
 def _can_reach_senders(cell: Cell) -> bool:
-    """Return whether each sender of a cell has a mailbox, or a next hop of some server: else a failure cannot be reported."""
+    """Return whether each sender of a cell has a mailbox, or a next hop of some server: else a failure cannot be reported.
+
+    The null sender gets no report, and counts as reachable.
+    """
     topology = cell.topology
     mailboxes = {mailbox.address for mailbox in topology.mailboxes}
     senders = {step.action.sender for step in cell.all_steps if isinstance(step.action, Send)}

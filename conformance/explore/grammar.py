@@ -89,7 +89,11 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 def values_of(name: str) -> tuple[JsonValue, ...]:
-    """Return the values of a parameter to draw from: the default, the least and the greatest, and each one step beside."""
+    """Return the values of a parameter to draw from.
+
+    Of a number these are the default, the least and the greatest, and those one beside them within the bounds; of a switch or a
+    word all values.
+    """
     kind = TransportParameters.model_fields[name].annotation
     default = DEFAULTS[name]
     if name not in _BOUNDS:
@@ -136,8 +140,8 @@ ADMINISTRATION: Mapping[str, int] = {"reload": 4, "activate": 2, "redirect": 2, 
 class Bias:
     """How random plans are drawn.
 
-    `leaves_out`: half of them leave out a random half of `FEATURES`; else every plan may use all. `aimed`: faults are drawn for protocol
-    points of the run without faults; else for any time of that run.
+    `leaves_out`: half of them leave out a random half of `FEATURES`; else every plan may use all. `aimed`: faults are drawn for
+    protocol points of the run without faults; else for any time of that run.
     """
 
     leaves_out: bool = True

@@ -1,8 +1,9 @@
 """What can go wrong at a protocol point: the faults of a session, and the ways in which a node goes away.
 
 `injections_at` enumerates them; each that has the same effect as another, or no meaning at its point, comes with the reason to
-leave it out. A name says when a fault acts: `before` the unit passes, when the other has `heard` it, `after` its reply has
-arrived, or when that is `answered`.
+leave it out. A *unit* is what passes a link or is broken as a whole: a command, a reply, a part of a body, the final dot. The name of
+a fault says when it acts: `before` the unit passes, when the other end has `heard` it, `after` its reply has arrived at the link, or
+when the reply was passed on (`answered`). `sweep` puts each fault into a plan of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,9 +35,10 @@ _NODE_PLACES_LEFT_OUT = ("connect", "greeting", "body")
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One fault at one point, of a kind that `_session_kinds` or NODE_KINDS names.
+    """One fault at one point of the protocol.
 
-    `node` is the server that it happens to, '' for a fault of the session.
+    `node` is the server that it happens to, '' for a fault of the session. `kind` is one of NODE_KINDS for a server, else a name of
+    `_session_kinds`, such as `after drop`.
     """
 
     point: ProtocolPoint
@@ -76,9 +78,10 @@ class Injection:
         """Return the steps to add after those of the scenario, so that the fault acts and has its effect before the drain.
 
         A server that went away comes back here and not in the drain, which lifts all faults: so a second fault can follow.
+        () where nothing is to be awaited: a fault of the session, but no stall, at a point that comes during the scenario's steps.
 
         `wait` is how long after the scenario's steps the point may still come, in documented seconds; `is_late` says whether
-        it comes after them.
+        the point comes after them.
         """
         match self.kind.split()[-1]:
             case "away":

@@ -55,7 +55,7 @@ class Journal:
         return journal
 
     def add(self, result: PlanResult) -> None:
-        """Write the result of a plan. Raises OSError."""
+        """Append the result of a plan to the file, within the context manager; `results` stays as it is. Raises OSError."""
         assert self._file is not None, "the journal is not open"
         self._file.write(_RESULT.dump_json(result) + b"\n")
         self._file.flush()
@@ -71,6 +71,7 @@ class Journal:
         self._write_header()
 
     def _write_header(self) -> None:
+        """Write `header` into the directory, in place of what is there. Raises OSError."""
         text = self.header.model_dump_json(by_alias=True, indent=2)
         write_atomically(self.directory / HEADER_FILE, f"{text}\n".encode())
 
@@ -86,9 +87,9 @@ class Journal:
 
 
 def _read_plans(path: Path) -> dict[str, PlanResult]:
-    """Return the results in a file by the name of the plan, and cut off a last line that is not whole.
+    """Return the results in a file by the name of the plan, {} without the file, and cut off a last line that is not whole.
 
-    Raises RunDirectoryError for a line that is damaged.
+    Raises RunDirectoryError for a line that is damaged; OSError.
     """
     octets = path.read_bytes() if path.exists() else b""
     whole = octets[: octets.rfind(b"\n") + 1]

@@ -6,7 +6,8 @@ The points of the second fault are those of the run in which the first one occur
 A plan of a pair is the plan of the first fault with one more fault. Every candidate is enumerated: it is a plan, or
 `Enumeration.pruned` counts it under the reason to leave it out.
 
-The runs with one fault are made in forked processes. Their results do not depend on how many there are.
+The runs with one fault are made in forked processes. Their results do not depend on how many processes there are. A run is *sound* if
+it came to its end and violates no rule of the model.
 """
 
 import hashlib
@@ -38,8 +39,8 @@ def alone(outcome: str) -> str:
 class FirstFault:
     """What a run with one fault showed.
 
-    `outcome` is that of `PlanResult`, or `not fired`. `fired_n` is the number of the event of the fault; `digest` is equal for runs in which
-    the same passed on the links at the same times.
+    `outcome` is that of `PlanResult`, or `not fired`. `fired_n` is the number of the event at which the fault fired first, -1 where it
+    did not. `digest` is equal for runs in which the same passed on the links at the same times.
     """
 
     outcome: str
@@ -57,7 +58,9 @@ def sweep_pairs(
 ) -> Enumeration:
     """Return one plan for each pair of a single fault of `singles` and a fault at a representative point after it. Blocks.
 
-    The single faults are run, `jobs` at a time. `reason_against` is that of `sweep`.
+    The single faults are run, `jobs` at a time. Left out, and counted in `pruned`, are the pairs of a single fault whose run alone
+    is not `sound` or in which it does not fire, and of one whose history another one has as well. `reason_against` returns why a
+    plan with the second fault cannot be run, '' if it can.
     """
     found = Enumeration()
     seen: set[str] = set()
@@ -65,7 +68,7 @@ def sweep_pairs(
     against: dict[tuple[str, str, str], str] = {}
 
     def reason_once(plan: Plan, injection: Injection) -> str:
-        """Return what `reason_against` does, asked once for a scenario, a node and a kind of fault, whatever the first fault."""
+        """Return what `reason_against` returns; it is asked once for each scenario, node and kind of the second fault."""
         key = plan.cell.id, injection.node, injection.kind
         if key not in against:
             against[key] = reason_against(plan, injection)
@@ -97,7 +100,7 @@ def sweep_pairs(
 
 
 def _by_scenario(singles: Enumeration) -> Mapping[str, Counter[tuple[str, int]]]:
-    """Return for each scenario the points of the run without faults, and how many single faults each has."""
+    """Return how many single faults each point of a cell has, by the cell's id and (the point's text, the number of its event)."""
     found: dict[str, Counter[tuple[str, int]]] = {}
     for observed, injection in singles.plans.entries:
         found.setdefault(observed.cell.id, Counter())[injection.point.text, injection.point.n] += 1
@@ -114,7 +117,7 @@ def _count_injections(place: str, servers: frozenset[str]) -> int:
 def _run_singles(
     plans: ScenePlans, assignment: Assignment, settings: Settings, jobs: int
 ) -> Iterator[tuple[int, FirstFault]]:
-    """Run each plan and yield its number and what it showed, in the order of the plans. Blocks."""
+    """Run each plan in a forked process, `jobs` at a time, and yield its number and what it showed, in order. Blocks."""
     _WORK[:] = [(plans, assignment, settings)]
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for number, first in enumerate(pool.imap(_run_single, range(len(plans)), chunksize=4)):
@@ -127,7 +130,7 @@ _WORK: list[tuple[ScenePlans, Assignment, Settings]] = []
 
 
 def _run_single(number: int) -> FirstFault:
-    """Run one plan of `_WORK`; called in a forked process."""
+    """Run the plan of `_WORK` with this number, and return what it showed; called in a forked process."""
     ((plans, assignment, settings),) = _WORK
     plan = plans[number]
     _, injection = plans.entries[number]

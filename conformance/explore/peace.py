@@ -33,6 +33,7 @@ def _longest_way(parameters: Mapping[str, JsonValue]) -> float:
     """
 
     def seconds(name: str) -> float:
+        """Return the value of a numeric parameter."""
         value = parameters[name]
         assert isinstance(value, int | float)
         return value
@@ -43,7 +44,10 @@ def _longest_way(parameters: Mapping[str, JsonValue]) -> float:
 
 
 def _parameters(topology: Topology, steps: tuple[Step, ...]) -> Iterator[dict[str, JsonValue]]:
-    """Yield the parameters of each server at the start, and those with each change that a step makes."""
+    """Yield the parameters of each server at the start, and those with each single change that a `configure` step makes.
+
+    Each change is tried on every server, also where the step names others: the bound may be longer than needed.
+    """
     for server in topology.servers:
         own = effective_parameters(topology.transport, server.transport)
         yield own

@@ -82,7 +82,7 @@ def representatives(points: Sequence[tuple[PointClass, ProtocolPoint]]) -> Itera
 
 
 def _places_of(event: Connected | Command | Content) -> tuple[str, ...]:
-    """Return the places (`ProtocolPoint.place`) that an event stands for; () for a command whose verb is no word."""
+    """Return the places (`ProtocolPoint.place`) that an event stands for; () for a command whose verb is not made of letters."""
     match event:
         case Connected():
             return ("connect", "greeting")
@@ -107,7 +107,7 @@ def _class_of(session: Session, place: str, topology: Topology) -> PointClass:
 
 
 def _role_of(party: str, topology: Topology) -> str:
-    """Return a server's role with its generation; of a sink or sender its name, since there are few."""
+    """Return a server's role with its generation, `store` for a mailbox store, else the name of the sink or sender."""
     server = topology.by_name.get(party)
     if server is not None:
         return f"{server.role} {server.generation}"

@@ -122,7 +122,7 @@ class _Drawing:
 
 
 def _without(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:
-    """Return the actions of a plan without those that belong to these faults, compared by identity."""
+    """Return the actions of a plan without those that belong to these faults, compared by identity; neighbouring waits are joined."""
     gone = {id(one.action) for fault in faults for one in fault.insertions}
     return _merged([action for action in actions if id(action) not in gone])
 
@@ -158,7 +158,7 @@ def _with_pauses(scene: Scene) -> list[Action]:
 
 
 def _cell(scene: Scene, actions: Sequence[Action]) -> Cell:
-    """Return a cell of a scene's topology with these actions as its steps."""
+    """Return a cell of a scene's topology with these actions as its steps, and a drain as long as its parameters need."""
     steps = numbered([Step(path="0", line=1, verb=ACTIONS.name_of(type(a)), action=a) for a in actions])
     cell = Cell(
         scenario="random-plan",

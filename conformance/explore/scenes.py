@@ -1,8 +1,8 @@
 """Draws the scene of a random plan: a topology, and what happens in it without faults.
 
-A scene is a list of actions with the documented times of their beginnings. Sends run in the background, so that the next action comes at
-its time whatever happens to them. `random_plans` calls `draw_scene`. What may be drawn, and how often, stands in `grammar`; `features`
-are the words of `grammar.FEATURES` that this plan may use; `rng` is the generator of the plan.
+A scene is a list of actions with the documented times of their beginnings. Sends run in the background, so that the next action comes
+at its time, however long they take. `random_plans` calls `draw_scene`. What may be drawn, and how often, stands in `grammar`;
+`features` are the words of `grammar.FEATURES` that this plan may use; `rng` is the generator of the plan.
 """
 
 import random
@@ -39,7 +39,10 @@ def draw_weighted(rng: random.Random, weights: Mapping[T, int]) -> T:
 
 
 def draw_scene(rng: random.Random, bias: grammar.Bias) -> Scene:
-    """Return a random scene: half of them may use every feature, the others a random half (swarm testing), if `bias` says so."""
+    """Return a random scene: half of the scenes may use every feature, the others a random half (swarm testing).
+
+    Where `bias` leaves nothing out, every scene may use all features.
+    """
     features = frozenset(grammar.FEATURES)
     if rng.random() < 0.5 and bias.leaves_out:  # swarm testing (Groce and others, 2012)
         features = frozenset(feature for feature in grammar.FEATURES if rng.random() < 0.5)
@@ -48,7 +51,10 @@ def draw_scene(rng: random.Random, bias: grammar.Bias) -> Scene:
 
 
 def _draw_topology(rng: random.Random, features: frozenset[str]) -> Topology:
-    """Return a topology of one of the shapes, with parameters for all servers and perhaps for one of them."""
+    """Return a topology of one of the shapes in `grammar`, of at most MAX_SERVERS servers.
+
+    It may have parameters for all servers, and others for one of them.
+    """
     servers: list[dict[str, JsonValue]] = []
     sites = ["NewYork"] if rng.random() < 0.5 else ["NewYork", "London"]
     for group in draw_weighted(rng, grammar.SHAPES):
@@ -198,7 +204,10 @@ def _draw_send(rng: random.Random, topology: Topology, features: frozenset[str],
 
 
 def _draw_administration(rng: random.Random, topology: Topology, kind: str) -> Iterator[Action]:
-    """Yield one act of an administrator, of a kind in `grammar.ADMINISTRATION`; none where the topology has no occasion for it."""
+    """Yield one act of an administrator, of a kind in `grammar.ADMINISTRATION`.
+
+    Nothing where the topology has no occasion for that kind, or the drawn value would be refused.
+    """
     hosts = [server.name for server in topology.servers if server.role == "mailbox"]
     newer = [server.name for server in topology.servers if server.role == "mailbox" and server.generation != "ex2010"]
     databases = sorted({mailbox.database for mailbox in topology.mailboxes if mailbox.server in hosts})

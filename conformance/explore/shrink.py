@@ -86,7 +86,10 @@ def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
 
 
 def _smaller_sends(step: Step) -> Iterator[Send]:
-    """Yield versions of a step that sends one message, or to one recipient; none for a step that cannot be made smaller."""
+    """Yield smaller versions of a step that sends: with one message, and for each of several recipients one with that alone.
+
+    Nothing for a step that cannot be made smaller.
+    """
     action = step.action
     if not isinstance(action, Send):
         return

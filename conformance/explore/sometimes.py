@@ -1,8 +1,11 @@
 """What an exploration must have seen at least sometimes: else the absence of violations proves nothing.
 
-Each property is a function of one history. The summary of a campaign counts the plans that showed it, and lists those that none
-did. Nothing here is right or wrong. A property gets the `Facts` of
-one history and returns whether it shows what the sentence in its decorator says; `trial.observe` asks all of them after each plan.
+A *property* is a function that gets the `Facts` of one history, and returns whether the history shows what the sentence in its
+decorator says. Nothing here is right or wrong. `trial.observe` asks all of them after each plan; the summary of a campaign counts the
+plans that showed a property, and lists the properties that none did.
+
+A *holder* is a server that keeps a shadow copy for another, the *primary*. A *promotion* is the transmission of a copy by its holder
+as a message of its own. A transmission's `n` is the number of its MAIL in the history.
 """
 
 from collections import Counter, defaultdict
@@ -19,9 +22,10 @@ SOMETIMES: dict[str, Property] = {}
 
 
 def sometimes(sentence: str) -> Callable[[Property], Property]:
-    """Return a decorator that registers a function as the property with this sentence."""
+    """Return a decorator that registers a function as the property with this sentence, and returns it unchanged."""
 
     def register(check: Property) -> Property:
+        """Register the function, in place of an earlier one with the same sentence."""
         SOMETIMES[sentence] = check
         return check
 

@@ -36,7 +36,10 @@ class Coverage:
 
     @property
     def new_states_per_100_plans(self) -> float:
-        """How many new states the next 100 plans are expected to show (Good and Turing: those seen once, for each plan)."""
+        """How many new states the next 100 plans are expected to show: 100 times the states seen once, for each plan.
+
+        This is the estimate of Good and Turing; 0 before the first plan.
+        """
         return round(100 * self.once / self.plans, 1) if self.plans else 0.0
 
 
@@ -53,7 +56,7 @@ def coverage(visited: Iterable[Visited]) -> Coverage:
 
 
 def visited_in(facts: Facts) -> Visited:
-    """Return the states and transitions of a history."""
+    """Return the states and transitions of a history; a change that leaves the state as it is counts as none."""
     messages: defaultdict[str, Counter[str]] = defaultdict(Counter)
     servers: defaultdict[str, set[str]] = defaultdict(set)
     states, transitions, before = set[str](), set[str](), ""

@@ -1,4 +1,4 @@
-"""What a campaign came to, as the record that is stored and printed, and its findings as scenario files.
+"""The summary of a campaign, as the record that is stored and printed, and its findings as scenario files.
 
 The command `conformance explore` calls this when the plans have been run and the findings reduced.
 """
@@ -80,7 +80,10 @@ def write_finding(finding: Finding, out: Path, header: ExplorationHeader) -> Fin
 
 
 def _write_plan(plan: Plan, path: Path, requirement: str, sentence: str, comments: Sequence[str]) -> None:
-    """Write a plan that violates a requirement as a scenario file; `sentence` is that of the violation. Raises OSError."""
+    """Write a plan that violates a requirement as a scenario file; `sentence` is that of the violation. Raises OSError.
+
+    The file names the requirement if it binds a server of the plan; else it names those of the plan.
+    """
     row = catalogue().get(requirement)
     generations = {server.generation for server in plan.cell.topology.servers}
     named = row is not None and row.binds(generations)  # a file may name only rows that bind one of its servers
@@ -90,7 +93,7 @@ def _write_plan(plan: Plan, path: Path, requirement: str, sentence: str, comment
 
 
 def summarize(campaign: Campaign, enumeration: Enumeration, findings: Sequence[FindingRecord]) -> ExplorationSummary:
-    """Return the campaign as it is stored; equal plans give equal summaries, whatever the number of processes."""
+    """Return the campaign as it is stored and printed; equal results of plans give equal summaries."""
     coverage, observations = campaign.coverage, campaign.observations
     return ExplorationSummary(
         enumerated=enumeration.enumerated,

@@ -72,7 +72,7 @@ class ObservedCell:
         return cls(cell, find_points(events, cell.topology), *end, used, texts, faults)
 
     def last_use_of(self, node: str) -> int:
-        """Return the event at which the last step that acts on a server began, -1 without one."""
+        """Return the number of the event at which the last step that acts on a server, or on all, began; -1 without one."""
         return max(self.last_uses.get(node, -1), self.last_uses.get("all", -1))
 
     def name_of(self, injection: Injection) -> str:
@@ -80,7 +80,7 @@ class ObservedCell:
         return f"{self.cell.id}: {', then '.join((*self.texts, injection.text))}"
 
     def plan(self, injection: Injection) -> Plan:
-        """Return the plan with this fault added to the cell."""
+        """Return the plan with this fault added to the cell: a step before the others, and steps behind them where it needs time."""
         name = _NAMES[len(self.faults)]
         # The drain begins by healing faults and starting nodes, so the plan waits until the fault has acted.
         seconds_after_end = max(0.0, injection.point.t - self.end_t)
@@ -146,7 +146,8 @@ def sweep(
 ) -> Enumeration:
     """Return one plan for each fault at each representative point of a cell.
 
-    `reason_against` returns why a plan with this fault cannot be run, '' if it can; it is asked once for each kind of fault of each node.
+    `reason_against` returns why a plan with this fault cannot be run, '' if it can; it is asked once for each kind of fault of each
+    node, and not about faults of a session. Every other fault is counted in `pruned` under the reason to leave it out.
     """
     found = Enumeration()
     servers = frozenset(observed.cell.topology.by_name)
@@ -171,7 +172,10 @@ def sweep(
 
 
 def _nodes_of(action: Action | None) -> tuple[str, ...]:
-    """Return the servers that a step acts on, and which must therefore be up or down as the scenario says."""
+    """Return the servers that a step acts on when it begins, and which must therefore be up or down as the scenario says.
+
+    () for any other step, and for one that acts at a later moment of the protocol (`at`).
+    """
     match action:
         case NodeAction(node=nodes) if action.at is None:
             return nodes

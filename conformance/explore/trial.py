@@ -1,7 +1,7 @@
 """Runs a plan and judges its history by the model alone, and by the harness's own checks of the nodes.
 
-`campaign` calls this in its forked processes, `shrink` and the command `conformance explore` in the main process. A run takes place in
-virtual time, in a temporary directory, and blocks until it has ended.
+A *plan* is a cell with faults (`sweep.Plan`). `campaign` calls this in its forked processes, and in the main process to reduce what was
+found. A run takes place on the clock of the settings, mostly the virtual one, in a temporary directory, and blocks until it has ended.
 """
 
 import tempfile
@@ -51,9 +51,11 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What came of a plan.
+    """The result of a plan, by the plan's name.
 
-    `fired` says whether all of its faults occurred. `unfinished` is a cell that could not be run to its end, with the `reason`.
+    `outcome`: `violated` where a rule is, `sound` where none is, `unfinished` for a cell that could not be run to its end,
+    `inapplicable` for one that could not be run on the candidate; the last two have a `reason`. `fired` says whether all of its faults
+    occurred. `observed` is None until `observe` adds it.
     """
 
     name: str
@@ -75,7 +77,11 @@ class PlanRun:
 
 @dataclass(frozen=True, slots=True)
 class RecordedPlan:
-    """A plan that was run, and is not judged yet. `inapplicable` is why it could not be run, '' otherwise."""
+    """A plan that was run, and is not judged yet.
+
+    `complete`: the run came to the end of its drain. `reason` is why it did not, or why its steps ended early, '' otherwise.
+    `inapplicable` is why the plan could not be run on the candidate, '' otherwise.
+    """
 
     plan: Plan
     events: tuple[AnyEvent, ...] = ()
@@ -105,7 +111,7 @@ def record_plan(plan: Plan, assignment: Assignment, settings: Settings) -> Recor
 
 
 def judge_plan(recorded: RecordedPlan, assignment: Assignment, settings: Settings) -> PlanRun:
-    """Return what came of a plan that was run, without running it again.
+    """Judge a plan that was run, and return it with its result and history, without running it again.
 
     It is `violated` where the model or the harness's checks find anything; else `unfinished` where it did not get to its end, else
     `sound`.
@@ -145,7 +151,10 @@ def observe(run: PlanRun, assignment: Assignment) -> PlanResult:
 def find_violations(
     cell: Cell, assignment: Assignment, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Violation, ...]:
-    """Return what the model and the harness's own checks find wrong in a history; expectations are not asked."""
+    """Return what the model and the harness's own checks find wrong in a history: each failed check that blames a requirement.
+
+    Failed expectations are left out. `complete`: the run came to the end of its drain.
+    """
     verdicts = judge(cell, assignment, settings, events, complete=complete)
     return tuple(
         Violation(check=verdict.check, requirement=verdict.requirements[0], sentence=verdict.sentence)

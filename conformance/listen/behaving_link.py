@@ -1,4 +1,8 @@
-"""The link of a listener: its sessions do what recipients ask for, and what the history leaves out of them is noted."""
+"""The link of a listener: its sessions do what recipients ask for, and what the history leaves out of them is noted.
+
+A *relay* passes the octets of one session between the client and the listener's sink; a *lane* is one of its two directions. A session
+is *held* while a fault keeps something of it back. `listener` opens the link.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -40,7 +44,7 @@ class ObservedRelay(Relay):
         self._sent: SentContent | None = None
 
     def data_received(self, endpoint: Endpoint, data: bytes) -> None:
-        """Note octets of the client that come while the reply to DATA is awaited."""
+        """Take octets of a party; note the first ones that the client sends while the reply to its DATA is awaited."""
         too_early = endpoint is self.client and bool(self._awaited)
         super().data_received(endpoint, data)
         if too_early or (endpoint is self.client and self._awaited and self.parser.unparsed_client):
@@ -82,7 +86,7 @@ class ObservedRelay(Relay):
                     self.half_close(lane)
 
     def end_reached(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
-        """End a lane; for a client that had closed its direction, first wait `LINGER_S`, so that its RST can still come."""
+        """End a lane; for a client that closed its direction after QUIT, only `LINGER_S` later, so that its RST can still come."""
         if lane is self.to_client and how == "fin" and self.name in self._notes.half_closed and not self._lingers:
             self._lingers = True
             asyncio.get_running_loop().call_later(LINGER_S, self._end_lingering)
@@ -98,7 +102,7 @@ class ObservedRelay(Relay):
         self.end_reached(self.to_client, "fin")
 
     def _note_line(self, unit: CommandLine) -> None:
-        """Note a command line; one of AUTH without its secret."""
+        """Note a command line, one of AUTH without its secret; update what is known of MAIL, DATA and QUIT."""
         text = unit.raw.rstrip(b"\r\n")
         end = unit.raw[len(text) :]
         raw = unit.line.encode() if unit.verb == "AUTH" else text[:MAX_KEPT]

@@ -1,7 +1,10 @@
 """Does to each session of a listener what its recipients ask for.
 
 A *behaviour* is what a recipient's address asks of the next hop: a fault or a reply. It is *early* if its place in a session comes
-before RCPT, so that only a later session can meet it.
+before RCPT, so that only a later session can meet it. A *relay* passes the octets of one session between the client and the sink, in
+two *lanes*, one for each direction; a *unit* is a command line, a reply, or a part or the end of a content. The link asks here about
+every unit.
+
 The replies that a client has to wait for are held back for a moment, so that octets that were sent without waiting arrive first
 and can be distinguished from those that were sent after the reply.
 """
@@ -67,11 +70,14 @@ class BehaviourInjector(FaultInjector):
         recorder.subscribe(self._note_fired)
 
     def may_act_on(self, pair: Pair) -> bool:
-        """Examine every unit: any RCPT may name a behaviour."""
+        """Return True, so that every unit is examined: any RCPT may name a behaviour."""
         return True
 
     def intercept(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
-        """Arm what an RCPT asks for, hold back a reply that must be awaited, and act as the faults in force say."""
+        """Return the unit to forward; None where it is held back, or a fault holds, answers or drops it.
+
+        Before that, arm what an RCPT asks for, and at MAIL remove what the last transaction had armed.
+        """
         if isinstance(unit, CommandLine) and unit.verb == "RCPT" and unit.pending.recipient is not None:
             self._begin_attempt(relay, unit.pending.recipient)
         elif isinstance(unit, CommandLine) and unit.verb == "MAIL":
@@ -98,7 +104,10 @@ class BehaviourInjector(FaultInjector):
         self._end_transaction(session)
 
     def _end_transaction(self, session: str) -> None:
-        """Remove what recipients of the last transaction asked for and what did not come to pass in it; the latter is announced."""
+        """Remove what recipients of the last transaction asked for: faults that did not act in it, and replies of the sink.
+
+        Each fault that is removed is announced.
+        """
         for name in tuple(self._armed.get(session, ())):
             armed = self._faults[name]
             if not armed.fired and armed.fault.at in _IN_TRANSACTION:
@@ -120,7 +129,7 @@ class BehaviourInjector(FaultInjector):
     def _note_fired(self, event: AnyEvent) -> None:
         """Note for a session that a fault has held something back in it; called with each recorded event.
 
-        An early fault was armed for any session: it now belongs to the one in which it has fired, and `end_session` removes it with that.
+        An early fault was armed for any session. It now belongs to the one in which it has fired, and `end_session` removes it then.
         """
         if not isinstance(event, FaultFired) or event.session is None:
             return
@@ -196,7 +205,7 @@ class BehaviourInjector(FaultInjector):
         self._arm(Fault.model_validate(fields), relay.name)
 
     def _script_reply(self, address: str, reply: str, times: int | None) -> None:
-        """Have the sink answer the content for an address with a reply; `accept` ends that."""
+        """Have the sink answer the content for an address with a reply, `times` times, None: always; `accept` ends that."""
         fields = {"sink": self._sink.name, "at": "dot", "reply": reply, "recipient": address, "times": times}
         self._sink.script_answer(Answer.model_validate(fields))
 

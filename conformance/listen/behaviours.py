@@ -139,6 +139,7 @@ def _fault_behaviour(name: str, base: str) -> Behaviour:
 
 
 def _with_faults(name: str, *faults: Fault) -> Behaviour:
+    """Return the behaviour with these faults, at the first attempt only; the first fault's place decides whether it is early."""
     return Behaviour(name, faults, early=faults[0].at in _BEFORE_RCPT)
 
 

@@ -56,7 +56,10 @@ class Listener:
         self._failures: list[BaseException] = []
 
     async def open(self, at: Address) -> Address:
-        """Listen, and return the address; port 0 is any free one. Raises OSError if that cannot be done."""
+        """Begin to listen, and return the address; port 0 is any free one. Raises OSError if that cannot be done.
+
+        Exceptions that the event loop catches from now on stop the listening.
+        """
         asyncio.get_running_loop().set_exception_handler(self._note_failure)
         sink = self._sink = await open_sink(SINK, "smtp", self._recorder, self)
         self._injector = BehaviourInjector(self._recorder, self._clock, sink, self._announce, self._held_back)
@@ -65,7 +68,7 @@ class Listener:
         return self._link.address
 
     def session_behind(self, port: int, dialled: int) -> RecordedSession | None:
-        """Return the session of a connection of the sink, None if there is none."""
+        """Return the latest session with a connection from `port` to the sink's port `dialled`, None if there was none."""
         return self._link.names.session_behind(port, dialled) if self._link else None
 
     async def close(self) -> ListenRecord:
@@ -92,6 +95,7 @@ class Listener:
         self.stopping.set()
 
     def _announce(self, session: str, text: str) -> None:
+        """Say what is done in a session, with the seconds since the start."""
         self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
 
     def _print(self, event: AnyEvent) -> None:

@@ -34,7 +34,7 @@ class SentContent:
     `dotted` counts lines that begin with a dot, `unstuffed` those whose dot was not doubled, `example` is the first of these.
     `bare_cr` and `bare_lf` count those octets outside of CRLF. `longest` is the longest line without its CRLF and without a
     doubled dot. `eight_bit` counts octets above 127; `declared` is whether MAIL announced them (BODY=8BITMIME). `t` is when it
-    began, `_line` what has come of the present line.
+    began, `_line` the octets of the present line so far.
     """
 
     session: str
@@ -52,7 +52,7 @@ class SentContent:
     _line: bytearray = field(default_factory=bytearray)
 
     def feed(self, octets: bytes) -> None:
-        """Count the next octets, as on the wire."""
+        """Count the next octets, as on the wire; a line counts when its CRLF has come."""
         self.size += len(octets)
         searched = max(0, len(self._line) - 1)
         self._line += octets

@@ -1,4 +1,8 @@
-"""A session as lines of text: what the client and the listener said, and what the listener did."""
+"""A session as lines of text: what the client and the listener said, and what the listener did.
+
+A listener prints these lines while a session lasts, and findings have them as the session's transcript. An *event* is
+one entry of the recorded history; `link` in an event is the listener.
+"""
 
 from collections.abc import Sequence
 

@@ -47,9 +47,10 @@ CHECKS: Registry[Check] = Registry("check of the probe")
 def check(
     name: str, clause: str, requirement: str | None = None, *, last: bool = False
 ) -> Callable[[CheckFunction], CheckFunction]:
-    """Return a decorator that registers a function as a check."""
+    """Return a decorator that registers a function as a check, with the fields of `Check`, and returns it unchanged."""
 
     def decorate(function: CheckFunction) -> CheckFunction:
+        """Register the function. Raises RegistryError for a name that is taken."""
         CHECKS.add(name, Check(name, clause, requirement, function, last=last))
         return function
 

@@ -104,12 +104,13 @@ def applicable_variants(server: Server) -> list[Variant]:
 async def send_variants(server: Server) -> dict[str, list[Reply]]:
     """Send a message with each variant, several at a time, and return the replies as `send_variant` does, by name.
 
-    Without CHUNKING the variants in chunks are left out. Raises NotApplicable, ServerSilent.
+    Without CHUNKING the variants in chunks are left out. Raises what `send_variant` raises for any of them.
     """
     variants = applicable_variants(server)
     semaphore = asyncio.Semaphore(_SESSIONS)
 
     async def send(variant: Variant) -> list[Reply]:
+        """Send one message when fewer than `_SESSIONS` are under way, and return its replies."""
         async with semaphore:
             return await send_variant(server, variant)
 
@@ -119,8 +120,9 @@ async def send_variants(server: Server) -> dict[str, list[Reply]]:
 async def send_variant(server: Server, variant: Variant) -> list[Reply]:
     """Send one message with a variant in it, and return the replies from its end to QUIT, without that to QUIT.
 
-    The list is empty if the server closes the connection after DATA or BDAT. Raises NotApplicable if the server refuses the
-    transaction; ServerSilent, and ServerClosed before DATA or BDAT.
+    More than one reply means that the message ended early. The list is empty if the server closes the connection after DATA or
+    BDAT. Raises NotApplicable without a permitted recipient, and if the server refuses the transaction; ServerSilent, OSError, and
+    ServerClosed before DATA or BDAT.
     """
     recipient = server.require_recipient()
     parts = content_of(variant, recipient, server.mark(variant.name))

@@ -1,4 +1,8 @@
-"""Runs the checks of the probe, several at a time, and makes a finding of each."""
+"""Runs the checks of the probe, several at a time, and makes a finding of each.
+
+`conformance probe` calls `probe_with_sink`. A check gets the server under probe, holds sessions of its own, and returns
+a judgement; a *finding* is a judgement with the check's name and clause.
+"""
 
 import asyncio
 from collections.abc import Collection
@@ -23,7 +27,10 @@ LAST_SHARE = 0.7
 
 
 async def probe_with_sink(server: Server, port: int | None, within: float, names: Collection[str]) -> list[LiveFinding]:
-    """Probe with a sink at a port of this machine, or without one. Raises SinkError, and what `probe` raises."""
+    """Make the checks (`probe`) with a sink at a port of this machine, or for None without one.
+
+    Sets `server.sink`. Raises SinkError, and what `probe` raises.
+    """
     if port is None:
         return await probe(server, within, names)
     async with open_sink(port) as server.sink:
@@ -34,7 +41,8 @@ async def probe(server: Server, within: float, names: Collection[str] = ()) -> l
     """Make all checks, or those of these names, on a server within `within` seconds, and return a finding for each.
 
     Checks with sessions have 70 % of the time; those marked `last` judge all sessions, and run after them.
-    What is not finished by then is inconclusive. Raises OSError if there is no connection to the server.
+    What is not finished by then is inconclusive. Where all `names` are of checks marked `last`, the others run too, but have no
+    finding. Sets `server.keywords`. Raises OSError if there is no connection to the server.
     """
     deadline = asyncio.get_running_loop().time() + within * LAST_SHARE
     try:
@@ -45,6 +53,7 @@ async def probe(server: Server, within: float, names: Collection[str] = ()) -> l
     semaphore = asyncio.Semaphore(SESSIONS)
 
     async def run(check: Check) -> LiveFinding:
+        """Make a check when fewer than `SESSIONS` run, and return its finding, inconclusive after the deadline."""
         try:
             async with asyncio.timeout_at(deadline), semaphore:
                 return _make_finding(check, await _judge(check, server))
@@ -61,7 +70,10 @@ async def probe(server: Server, within: float, names: Collection[str] = ()) -> l
 
 
 async def _judge(check: Check, server: Server) -> Judgement:
-    """Return a check's judgement. A session that cannot go on is inconclusive; a command without a reply is a failure."""
+    """Run a check and return its judgement. A session that cannot go on is inconclusive; a command without a reply is a failure.
+
+    Raises OSError where this machine has run out of something.
+    """
     try:
         return await check.function(server)
     except NotApplicable as reason:

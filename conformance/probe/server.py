@@ -1,4 +1,8 @@
-"""The server under probe, as checks see it: opens sessions, begins transactions, and says what it offers."""
+"""The server under probe, as checks see it: opens sessions, begins transactions, and says what it offers.
+
+Each check gets the same `Server`. A session is held by `async with server.session() as session`, and ends with the
+block.
+"""
 
 import ssl
 import uuid
@@ -96,7 +100,7 @@ async def begin_transaction(session: ProbeSession, sender: str = "") -> Reply:
 async def add_recipient(session: ProbeSession, server: Server) -> Reply:
     """Send RCPT with the permitted recipient, else with <postmaster>, and return the reply.
 
-    Nothing is sent to it unless content follows. Raises NotApplicable if it is refused.
+    The recipient gets no mail unless content follows. Raises NotApplicable if RCPT is refused.
     """
     recipient = server.recipient or "postmaster"
     reply = await session.command(f"RCPT TO:<{recipient}>")

@@ -142,7 +142,7 @@ class ProbeSession:
             raise ServerClosed(f"{describe_error(error)} at {self._last!r}") from None
 
     async def pause(self) -> None:
-        """Wait until the kernel has sent what was written, so that what follows is a segment of its own."""
+        """Wait `PIECE_PAUSE` seconds, so that what is sent next is most likely a segment of its own."""
         await asyncio.sleep(PIECE_PAUSE)
 
     async def reply(self) -> Reply:
@@ -211,7 +211,10 @@ class ProbeSession:
             raise ServerClosed(f"the TLS handshake failed: {error or 'it took too long'}") from None
 
     async def server_closes_within(self, limit: float) -> bool:
-        """Whether the server closes the connection within `limit` seconds; anything else that it sends is dropped."""
+        """Wait, and return whether the server closes the connection within `limit` seconds; a close sets `ended`.
+
+        Anything else that the server sends is dropped.
+        """
         try:
             async with asyncio.timeout(limit):
                 while await self._reader.read(65536):
@@ -224,9 +227,9 @@ class ProbeSession:
         return True
 
     async def close(self) -> None:
-        """End the session: QUIT if it still stands, and note replies that no command had asked for.
+        """End the session: send QUIT unless it has `ended`, log a reply that no command had asked for, and abort the connection.
 
-        After 421 note whether the server closes the connection within a second.
+        After 421, in place of QUIT, log whether the server closes the connection within a second.
         """
         try:
             if not self.ended:

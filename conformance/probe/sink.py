@@ -1,4 +1,8 @@
-"""The sink of the probe: takes the mail that the server under probe passes on, and keeps it."""
+"""The sink of the probe: takes the mail that the server under probe passes on, and keeps it.
+
+The server passes mail on to it if the user has configured that. `conformance.wire.sink_session` speaks SMTP with the
+server, and calls the methods of `ProbeSink`; checks look at `messages`.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -48,14 +52,14 @@ class ProbeSink:
         return True
 
     def record_secured(self, port: int) -> None:
-        """Return None: nothing is recorded."""
+        """Return None: what is said within TLS is not recorded."""
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
         """Return None: nothing is refused."""
         return None
 
     def deliver(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
-        """Keep a message."""
+        """Keep a message, wake `wait_until`, and return the one reply, which accepts it."""
         self.messages.append(SunkMessage(sender, tuple(recipients), content))
         self._changed.set()
         return ["250 2.0.0 kept"]
@@ -69,7 +73,7 @@ class ProbeSink:
         self._transports.discard(transport)
 
     def note_failure(self, error: Exception) -> None:
-        """Raise an exception of `deliver`, which has none."""
+        """Raise the exception: it can only be a mistake of the harness, since `deliver` refuses nothing."""
         raise error
 
     def abort(self) -> None:

@@ -1,4 +1,8 @@
-"""Reads the requirement catalogue (`catalogue.yaml`) and checks that its rows refer to each other correctly."""
+"""Reads the requirement catalogue (`catalogue.yaml`) and checks that its rows refer to each other correctly.
+
+A *row* is one requirement: a testable statement with its id, level and sources. Rows are in *groups*, by their subject.
+Scenarios, rules of the model and reports name rows by their ids.
+"""
 
 from collections.abc import Iterable
 from functools import cached_property, lru_cache

@@ -31,6 +31,7 @@ def root_violations(
     causes |= dict.fromkeys(presupposed, frozenset())
 
     def root_of(row: str) -> str:
+        """Return the root of a violated row, by following its first cause."""
         if not causes[row]:
             return row
         # After the turn a cause may have causes itself, which are followed.

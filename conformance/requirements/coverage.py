@@ -1,4 +1,8 @@
-"""Finds the scenarios that judge each requirement and the defects of the reference that break it, and writes docs/requirements.md."""
+"""Finds the scenarios that judge each requirement and the defects of the reference that break it, and writes docs/requirements.md.
+
+A *row* is one requirement of the catalogue. `conformance requirements` prints the coverage of each, and the tests look
+for gaps.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

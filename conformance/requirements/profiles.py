@@ -1,4 +1,8 @@
-"""Profiles: the capabilities that make a set of requirements bind a server, and the rows of each."""
+"""Profiles: the capabilities that make a set of requirements bind a server, and the rows of each.
+
+A *row* is one requirement of the catalogue, a *capability* what a candidate claims to support. The results site counts,
+for each server, how many rows of a profile it passes.
+"""
 
 from types import MappingProxyType
 

@@ -57,9 +57,10 @@ class CellExpander:
     """Checks one scenario document, and expands it into cells.
 
     `node` is the document as YAML. `document` is None where its values are wrong: then its steps are checked, and there
-    are no cells. `line` is that of its id. Every method that finds a problem adds it to `report`. `check` sets `_points`,
-    the points to expand without the axis of a fault grid, and `_parameters_axis`, the axis that `parameters` adds. `_parsed`,
-    `_topologies` and `_cells_by_size` keep what was made, and `_placeholders` has the values of `${own-...}`.
+    are no cells. `line` is that of its id. Every method that finds a problem adds it to `report`. `check` is called once, before
+    `cells`. It sets `_points`, the points to expand without the axis of a fault grid, and `_parameters_axis`, the axis that
+    `parameters` adds. `_parsed`, `_topologies` and `_cells_by_size` keep what was made, and `_placeholders` has the values of
+    `${own-...}`, which stand for the candidate's own timers.
     """
 
     def __init__(
@@ -89,7 +90,10 @@ class CellExpander:
         self._cells_by_size: dict[tuple[GridSize, OwnTimers | None], tuple[Cell, ...]] = {}
 
     def check(self) -> None:
-        """Report everything that is wrong with the document and, with the smoke grid, at any point of its matrix."""
+        """Report everything that is wrong with the document and, with the smoke grid, at any point of its matrix.
+
+        Keeps the points, and the cells that the smoke grid gives with the example timers.
+        """
         self._check_names_of_document()
         before = len(self._report.problems)
         axes = read_axes(self._node.get("axes"), self._report)
@@ -107,8 +111,9 @@ class CellExpander:
     def cells(self, size: GridSize, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
         """Return the cells with a fault grid of some size, cached.
 
-        `timers` are the candidate's own, used where the scenario has `timers: own`. Raises InvalidFile for problems that only
-        these cells have.
+        `timers` are the candidate's own, used where the scenario has `timers: own` (None: example values), and ignored elsewhere.
+        Raises InvalidFile for problems that only these cells have; a second call with the same arguments does not raise, and
+        returns the cells that were made before the first problem.
         """
         key = (size, timers if self._has_own_timers else None)
         if key not in self._cells_by_size:
@@ -123,7 +128,10 @@ class CellExpander:
         return self._document is not None and self._document.timers == "own"
 
     def _expand(self, size: GridSize, timers: OwnTimers | None) -> tuple[Cell, ...]:
-        """Check all points and faults, and return their cells; none is made once the report has a problem."""
+        """Check all points and faults, and return their cells; no cell is made once the report has a problem.
+
+        Sets `_placeholders` to the timers of these cells, to nothing where the scenario does not have `timers: own`.
+        """
         self._placeholders = placeholder_nodes(timers) if self._has_own_timers else {}
         faults = self._document.faults if self._document else None
         if faults is None:
@@ -133,7 +141,7 @@ class CellExpander:
         return tuple(cell for point, fault in points if (cell := self._build_cell(point, fault)) is not None)
 
     def _check_names_of_document(self) -> None:
-        """Report unknown requirements, capabilities and rules, and waived rules without a reason."""
+        """Report unknown requirements, capabilities and waived rules, and a waiver whose reason has fewer than 10 characters."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:  # a mapping, such as the document, has no items
@@ -183,7 +191,10 @@ class CellExpander:
         return {fault_grid.AXIS: tuple(Node(self._node.mark, name) for name in names)}
 
     def _read_parameters_axis(self, axes: Mapping[str, tuple[Node, ...]]) -> dict[str, tuple[Node, ...]]:
-        """Return the axis that `parameters` adds, empty without that key; report one of `axes` with that name."""
+        """Return the axis that `parameters` adds; report an axis of the document with the same name.
+
+        {} without that key, and where the document's values are wrong.
+        """
         entry = self._node.entries.get("parameters")
         if entry is None or self._document is None:  # without a document its values are reported as wrong already
             return {}
@@ -207,7 +218,7 @@ class CellExpander:
             self._report.add(mark, f"{count} cells in the full grid; a scenario has at most {MAX_CELLS}")
 
     def _check_size(self) -> bool:
-        """Return whether the steps of all cells are within the limit; report where they are not."""
+        """Return whether the steps of all cells together have at most MAX_VALUES values; report where they have more."""
         cells, values = len(self._points), self._steps.count()
         if cells * values <= MAX_VALUES:
             return True
@@ -218,7 +229,10 @@ class CellExpander:
         return False
 
     def _build_cell(self, point: Point, fault: GridFault | None) -> Cell | None:
-        """Return the cell of a point, with a fault of the grid or without; None where the document has any problem."""
+        """Return the cell of a point, with a fault of the grid or without (None), after reporting what is wrong at the point.
+
+        None where the document has any problem: one that is found here, or one that was reported before.
+        """
         resolved = self._topology_at(point)
         document = self._document
         if document is not None and document.faults is not None:
@@ -275,9 +289,10 @@ class CellExpander:
         )
 
     def _parse_step(self, number: int, node: Node, point: Point) -> ParsedStep | None:
-        """Return a step parsed at a point, shared by points that do not differ in the axes it uses; None where it does not exist.
+        """Return a step parsed at a point; points that do not differ in the axes of the step share the result.
 
-        `number` is its place among the steps, from 1.
+        None where the step does not exist at the point (`when`), or has no form that can be parsed, which is reported. `number`
+        is its place among the steps, from 1.
         """
         if number not in self._axes_of_step:
             axes = chain(
@@ -321,7 +336,7 @@ class CellExpander:
             return None
 
     def _server_names_at(self, point: Point) -> str:
-        """Return the value of `server-names` at a point, '' without that key; report a wrong value."""
+        """Return the value of `server-names` at a point, '' without that key; a wrong value is reported, and returned as well."""
         node = self._node.get("server-names")
         if node is None:
             return ""
@@ -366,11 +381,12 @@ class CellExpander:
 
 @lru_cache(maxsize=256)
 def _file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits, cached by path."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _messages_of(steps: Iterable[ParsedStep]) -> Iterator[str]:
-    """Yield the names of the templates that steps send, including steps inside blocks."""
+    """Yield the names of the templates that steps send, including steps inside blocks; one name may come several times."""
     for parsed in steps:
         action: Any = parsed.step.action if parsed.step else None
         if parsed.verb in ("send", "submit") and action is not None:

@@ -1,4 +1,8 @@
-"""The models of a scenario document and of a cell, which is one point of a scenario's matrix."""
+"""The models of a scenario document and of a cell, which is one point of a scenario's matrix.
+
+A *document* is one scenario as its file has it; a *cell* is what is run. The matrix has an *axis* for each thing that
+the scenario varies. `loader` and `cells` make both; the runner, the judge and the pytest items use cells.
+"""
 
 from typing import Any, Literal
 
@@ -139,7 +143,7 @@ class Cell(BaseModel):
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
-        """All steps in order, including those inside blocks."""
+        """All steps in order: a block, then the steps inside it."""
         return tuple(flattened(self.steps))
 
     @property

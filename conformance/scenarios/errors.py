@@ -1,4 +1,8 @@
-"""Problems of a file: each with its place and message, collected and reported together."""
+"""Problems of a file: each with its place and message, collected and reported together.
+
+Everything that reads YAML files of the harness uses a `ProblemReport`: it goes on after a problem, and the caller
+raises `InvalidFile` with all of them, or prints them. A *mark* is the place of a value.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -52,7 +56,7 @@ class ProblemReport:
         self._refused: set[Mark] = set()
 
     def add(self, mark: Mark, message: str) -> None:
-        """Add a problem at a place, unless a value there was refused; one that was added before counts once.
+        """Add a problem at a place, unless `refuse` was called for that place; one that was added before counts once.
 
         Unprintable characters of the message are escaped, and what exceeds MAX_MESSAGE_LENGTH is cut off.
         """
@@ -64,7 +68,10 @@ class ProblemReport:
             self._found.add(Problem(self.path, mark.line, mark.column, text))
 
     def refuse(self, mark: Mark, message: str) -> None:
-        """Add a problem whose value is dropped; later problems at that place only follow from it and are ignored."""
+        """Add a problem of a value that the caller drops.
+
+        Later problems at the same place only follow from this one: `add` ignores them.
+        """
         self.add(mark, message)
         self._refused.add(mark)
 
@@ -85,7 +92,10 @@ def format_problems(problems: Sequence[Problem]) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message: unprintable characters escaped, at most MAX_VALUE_LENGTH characters."""
+    """Return the repr of a value for a message: unprintable characters escaped, at most MAX_VALUE_LENGTH characters.
+
+    An integer of more than 300 digits is not written out: the text says that it is one.
+    """
     if isinstance(value, str):
         value = value[: MAX_VALUE_LENGTH + 1]
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:

@@ -79,7 +79,7 @@ class Copies(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_number(cls, value: object) -> object:
-        """Return a single number as a range."""
+        """Return the range from a single number to itself; any other value unchanged."""
         return {"min": value, "max": value} if isinstance(value, int) else value
 
 

@@ -120,7 +120,8 @@ def points_with_faults(
 ) -> Iterator[tuple[Point, GridFault | None]]:
     """Yield the matrix's points without a fault (None), then those with a fault of the grid, in a stable order.
 
-    The size *smoke* of a grid that names its places has one fault for each of them at which a session can be dropped or refused.
+    The size *smoke* tries faults at the first point only. Where the grid names its places, these are one fault for each place at
+    which a session can be dropped or refused; else those of `_SMOKE_FAULTS`.
     """
     yield from ((point, None) for point in points)
     faults = faults_of(grid)
@@ -163,6 +164,9 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
 
 
 def _value_pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
-    """Return the pairs of values that occur in a cell with this fault; the index of a value tells its axis."""
+    """Return the pairs of values that occur in a cell with this fault.
+
+    A value is (index, text): 0 to 2 are place, position and kind of the fault, the others the axes of the point.
+    """
     values = [fault.place, fault.position, fault.kind, *(axis_text(value.data()) for value in point.values())]
     return frozenset(itertools.combinations(enumerate(values), 2))

@@ -34,7 +34,7 @@ def load_topology(path: Path) -> Topology:
 
 
 def load_node(path: Path, report: ProblemReport) -> Node | None:
-    """Return the only document of a file; None after reporting why there is none."""
+    """Return the root node of a file's only document; None after reporting why there is none."""
     text = read_text(path, report)
     if text is None:
         return None
@@ -54,7 +54,10 @@ def read_topology(node: Node, report: ProblemReport) -> Topology | None:
 
 
 def _with_parameters(node: Node) -> Node:
-    """Return a topology's node with the parameters of all levels parsed (`2m` is 120)."""
+    """Return the node of a topology, or of one of its servers, with its parameters parsed (`2m` is 120).
+
+    Those of `transport` and `listeners`, and of each server. A node that is no mapping is returned unchanged.
+    """
     entries: dict[str, Entry] = {}
     for key, entry in node.entries.items():
         inner = entry.node

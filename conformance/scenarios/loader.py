@@ -1,4 +1,8 @@
-"""Load scenario files: each document becomes a scenario with its cells, or with everything that is wrong with it."""
+"""Load scenario files: each document becomes a scenario with its cells, or with everything that is wrong with it.
+
+A *cell* is one point of a scenario's matrix, which can be run; a *fault grid* adds an axis of faults to the matrix. Everything that
+reads scenarios calls this: pytest's collection, and commands such as `conformance list` and `validate`.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -34,7 +38,8 @@ class Scenario:
     def cells(self, grid: GridSize = "smoke", timers: OwnTimers | None = None) -> tuple[Cell, ...]:
         """Return the cells in a stable order, with a fault grid of the given size where the scenario has one.
 
-        `timers` are the candidate's own, for a scenario with `timers: own`; None: example values. Raises InvalidFile.
+        `timers` are the candidate's own, for a scenario with `timers: own`; None: example values. Raises InvalidFile where the
+        scenario has problems, or these cells have.
         """
         if self.problems or self.matrix is None:
             raise InvalidFile(self.problems)
@@ -58,7 +63,10 @@ def read_scenarios(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
 
 
 def parse_scenarios(text: str, path: Path, fixtures: Path) -> tuple[Scenario, ...]:
-    """Return the scenarios of a text as `read_scenarios` does, () without any; `path` is the file that problems name."""
+    """Return the scenarios of a text, () without any; `path` is the file that problems name.
+
+    One with problems does not affect the others. A second scenario with the same id gets a problem.
+    """
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
     for number, chunk in enumerate(split_documents(text), start=1):
@@ -76,7 +84,7 @@ def scenario_files(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def read_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Scenario, ...]:
-    """Return all scenarios of files and folders; of two files with the same id the second scenario gets a problem.
+    """Return all scenarios of files and folders; where two files have the same id, the later scenario gets a problem.
 
     `fixtures` is the directory of topologies and messages.
     """
@@ -104,9 +112,9 @@ def _stem(path: Path) -> str:
 
 
 def _read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Scenario:
-    """Return the scenario of a file's document, with its problems.
+    """Return the scenario of a file's document, with its problems, after checking the whole matrix with the smoke grid.
 
-    Its id is made of the file's name and the document's `number` where the document has none.
+    Where the document has no id, the id is made of the file's name and `number`, the document's place in the file from 1.
     """
     report = ProblemReport(str(path))
     name, line = f"{_stem(path)}-{number}", chunk.line

@@ -33,7 +33,7 @@ _NOT_IN_ID = re.compile(r"[\[\],]|::|[^ -~]")
 
 
 def axis_text(value: Any) -> str:
-    """Return an axis value as text for cell ids: `true`, `20`, `a+b` for a list."""
+    """Return an axis value as text for cell ids: a text as it is, a list as `a+b`, anything else as JSON: `true`, `20`."""
     if isinstance(value, list):
         return "+".join(axis_text(item) for item in value)
     return value if isinstance(value, str) else json.dumps(value)
@@ -104,6 +104,7 @@ def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], repor
     valid = True
 
     def reject(node: Node, message: str) -> None:
+        """Report a problem at a node, and remember that the condition is not valid."""
         nonlocal valid
         valid = False
         report.add(node.mark, message)
@@ -124,7 +125,10 @@ def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], repor
 
 
 def matches_condition(condition: Node, point: Point) -> bool:
-    """Return whether a point has, for each axis of the condition, its value or one of its values."""
+    """Return whether a point's value of each axis in the condition is one that the condition lists for that axis.
+
+    False also where the point has no such axis; True for a condition without axes.
+    """
     return all(
         name in point and axis_text(point[name].data()) in _value_texts(entry.node)
         for name, entry in condition.entries.items()
@@ -132,7 +136,7 @@ def matches_condition(condition: Node, point: Point) -> bool:
 
 
 def _value_texts(node: Node) -> frozenset[str]:
-    """Return the values that a condition has for an axis, as texts."""
+    """Return the values that a condition has for an axis, as texts: those of a list, or the single one."""
     return frozenset(axis_text(value.data()) for value in node.items or (node,))
 
 
@@ -153,7 +157,10 @@ def partial_references(node: Node) -> Iterator[Node]:
 
 
 def substitute_axes(node: Node, point: Point) -> Node:
-    """Return a node with every `${axis}` below it replaced by its value at a point; unknown axes stay, and so do places."""
+    """Return a node with every `${axis}`, at or below it, replaced by the axis's value at a point.
+
+    References to unknown axes stay as they are. Every node keeps its own place in the file.
+    """
     match node.value:
         case str() as text:
             match = _REFERENCE.fullmatch(text)

@@ -1,4 +1,8 @@
-"""Build the messages that scenarios send from the templates of fixtures/messages; equal arguments give equal octets."""
+"""Build the messages that scenarios send from the templates of fixtures/messages; equal arguments give equal octets.
+
+A *template* says what is special about a message: its body, and header fields. The *token* is a line of the body that
+is unique in a run. The sender of the harness calls `build_message` for each message of a step.
+"""
 
 import hashlib
 import re
@@ -43,6 +47,7 @@ class Template(BaseModel):
 
     @model_validator(mode="after")
     def _check_body(self) -> "Template":
+        """Raise ValueError without exactly one of `body` and `octets`, and for raw content that would end the message early."""
         if (self.body is None) == (self.octets is None):
             raise ValueError("a message has either `body` or `octets`")
         if self.raw and (b"\r\n.\r\n" in self.content() or not self.content().endswith(b"\r\n")):
@@ -121,12 +126,15 @@ def build_message(
 
 
 def _slug(text: str) -> str:
-    """Return a text with other characters than letters, digits and hyphens replaced, for a Message-ID."""
+    """Return a text for a Message-ID: other characters than letters, digits and hyphens replaced by `-`, at most 80 of them."""
     return _NOT_IN_MESSAGE_ID.sub("-", text).strip("-")[:80]
 
 
 def _merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
-    """Return header fields in which later layers override earlier ones, regardless of case; without those that are None."""
+    """Return header fields in which later layers override earlier ones, regardless of case; without those that are None.
+
+    A field stands where the first layer has it, and its name is spelled as in the last one.
+    """
     merged: dict[str, tuple[str, str | None]] = {}
     for layer in layers:
         for key, value in layer.items():

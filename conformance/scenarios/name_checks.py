@@ -48,7 +48,7 @@ class KnownNames:
     defined: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def define(self, kind: str, name: str, count: int = 1) -> bool:
-        """Add a name, which stands for `count` messages; return whether it is new."""
+        """Add a name, which stands for `count` messages; return whether it is new. A known name gets the new count."""
         names = self.defined.setdefault(kind, {})
         is_new = name not in names
         names[name] = count
@@ -197,7 +197,10 @@ def _field_nodes(parsed: ParsedStep, key: str) -> Iterator[Node]:
 
 
 def _values_at(node: Node, keys: list[str]) -> Iterator[Node]:
-    """Yield the nodes at a path of keys below a node; a list on the way stands for each of its items."""
+    """Yield the nodes at a path of keys below a node, the node itself for no keys; nothing where a key is missing.
+
+    A list on the way stands for each of its items.
+    """
     if node.items:
         for item in node.items:
             yield from _values_at(item, keys)

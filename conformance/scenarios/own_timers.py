@@ -47,6 +47,7 @@ class OwnTimers(BaseModel):
 
     @model_validator(mode="after")
     def _check_order(self) -> "OwnTimers":
+        """Raise ValueError for one time of the delay report without the other, and for a latest time before the earliest."""
         if (self.warned_after is None) != (self.warned_by is None):
             raise ValueError("warned-after and warned-by go together")
         if (self.warned_by or 0) < (self.warned_after or 0) or self.given_up_by < self.given_up_after:

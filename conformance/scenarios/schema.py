@@ -145,10 +145,9 @@ def _or_axis(schema: Schema) -> Schema:
 
 
 def _with_short_form(model: Any, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of a verb: a mapping of its fields, and if it has a short form also the bare value of that
-    field.
+    """Return the schema of a verb: a mapping of its fields, and with a short form also the bare value of one field.
 
-    `model.short` names the field. `definitions` are the schemas of models by class name.
+    `model.short` names that field, None without a short form. `definitions` are the schemas of models by class name.
     """
     if model.short is None:
         return _ref(model)

@@ -42,9 +42,10 @@ class ParsedStep:
 
 
 def parse_step(node: Node, path: str, point: Point, report: ProblemReport) -> ParsedStep | None:
-    """Return a step at a point of the matrix; None where its `when` excludes the point, or after reporting a bad verb.
+    """Return a step at a point of the matrix; None where its `when` excludes the point, or it cannot be parsed at all.
 
-    `path` is the step's number, `3.1` inside a block.
+    It cannot without a known verb, as a block without steps, or as an `expect` without exactly one known expectation, which is
+    reported. A step with wrong fields is returned with `step` None. `path` is the step's number, `3.1` inside a block.
     """
     if (when := node.get("when")) is not None and not matches_condition(when, point):
         return None
@@ -74,7 +75,10 @@ def _parse_label(node: Node, report: ProblemReport) -> str | None:
 
 
 def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
-    """Return a step's verb and its entry, after reporting any other key and a second verb; None without a verb."""
+    """Return a step's verb and its entry, after reporting any other key and a second verb; None without a verb.
+
+    Of two verbs the first is returned.
+    """
     if not node.entries:
         report.add(node.mark, "a step is a mapping with one verb, like `- advance: 2m`")
         return None
@@ -91,7 +95,10 @@ def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
 
 
 def _parse_expect(expect: Entry, path: str, report: ProblemReport) -> ParsedStep | None:
-    """Return the step `expect`; None after reporting that it has not one known expectation."""
+    """Return the step `expect`; None after reporting that it does not have exactly one known expectation.
+
+    Where the fields of the expectation are wrong, which is reported too, the result has no `step`.
+    """
     entries = expect.node.entries
     if len(entries) != 1:
         report.add(expect.node.mark, "`expect` takes one expectation, like `{reply: {of: m, code: 250}}`")
@@ -115,7 +122,8 @@ def _parse_block(
 ) -> ParsedStep | None:
     """Return the step of `parallel: [...]`, `parallel: {steps: [...]}` or `repeat: {times: n, steps: [...]}`.
 
-    None after reporting that it has no list of steps. `label` is the text of `label_node`.
+    None after reporting that it has no list of steps. Where a field or an inner step has a problem, the result has no `step`.
+    `label` is the text of `label_node`.
     """
     steps = entry.node if verb == "parallel" and entry.node.items else entry.node.get("steps")
     if steps is None or not steps.items:

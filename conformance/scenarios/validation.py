@@ -102,7 +102,10 @@ def _document_path(root: Node, error: ErrorDetails) -> tuple[int | str, ...]:
 
 
 def _is_within(path: tuple[int | str, ...], value: tuple[int | str, ...]) -> bool:
-    """Return whether a path lies below that of a value: a member of a union fits the value except for something inside it."""
+    """Return whether a path leads to something inside a value, not to the value itself.
+
+    An error at such a path shows that one member of a union fits the value, except for something inside it.
+    """
     return len(path) > len(value) and path[: len(value)] == value
 
 
@@ -151,7 +154,8 @@ def _describe(node: Node) -> str:
 def _locate(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
     """Return the place that an error is about, a description of what stands there, and its node.
 
-    For an unknown or missing key that is its mapping. Parts of the location that are not in the document are skipped.
+    For an unknown or missing key that is its mapping; for a key that is wrong itself, the place and text of the key. Parts of
+    the location that are not in the document are skipped.
     """
     loc = error["loc"]
     # pydantic adds "[key]" where a mapping's key is wrong, not its value.

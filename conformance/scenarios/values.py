@@ -1,4 +1,8 @@
-"""The scalar types of scenario documents: durations, sizes, parameters, names and labels."""
+"""The scalar types of scenario documents: durations, sizes, parameters, names and labels.
+
+The models of steps and expectations use these types. The functions convert what a file has, a text or a number, and
+raise ValueError, which becomes a problem with its place.
+"""
 
 import re
 from typing import Annotated
@@ -21,7 +25,7 @@ MAX_SIZE = 1024**3
 def parse_duration(value: object) -> float:
     """Return the seconds of a duration such as `2m`, `3h`, `2d`, `1h30m`, `250ms`, or a number of seconds.
 
-    Raises ValueError for anything else, and beyond 3650 days.
+    Raises ValueError for anything else, and beyond 3650 days. A negative number is returned: the type `Duration` refuses it.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         duration = value

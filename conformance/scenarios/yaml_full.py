@@ -78,7 +78,10 @@ class _FullComposer(Composer):
         return node
 
     def _resolve_alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
-        """Return the node of an anchor, at the alias's place; null after reporting an unknown or recursive alias."""
+        """Return the node of an anchor, at the alias's place; null after reporting an unknown or recursive alias.
+
+        Raises _Unreadable where the document exceeds its limit of values or depth by this.
+        """
         name = short_repr(event.anchor)
         if event.anchor not in self._by_anchor:
             self._report.refuse(mark, f"there is no anchor {name} before this alias")
@@ -93,7 +96,10 @@ class _FullComposer(Composer):
         return Node(mark, node.value)
 
     def _merged_entries(self, mark: Mark, node: Node) -> dict[str, Entry]:
-        """Return the entries of the mappings that a merge key names; of equal keys the first counts."""
+        """Return the entries of the mappings that a merge key names; of equal keys the first counts.
+
+        {} after reporting a value that is no mapping. The keys get the place of the merge key.
+        """
         merged: dict[str, Entry] = {}
         for source in node.items or (node,):
             if not isinstance(source.value, dict):
@@ -129,7 +135,7 @@ class _FullComposer(Composer):
 
 
 def _tag(event: Event) -> str | None:
-    """Return the tag of a node, a standard one by its short name such as 'int'; None without a tag."""
+    """Return the tag of a node, a standard one by its short name such as 'int'; 'str' for `!` of a scalar; None without a tag."""
     tag = getattr(event, "tag", None)
     if tag is None:
         return None

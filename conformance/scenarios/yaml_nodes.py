@@ -226,7 +226,10 @@ class Composer:
         return root
 
     def _build_node(self, event: Event, depth: int) -> Node:
-        """Return the node that begins with an event, after consuming the events of its children."""
+        """Return the node that begins with an event, after consuming the events of its children.
+
+        Raises _Unreadable for a node that is nested too deep, and what the parser raises.
+        """
         mark = self._mark(event)
         self._count_values(event, 1)
         if isinstance(event, AliasEvent):
@@ -244,7 +247,10 @@ class Composer:
         return Node(mark, tuple(items))
 
     def _build_entries(self, depth: int) -> dict[str, Entry]:
-        """Return the entries of the mapping that has begun; its own keys take precedence over merged ones."""
+        """Return the entries of the mapping that has begun; its own keys take precedence over merged ones.
+
+        A repeated key is reported, and its first value counts. Raises _Unreadable for a key that is no text.
+        """
         entries: dict[str, Entry] = {}
         merged: dict[str, Entry] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):

@@ -1,8 +1,9 @@
-"""Sends every variant of the end of content through every pair of servers, and finds out what became of each.
+"""Sends every variant of the end of content through every pair of servers, and finds out which arrive as two messages.
 
-Each server runs twice, as a relay and as a receiver, so that it can be its own next hop. In one round every relay is connected to
-another receiver, and all pairs of the round work at the same time; there are as many rounds as servers. Behind every receiver
-is a sink of the harness, which ends content at CRLF . CRLF only.
+A *variant* is a piece of content, such as LF . LF, that a server could take for the end of the message. Each server
+runs twice, as a relay and as a receiver, so that it can be its own next hop. In one round every relay is connected to
+another receiver, and all pairs of the round work at the same time; there are as many rounds as servers. Behind every
+receiver is a sink of the harness, which ends content at CRLF . CRLF only.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _MARK = re.compile(rb"^Message-ID: <([^@>]+)@probe\.test>", re.MULTILINE | re.IG
 
 
 class Passage(StrEnum):
-    """What became of one message with a variant in it.
+    """What happened to one message with a variant in it.
 
     - `one`: one message has reached the sink
     - `refused`: the relay has not accepted it
@@ -51,7 +52,7 @@ class Passage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What became of one variant between a relay and a receiver; `replies` are the relay's, as texts."""
+    """What happened to one variant between a relay and a receiver; `replies` are the relay's, as texts."""
 
     relay: str
     receiver: str
@@ -111,9 +112,11 @@ def _rounds(names: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
 
 
 async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiver: MailNode) -> list[Passed]:
-    """Send all variants through a relay to a receiver, wait for them at the receiver's sink, and return what became of each.
+    """Send all variants through a relay to a receiver, wait for them at the receiver's sink, and return the passage of each.
 
-    The relay's link to its next hop is connected to the receiver before; `server` is the relay, as the probe sees it.
+    The relay's link to its next hop is connected to the receiver before. `server` is the relay, as the probe sees it. A variant that
+    has not come after `ARRIVAL` seconds counts as not arrived. Raises NotApplicable, ServerClosed, ServerSilent, Unanswered or OSError
+    if a first session with the relay cannot be held.
     """
     await asyncio.to_thread(relay.next_hop.connect_to, receiver.host, receiver.port)
     server = Server(address=(relay.host, relay.port), limit=_REPLY_LIMIT, recipient=RECIPIENT)
@@ -189,7 +192,7 @@ class Arrivals:
 
 
 def _decide_passage(name: str, accepted: bool, replies: Sequence[str], arrivals: Arrivals) -> Passage:
-    """Return what became of a variant; `accepted` says whether the relay has accepted it, with these replies."""
+    """Return what happened to a variant; `accepted` says whether the relay has accepted it, with these replies."""
     if len(replies) > 1:
         return Passage.SPLIT
     if name in arrivals.second:

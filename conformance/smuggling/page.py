@@ -58,7 +58,7 @@ def _make_square(passed: Sequence[Passed]) -> PairOnPage:
 
 
 def _relay_badge(passed: Sequence[Passed]) -> tuple[str, str]:
-    """Return the badge's outcome and text for what a relay does with a variant, whatever its next hop."""
+    """Return the badge's outcome and text for what a relay does with a variant, over all of its next hops."""
     passages = {p.passage for p in passed}
     if not passages:
         return "not-applicable", "not sent"

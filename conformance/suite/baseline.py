@@ -55,6 +55,8 @@ class BaselineError(ValueError):
 
 
 class _StrictModel(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -162,7 +164,10 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
-    """Return the baselines in the files and folders that `--baseline` names, by candidate. Raises BaselineError."""
+    """Return the baselines in the files and folders that `--baseline` names, by candidate; the word `write` is skipped.
+
+    Raises BaselineError, also for a second baseline of one candidate.
+    """
     baselines: dict[str, Baseline] = {}
     for word in words:
         if word == WRITE:
@@ -186,8 +191,7 @@ def compare_with_baseline(
 ) -> BaselineResult:
     """Return the outcome to report for a cell, by the rules at the top of this module.
 
-    With `new_cells_fail` a failure in a cell that the
-    baseline does not list is not reported as known.
+    With `new_cells_fail` a failure in a cell that the baseline does not list is not reported as known.
     """
     if not baseline.lists(cell):
         if outcome is not Outcome.FAIL or new_cells_fail:
@@ -234,7 +238,8 @@ class DraftCell:
 def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path, ...]:
     """Write `baselines/CANDIDATE.yaml` into a run's directory for each candidate with a failure or a baseline; return the files.
 
-    `baselines` are the earlier ones: their comments are kept, and their entries about scenarios that were not run.
+    `baselines` are the earlier ones, by candidate: their comments are kept, and their entries about scenarios that were not run.
+    A candidate of which no cell ended in this run gets no file. Raises OSError.
     """
     cells = [
         DraftCell(
@@ -321,7 +326,7 @@ def _find_explanation(
 def _carried_over(
     baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCell]], entries: Iterable[Mapping[str, object]]
 ) -> Iterator[dict[str, object]]:
-    """Yield the earlier entries whose cells were not run, and those about a race that have not failed this time.
+    """Yield, as fields of a draft, the earlier entries whose cells were not run, and those about a race that did not fail now.
 
     `ran` has the cells that were run, by candidate and scenario; `entries` are those drafted for the candidate.
     """

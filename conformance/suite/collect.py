@@ -1,6 +1,7 @@
 """Collects scenario files as pytest items, one for each cell and candidate, and applies `--only` and `--requirement`.
 
-`config.args` are the paths that pytest will collect.
+The plugin's hooks call this. `config.args` are the paths that pytest will collect. An *assignment* says which candidate plays each
+server of a cell; each value of `--candidate` is one. A *shard* is a part of a run on one of several machines.
 """
 
 import os

@@ -100,11 +100,11 @@ class CellItem(pytest.Item):
             raise_for(self._compared.outcome, self._text)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the scenario's file and line."""
+        """Return the scenario's file, its line counted from 0, and the cell's id with its candidate, as pytest shows the item."""
         return self.path, self.cell.line - 1, f"{self.cell.id} [{self.assignment.identity}]"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the failure's text; a traceback only if the harness itself broke."""
+        """Return the failure's text, of a known failure the cell's text; for any other exception pytest's own representation."""
         if isinstance(excinfo.value, ConformanceFailure | InconclusiveCell | BrokenCell):
             return str(excinfo.value)
         if isinstance(excinfo.value, pytest.xfail.Exception) and self._compared is not None:

@@ -72,7 +72,10 @@ class JobPool(Generic[T]):
         self._loop.close()
 
     def _run_in_thread(self, coroutine: Coroutine[Any, Any, list[T]]) -> list[T]:
-        """Run a coroutine on the pool's loop, and block until it has ended; interrupted, cancel it."""
+        """Run a coroutine on the pool's loop, block until it has ended, and return its result.
+
+        Raises what it raises. A KeyboardInterrupt in this thread cancels it.
+        """
         future: Future[list[T]] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -103,7 +106,7 @@ class JobPool(Generic[T]):
         return [job for job in due if job not in begun] or [name]
 
     async def _run_job(self, name: str) -> list[T]:
-        """Run a job, and once more if needed; return its result in a list.
+        """Run a job when a slot is free, and once more, alone, if `needs_rerun` says so; return its last result in a list.
 
         `_unfinished` counts the begun jobs whose first run has not ended. `result` empties the list: asyncio formats
         the result of a task that has ended, which takes seconds for a history.

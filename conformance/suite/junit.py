@@ -43,14 +43,17 @@ def cell_properties(view: CellView) -> list[tuple[str, object]]:
 class JUnitCompletion:
     """A pytest plugin that completes the JUnit file before pytest writes it.
 
-    A test case is named by scenario, axes and candidate. Its class is the scenario's folder and file without the
-    path to them, which differs between installations; file and line are given only for a user's own scenarios. Properties of the whole suite are
+    A test case is named by scenario, axes and candidate. Its class is the scenario's folder and file without the path to them, which
+    differs between installations; file and line are given only for a user's own scenarios. Properties of the whole suite are
     `candidate-version-NAME`, and `violation-1`, `violation-2` ...: each violated requirement with what may follow from it.
     """
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Add the attributes and properties; pytest's own plugin writes the file after this."""
+        """Add the attributes and properties; pytest's own plugin writes the file after this.
+
+        Nothing is done without a JUnit file, or where no run has begun.
+        """
         xml: LogXML | None = session.config.stash.get(xml_key, None)
         directory: Path | None = session.config.stash.get(DIRECTORY, None)
         if xml is None or directory is None or not (directory / RUN_FILE).exists():

@@ -1,4 +1,8 @@
-"""The options of the pytest plugin: declared, and checked into `Options`. Scripts depend on their names."""
+"""The options of the pytest plugin: declared, and checked into `Options`. Scripts depend on their names.
+
+`conformance.plugin` calls this. An *assignment* says which candidate plays each server of a cell; each value of
+`--candidate` is one. A *baseline* lists a candidate's known failures, a *shard* is a part of a run.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -175,7 +179,10 @@ class Options:
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Check the options and return them. Raises pytest.UsageError."""
+    """Check the options and return them. Raises pytest.UsageError.
+
+    Reads the descriptions of the candidates; baselines and `--only` are checked later.
+    """
     words = config.getoption("--candidate") or ["reference"]
     hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))
     try:

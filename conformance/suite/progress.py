@@ -89,7 +89,7 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note the number of cells."""
+        """Note the number of collected items; a larger number that a worker of xdist has reported stays."""
         self._planned = max(self._planned, len(session.items))
 
     @pytest.hookimpl(tryfirst=True)
@@ -99,7 +99,7 @@ class Progress:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """Note the number of cells, as a worker of xdist has collected them."""
+        """Note the number of items that a worker of xdist has collected; each worker collects all of them."""
         self._planned = len(ids)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -113,7 +113,10 @@ class Progress:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
-        """Count the outcome of a cell's call phase, and an error for another phase that failed; known failures (xfail) are not counted."""
+        """Count the outcome of a cell's call phase, and as an error any other report of a failure.
+
+        Known failures (xfail) and Python tests that passed are not counted.
+        """
         outcome = outcome_of(report)
         if outcome is not None or report.failed:
             with self._lock:
@@ -218,6 +221,7 @@ class ProgressLog(Progress):
 
     @contextmanager
     def _erased(self) -> Iterator[None]:
+        """Run the block under the lock; a log has nothing to erase."""
         with self._lock:
             yield
 

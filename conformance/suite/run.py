@@ -113,7 +113,8 @@ class PytestRun:
         """Write the run's header, unless another worker has, and return the run.
 
         `filtered`: the cells are not all of the corpus. `begin_run` returns the header that was written first, by any
-        worker. Raises pytest.UsageError; exits pytest if the header cannot be written.
+        worker. Starts the candidates' programs to ask for their versions. With Allure its files about the run are written too.
+        Raises pytest.UsageError; exits pytest if the header cannot be written.
         """
         directory = config.stash[DIRECTORY]
         header = RunHeader(
@@ -181,6 +182,7 @@ class PytestRun:
         compared: list[BaselineResult] = []
 
         def find_known_failure(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
+            """Compare with the baseline, keep the comparison, and return the text of a known failure, '' for any other cell."""
             compared.append(self._compare(collected, outcome, verdicts))
             return compared[-1].text if compared[-1].known else ""
 
@@ -257,9 +259,10 @@ class PytestRun:
 def print_summary(
     directory: Path, terminal: pytest.TerminalReporter, results: Path | None, baselines: Sequence[str] = ()
 ) -> None:
-    """Print the inconclusive cells, the matrix of outcomes, and the paths of what was written; write drafts of baselines.
+    """Print the inconclusive cells, the matrix of outcomes, and the paths of what was written.
 
-    `results` is the directory of Allure's results, None without Allure. `baselines` are the values of `--baseline`.
+    Prints annotations under GitHub Actions. Writes drafts of baselines with `--baseline write`, and Allure's categories if `results`,
+    the directory of Allure's results, is not None. `baselines` are the values of `--baseline`.
     """
     for report in terminal.getreports("inconclusive"):  # the category that the plugin gives such a cell
         terminal.write_sep("_", "inconclusive")

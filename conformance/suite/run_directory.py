@@ -1,4 +1,8 @@
-"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers."""
+"""The run's directory: chosen, checked and locked once, by the process that was started, and passed to xdist's workers.
+
+With xdist the *controller* is the process that was started, and *workers* run the cells. The hooks of
+`conformance.plugin` call this. The *stash* of pytest's config carries values from one hook to another.
+"""
 
 import errno
 import fcntl
@@ -45,8 +49,10 @@ def runs_nothing(config: pytest.Config) -> bool:
 def prepare_run_directory(config: pytest.Config, options: Options) -> None:
     """Choose, create, lock and empty the run's directory; a worker takes the one that the controller has passed to it.
 
-    If pytest runs nothing, the directory is only chosen. Raises pytest.UsageError if it is locked, or holds a run
-    (without --fresh) or other files; exits pytest if it cannot be written.
+    With it a worker takes the paths to collect and the directory of Allure's results (`pass_to_worker`).
+    If pytest runs nothing, the directory is only chosen. `conformance run` without `--alluredir` gets a directory for Allure's
+    results in it. Raises pytest.UsageError if the directory is locked, or holds a run (without --fresh) or other files; exits
+    pytest if it cannot be written.
     """
     if is_worker(config):
         passed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it

@@ -101,7 +101,7 @@ def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: Gri
 
 
 def check_requirements(words: Iterable[str]) -> None:
-    """Raise SelectionError for a value of `--requirement` that is neither a row nor a group of the catalogue."""
+    """Raise SelectionError for a value of `--requirement` that is not a row of the catalogue, a group, or a part of the group RLY."""
     known = {*catalogue().ids, *catalogue().groups, *(row.topic for row in catalogue().requirements)}
     for word in words:
         if word not in known:
@@ -120,6 +120,7 @@ def select(cells: Sequence[Cell], only: Sequence[str], requirements: Sequence[st
     rows = {row.id for row in catalogue().requirements if not {row.id, row.group, row.topic}.isdisjoint(requirements)}
 
     def by_id(cell: Cell) -> bool:
+        """Return whether a value of `only` names the cell."""
         return cell.id in exact or any(selector.matches(cell) for selector in selectors if selector.word not in exact)
 
     return tuple(

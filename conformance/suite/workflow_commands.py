@@ -26,10 +26,11 @@ class StoppedCommands:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
+        """Stop workflow commands before anything else of the session is printed."""
         self._stop()
 
     def pytest_unconfigure(self) -> None:
-        """Resume at the end of the session, for what the step prints afterwards."""
+        """Resume at the end of the session, for what the step of the workflow prints afterwards; nothing if none was stopped."""
         if self._token:
             self._resume()
 
@@ -41,14 +42,16 @@ class StoppedCommands:
         self._stop()
 
     def _stop(self) -> None:
+        """Print the command that stops all others, with a new token."""
         self._token = secrets.token_hex(16)
         self._print(f"::stop-commands::{self._token}")
 
     def _resume(self) -> None:
+        """Print the command that ends the stop."""
         self._print(f"::{self._token}::")
 
     def _print(self, command: str) -> None:
-        """Print a command on a line of its own, whatever pytest's line has."""
+        """Print a command on a line of its own, also where pytest has begun a line."""
         self._terminal.ensure_newline()
         self._terminal.write_line(command)
 

@@ -1,4 +1,7 @@
-"""The checks on a client: pure functions of what a listener has seen. Each returns what one or several clauses demand."""
+"""The checks on a client: pure functions of what a listener has seen. Each returns a tally for every clause that it checks.
+
+A *tally* counts the occasions to violate a clause, and has what is wrong or cannot be decided (`checks.tally`).
+"""
 
 from collections.abc import Callable
 
@@ -22,7 +25,7 @@ CHECKS: tuple[Callable[[ListenRecord, Trace], list[Tally]], ...] = (
 
 
 def judge_client(record: ListenRecord) -> list[LiveFinding]:
-    """Return one finding for each check, in the order of `CHECKS`; one that has a session has its transcript too."""
+    """Return one finding for each clause, in the order of `CHECKS`; a finding that names a session has its transcript too."""
     trace = Trace(record.events)
     findings = [tally.finding() for check in CHECKS for tally in check(record, trace)]
     return [

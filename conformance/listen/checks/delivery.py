@@ -1,4 +1,8 @@
-"""Checks of what a client does after an attempt: what it tries again, when, and what arrives twice or never."""
+"""Checks of what a client does after an attempt: what it tries again, when, and what arrives twice or never.
+
+An *attempt* is one RCPT of a client, with what followed for this recipient. The *record* is what the listener has noted
+beside the history. A *tally* counts the occasions to violate a clause, and has what is wrong or cannot be decided.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -42,7 +46,7 @@ class Attempt:
 
 
 def check_delivery(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check the attempts for each message and recipient, in their order."""
+    """Check the attempts for each message and recipient, in their order; return a tally for each of six clauses."""
     retry = Tally("retry", "RFC 5321 4.5.4.1", "tries again after 4yz or a lost connection", "RL-RTY-01")
     lost_reply = Tally("lost-reply", "RFC 1047", "sends again what was not answered after the final dot", "RL-ACK-03")
     delay = Tally("retry-delay", "RFC 5321 4.5.4.1", "waits before it tries again")
@@ -77,7 +81,10 @@ def check_delivery(record: ListenRecord, trace: Trace) -> list[Tally]:
 
 
 def _check_retry(tally: Tally, attempt: Attempt, again: Attempt | None, ended: float) -> None:
-    """Count an occasion for a deferred attempt that was repeated; leave it open if it was not by `ended`, unless always deferred."""
+    """Count an occasion where an attempt that must be repeated was (`again`); leave it open where it was not.
+
+    An address at which no attempt is ever accepted is left out then. `ended` is when the listener stopped.
+    """
     if again is not None:
         tally.occasions += 1
     elif not _is_endless(attempt.address):
@@ -88,7 +95,10 @@ def _check_retry(tally: Tally, attempt: Attempt, again: Attempt | None, ended: f
 
 
 def _check_delays(delay: Tally, interval: Tally, attempt: Attempt, again: Attempt | None) -> None:
-    """Compare the delay before a retry with the required one (`delay`) and with the recommended one (`interval`)."""
+    """Compare the delay before a retry with the required one (`delay`) and with the recommended one (`interval`).
+
+    Nothing is counted without a retry (`again` is None).
+    """
     if again is None:
         return
     text = f"{_describe(attempt)}, and was tried again {_later(attempt, again)}"
@@ -110,15 +120,17 @@ def _is_endless(address: str) -> bool:
 
 
 def _describe(attempt: Attempt) -> str:
+    """Return the address of an attempt, why it ended so, and its session, in words."""
     return f"{visible(attempt.address, 80)}: {attempt.cause} (session {attempt.session})"
 
 
 def _later(attempt: Attempt, again: Attempt) -> str:
+    """Return how long after the end of an attempt the next one began, such as `2s later`."""
     return f"{format_seconds(max(0.0, again.began - attempt.ended))} later"
 
 
 def find_attempts(record: ListenRecord, trace: Trace) -> list[Attempt]:
-    """Return each attempt for a recipient, in order. One whose RCPT was not understood by the listener is left out."""
+    """Return each attempt for a recipient, in order, without those whose address looks like a behaviour and is none."""
     attempts = []
     misbehaved = misbehaved_sessions(trace)
     for noted in record.attempts:
@@ -189,6 +201,7 @@ def _find_result(
 
 
 def _by_code(code: int) -> Result:
+    """Return the result that a final reply gives an attempt: by its first digit 2, 5, or any other."""
     return "accepted" if code // 100 == 2 else "permanent" if code // 100 == _PERMANENT else "transient"
 
 

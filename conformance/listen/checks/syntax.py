@@ -1,4 +1,9 @@
-"""Checks of octets: command lines, parameters, and contents."""
+"""Checks of octets: command lines, parameters, and contents.
+
+The *record* has command lines and contents as they were sent, which the history (`trace`) does not have. A *tally* counts the
+occasions to violate a clause, and has what is wrong or cannot be decided. `checks.judge_client` calls the functions
+`check_...`.
+"""
 
 import re
 
@@ -39,7 +44,7 @@ _EXTENSION_OF = {"BODY": "8BITMIME", "RET": "DSN", "ENVID": "DSN", "NOTIFY": "DS
 
 
 def check_commands(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check the form of command lines, their ends and their length. Lines that are no command of RFC 5321 have no form."""
+    """Check the form of command lines, their ends and their length. The form of a verb without a grammar here is not checked."""
     form = Tally("command-syntax", "RFC 5321 4.1.1", "writes commands as the grammar says")
     ends = Tally("command-line-ends", "RFC 5321 2.3.8", "ends each command with CRLF, and has no other CR or LF in it")
     length = Tally(

@@ -1,4 +1,7 @@
-"""What one check counts: its occasions to fail, what is wrong, and what cannot be decided."""
+"""What one check counts: its occasions to fail, what is wrong, and what cannot be decided.
+
+Each function `check_...` returns one for every clause that it checks; `judge_client` makes findings of them.
+"""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,9 @@
-"""Checks how long a client waits for a reply (RFC 5321 4.5.3.2), in sessions in which the listener held one back."""
+"""Checks how long a client waits for a reply (RFC 5321 4.5.3.2), in sessions in which the listener held one back.
+
+A fault of the listener holds a reply back; how long the client waits then is compared with the minimum. All times are
+real seconds since the listener began. A *tally* counts the occasions to violate a clause, and has what is wrong or
+cannot be decided.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,7 +47,7 @@ class Wait:
 
     @property
     def seconds(self) -> float:
-        """How long it waited."""
+        """How many seconds the client waited; 0 where `until` is before `since`."""
         return max(0.0, self.until - self.since)
 
 

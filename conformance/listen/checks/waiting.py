@@ -1,4 +1,8 @@
-"""Checks of what a client waits for: the greeting, replies (RFC 2920), and how it opens and closes a session."""
+"""Checks of what a client waits for: the greeting, replies (RFC 2920), and how it opens and closes a session.
+
+`trace` has the recorded sessions; an *exchange* is a command with its reply. The party `link` is the listener itself. A
+*tally* counts the occasions to violate a clause, and has what is wrong or cannot be decided.
+"""
 
 from conformance.history.events import Command, Content, FaultFired, Reply
 from conformance.listen.checks.syntax import commands_with_keywords
@@ -131,7 +135,10 @@ def _check_command(
 
 
 def check_quit(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check that a client ends a session with QUIT, and reads the reply; not where the listener broke or held the session."""
+    """Check that a client ends a session with QUIT, and reads the reply.
+
+    Left out are sessions without a command, those that are still open, and those that the listener broke, held or ended itself.
+    """
     sends = Tally("quit", "RFC 5321 4.1.1.10", "sends QUIT before it closes the connection")
     waits = Tally("quit-wait", "RFC 5321 4.1.1.10", "waits for the reply to QUIT", should=True)
     misbehaved = misbehaved_sessions(trace)

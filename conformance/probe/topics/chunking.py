@@ -1,9 +1,11 @@
-"""BDAT (RFC 3030): chunks are consumed whatever becomes of them, and belong to one transaction.
+"""BDAT (RFC 3030): a chunk is consumed also where it is refused, and all chunks of a message belong to one transaction.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
-QUIT included: more than one means that the server took octets for another command.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT included: more
+than one means that the server took octets for another command.
 """
 
 from collections.abc import AsyncIterator
@@ -34,7 +36,7 @@ async def _session_with_recipient(server: Server) -> AsyncIterator[ProbeSession]
 
 
 async def _judge_consumed(session: ProbeSession, reply: Reply, where: str) -> Judgement:
-    """Judge whether the chunk of a refused BDAT was run as commands; ends the session."""
+    """Judge that a BDAT was refused (`reply`) and its chunk not run as commands; ends the session. `where` is for the sentence."""
     behind = await session.quit_and_read_replies()
     session.ended = True
     if reply.positive:
@@ -46,7 +48,7 @@ async def _judge_consumed(session: ProbeSession, reply: Reply, where: str) -> Ju
 
 @check("bdat-without-transaction", "RFC 3030 2")
 async def bdat_without_transaction(server: Server) -> Judgement:
-    """The chunk of a BDAT without MAIL is discarded."""
+    """A BDAT without MAIL is refused, and its chunk discarded."""
     server.require_extension("CHUNKING")
     async with server.session() as session:
         return await _judge_consumed(session, await _send_chunk(session, _CHUNK), "without MAIL")

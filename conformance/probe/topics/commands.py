@@ -1,8 +1,10 @@
 """The commands that every server has: their order, RSET, NOOP, VRFY, HELP, QUIT, the null reverse-path, postmaster.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -14,7 +16,10 @@ _OUT_OF_ORDER = 503
 
 @check("rcpt-needs-mail", "RFC 5321 3.3")
 async def rcpt_needs_mail(server: Server) -> Judgement:
-    """RCPT without MAIL is answered 503, and a transaction can still begin."""
+    """RCPT without MAIL is answered 503, and a transaction can still begin.
+
+    Not applicable where the server refuses RCPT by policy (530, 550, 554) and MAIL as well.
+    """
     async with server.session() as session:
         reply = await session.command("RCPT TO:<postmaster>")
         mail = await session.command("MAIL FROM:<>")
@@ -46,7 +51,7 @@ async def data_needs_rcpt(server: Server) -> Judgement:
 
 @check("second-mail", "RFC 5321 4.1.4")
 async def second_mail(server: Server) -> Judgement:
-    """A second MAIL that is refused leaves the transaction open."""
+    """A second MAIL that is refused leaves the transaction open; not applicable where it is accepted."""
     async with server.session() as session:
         await begin_transaction(session)
         second = await session.command("MAIL FROM:<>")

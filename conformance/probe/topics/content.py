@@ -1,9 +1,11 @@
 """Messages to the recipient that the user permits: DATA, BDAT, the end of content, sizes; what of them reaches the sink.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
-QUIT included: more than one means that the server took octets for another command.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT included: more
+than one means that the server took octets for another command.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed
@@ -48,7 +50,10 @@ async def _send_message(session: ProbeSession, server: Server, content: bytes) -
 
 @check("message-accepted", "RFC 5321 4.1.1.4")
 async def message_accepted(server: Server) -> Judgement:
-    """A plain message is answered 250 at its end, and a second one in the same session too."""
+    """A plain message is answered 250 at its end, and a second one in the same session too.
+
+    Adds the names of both to `server.accepted`. Not applicable where one is refused with 4yz.
+    """
     server.require_recipient()
     async with server.session() as session:
         for subject in ("plain-one", "plain-two"):
@@ -63,7 +68,7 @@ async def message_accepted(server: Server) -> Judgement:
 
 @check("end-in-pieces", "RFC 5321 4.1.1.4")
 async def end_in_pieces(server: Server) -> Judgement:
-    """CRLF . CRLF ends the content also if each of its octets comes alone."""
+    """CRLF . CRLF ends the content also if each of its octets comes alone; any reply shows that it did."""
     server.require_recipient()
     async with server.session() as session:
         await _begin_message(session, server)
@@ -84,7 +89,7 @@ async def end_in_pieces(server: Server) -> Judgement:
 
 @check("transaction-behind-the-end", "RFC 2920 3.2")
 async def transaction_behind_the_end(server: Server) -> Judgement:
-    """Commands in the same segment as the end of the content are answered."""
+    """Commands in the same segment as the end of the content are all answered; their codes are not judged."""
     server.require_recipient()
     server.require_extension("PIPELINING")
     async with server.session() as session:
@@ -123,7 +128,7 @@ async def content_of_64_k(server: Server) -> Judgement:
 
 
 def _judge_accepted_size(reply: Reply, what: str) -> Judgement:
-    """Return the judgement about the reply to a message of a size that every server takes."""
+    """Return the judgement on the reply to a message that every server takes, `what` in words. Raises NotApplicable for 4yz."""
     if reply.code // 100 == 4:
         raise NotApplicable(f"{what} is refused for now: {reply}")
     return passed(f"{what} is answered {reply}") if reply.positive else failed(f"{what} is answered {reply}")
@@ -147,7 +152,7 @@ async def size_enforced(server: Server) -> Judgement:
 
 @check("bdat-last", "RFC 3030 2")
 async def bdat_last(server: Server) -> Judgement:
-    """BDAT LAST without octets ends a message, and a chunk after it is answered 503."""
+    """BDAT LAST without octets ends a message (a reply of 4yz is allowed), and a chunk after it is answered 503."""
     server.require_recipient()
     server.require_extension("CHUNKING")
     content = _make_header(server, "chunks") + b"text\r\n"
@@ -174,7 +179,10 @@ BODY = b"..\r\n.\r\n.a\r\na.\r\n\r\n \r\nFrom here\r\n" + b"x" * _TEXT_LINE + b"
 
 @check("content-accepted", "RFC 5321 4.5.2")
 async def content_accepted(server: Server) -> Judgement:
-    """A message with dots at the beginning of lines is accepted as one: by DATA, stuffed, and by BDAT, not stuffed."""
+    """A message with dots at the beginning of lines is accepted as one: by DATA, stuffed, and by BDAT, not stuffed.
+
+    Adds the names of the accepted ones to `server.accepted`.
+    """
     server.require_recipient()
     content = _make_header(server, "dots") + BODY
     replies: dict[str, Reply] = {}

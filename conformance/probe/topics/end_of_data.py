@@ -4,8 +4,10 @@ A *variant* is a piece of content, such as LF . LF, that a server could take for
 sink takes what the server passes on. `server.accepted` has the names of the messages that were acknowledged, and
 `server.mark(name)` the left part of such a message's Message-ID.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed
@@ -21,7 +23,10 @@ _ARRIVAL = 3.0
 
 @check("message-ends-at-crlf-dot-crlf-only", "RFC 5321 4.1.1.4", "RL-SMG-01")
 async def message_ends_at_crlf_dot_crlf_only(server: Server) -> Judgement:
-    """Of each variant the server makes one message, or refuses it: it has one reply."""
+    """Of each variant the server makes one message, or refuses it: it has one reply.
+
+    Adds the names of the accepted variants to `server.accepted`. Not applicable where none is accepted.
+    """
     server.require_recipient()
     results = await send_variants(server)
     server.accepted |= {name for name, replies in results.items() if replies and replies[0].positive}
@@ -38,7 +43,10 @@ async def message_ends_at_crlf_dot_crlf_only(server: Server) -> Judgement:
 
 @check("relays-one-message", "RFC 5321 4.1.1.4", "RL-SMG-01", last=True)
 async def relays_one_message(server: Server) -> Judgement:
-    """What is passed on of each variant is one message for a receiver that ends content at CRLF . CRLF only."""
+    """What is passed on of each variant is one message for a receiver that ends content at CRLF . CRLF only.
+
+    Waits up to 3 seconds for the accepted variants; those that have not reached the sink by then are not judged.
+    """
     sink = _require_sink(server)
     variants = {name for name in server.accepted if name in VARIANTS}
     await sink.wait_until(lambda: {*variants} <= _arrived_names(server), _ARRIVAL)
@@ -57,7 +65,7 @@ async def relays_one_message(server: Server) -> Judgement:
 
 @check("arrives-once", "RFC 5321 4.2.5", "RL-ACK-04", last=True)
 async def arrives_once(server: Server) -> Judgement:
-    """A message that was acknowledged reaches the sink, and once."""
+    """An acknowledged plain message reaches the sink, and once. Raises ServerSilent if one has not come within 3 seconds."""
     sink = _require_sink(server)
     plain = {"plain-one", "plain-two"} & server.accepted
     if not plain:
@@ -98,7 +106,7 @@ async def content_unchanged(server: Server) -> Judgement:
 
 
 def _require_sink(server: Server) -> ProbeSink:
-    """Return the sink. Raises NotApplicable without one."""
+    """Return the sink. Raises NotApplicable without one, and without a permitted recipient."""
     server.require_recipient()
     if server.sink is None:
         raise NotApplicable("no mail comes back to the probe: --sink names the port at which it would listen")

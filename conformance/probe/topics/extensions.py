@@ -1,8 +1,10 @@
 """Extensions that the reply to EHLO announces: their parameters are accepted, wrong values of them are not; AUTH.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -12,7 +14,10 @@ _SYNTAX = (500, 501, 502, 504, 555)
 
 
 async def _judge_parameter(server: Server, keyword: str, good: str, bad: str | None = None) -> Judgement:
-    """Judge MAIL with a parameter of an extension, and with a value of it that is not defined."""
+    """Judge MAIL with a parameter of an extension (`good`), and with an undefined value of it (`bad`; None: not tried).
+
+    A syntax error for the first is a failure, another refusal is none; acceptance of the second is a warning.
+    """
     server.require_extension(keyword)
     async with server.session() as session:
         await begin_transaction(session)

@@ -1,8 +1,10 @@
 """Sizes that every server must take, and those that it announces: lines, paths, recipients, messages.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -40,7 +42,7 @@ async def path_of_256_octets(server: Server) -> Judgement:
 
 
 async def _judge_long_sender(server: Server, address: str, what: str) -> Judgement:
-    """Compare MAIL with a long reverse-path to MAIL with a short one."""
+    """Judge that MAIL with a long reverse-path is accepted as MAIL with a short one is. Raises NotApplicable for 4yz."""
     async with server.session() as session:
         await begin_transaction(session, "probe@probe.test")
         await session.command("RSET")

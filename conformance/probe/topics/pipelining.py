@@ -1,8 +1,10 @@
 """Commands sent in groups (RFC 2920): all replies, in order, and none kept back.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block.
 """
 
 from itertools import pairwise

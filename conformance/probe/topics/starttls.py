@@ -1,9 +1,11 @@
 """STARTTLS (RFC 3207): what the server knew before TLS is forgotten, and nothing is injected into the secured session.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
-QUIT included: more than one means that the server took octets for another command.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT included: more
+than one means that the server took octets for another command.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +18,11 @@ from conformance.probe.session import ProbeSession, ServerClosed
 
 @asynccontextmanager
 async def _secured_session(server: Server, before: tuple[str, ...] = ()) -> AsyncIterator[ProbeSession]:
-    """Open a session, send these commands, then STARTTLS, and begin TLS; EHLO is not sent again. Raises NotApplicable."""
+    """Open a session, send these commands, then STARTTLS, and begin TLS; EHLO is not sent again.
+
+    Raises NotApplicable where STARTTLS is not offered, or refused (`_Refused` if not for now only), ServerClosed where TLS does not
+    begin.
+    """
     server.require_extension("STARTTLS")
     async with server.session() as session:
         for line in before:

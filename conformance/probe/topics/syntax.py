@@ -1,9 +1,11 @@
-"""Lines and words: what ends a line, letter case, spaces, octets that are no text, commands that are unknown or malformed.
+"""Lines and words: what ends a line, letter case, spaces, octets that are not text, commands that are unknown or malformed.
 
-A check returns what `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD) make of its sentence. It raises
-NotApplicable where the server gives it no occasion. `server.session()` opens a session up to the reply to EHLO (not with
-`hello=None`) and ends it with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to
-QUIT included: more than one means that the server took octets for another command.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
+its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
+ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
+*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
+with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT included: more
+than one means that the server took octets for another command.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned

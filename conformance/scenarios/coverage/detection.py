@@ -45,7 +45,7 @@ def dimensions_of(cell: Cell) -> frozenset[str]:
 
 
 def actions(cell: Cell, *kinds: type) -> list[Any]:
-    """Return the actions of these kinds, in order."""
+    """Return the actions of these kinds, in order, including those of steps inside blocks."""
     return [step.action for step in cell.all_steps if isinstance(step.action, kinds)]
 
 
@@ -55,7 +55,10 @@ def sends(cell: Cell) -> list[Send]:
 
 
 def repeated(steps: Iterable[Step], times: int = 1) -> Iterator[tuple[Step, int]]:
-    """Yield each step with the number of times that it is done."""
+    """Yield each step, including those inside blocks, with the number of times that it is done.
+
+    `times` is how often the block is done that contains `steps`.
+    """
     for step in steps:
         yield step, times
         if isinstance(step.action, Parallel | Repeat):

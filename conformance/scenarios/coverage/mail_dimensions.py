@@ -1,4 +1,8 @@
-"""Detectors of the dimensions of mail: how many messages there are, and what is in their envelopes and headers."""
+"""Detectors of the dimensions of mail: how many messages there are, and what is in their envelopes and headers.
+
+A detector returns whether a cell varies its dimension; its docstring says what the cell has then. `sends(cell)` are the steps that
+send messages, `actions(cell, ...)` those of other kinds (`detection`). A step with `in_turn` sends each message to one address of `to`.
+"""
 
 import re
 from itertools import pairwise
@@ -13,7 +17,7 @@ from conformance.scenarios.steps.talking import Talk
 
 
 def _number_of_messages(cell: Cell) -> int:
-    """Return how many messages a cell sends."""
+    """Return how many messages the steps that send and resend have, with the repetitions of blocks; a resend counts as one."""
     return sum(
         times * getattr(step.action, "count", 1)
         for step, times in repeated(cell.steps)
@@ -22,7 +26,7 @@ def _number_of_messages(cell: Cell) -> int:
 
 
 def _most_at_once(cell: Cell) -> int:
-    """Return the most messages that one step sends."""
+    """Return the most messages that one step sends (`count`), 0 where none sends."""
     return max((send.count for send in sends(cell)), default=0)
 
 

@@ -1,4 +1,8 @@
-"""Detectors of the dimensions of servers: what happens to them and to their peers, and which of them take part."""
+"""Detectors of the dimensions of servers: what happens to them and to their peers, and which of them take part.
+
+A detector returns whether a cell varies its dimension, or the groups of requirements for which it does; its docstring says what the
+cell has then. `actions(cell, ...)` are the steps of some kinds (`detection`), in order.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,13 +33,13 @@ from conformance.scenarios.steps.talking import Talk
 
 
 def _wiped(cell: Cell) -> set[str]:
-    """Return the servers that get a new database."""
+    """Return the servers whose database a step deletes (`wipe`), as the steps name them: `all` stays `all`."""
     return {name for action in actions(cell, Wipe) for name in action.node}
 
 
 @detector
 def restart(cell: Cell) -> bool:
-    """A server is started again on the same database."""
+    """A server is started again on the same database: it has a start, and no wipe in the whole cell."""
     return bool({name for action in actions(cell, Start) for name in action.node} - _wiped(cell))
 
 
@@ -120,7 +124,7 @@ def mailbox_move(cell: Cell) -> bool:
 
 @detector
 def resubmission(cell: Cell) -> bool:
-    """Safety Net is asked to send again."""
+    """Safety Net is asked to send again, by a request or by the activation of a mailbox database on another server."""
     return bool(actions(cell, Activate, Resubmit))
 
 
@@ -195,7 +199,7 @@ def _groups_of_listener(cell: Cell, listener: str, *, is_used: bool) -> Iterator
 
 
 def _is_listener_used(cell: Cell, listener: str) -> bool:
-    """Return whether a party of the harness uses a listener."""
+    """Return whether a step of the harness sends to, or talks with, a listener of this kind, such as `frontend`."""
     return any(action.listener == listener for action in actions(cell, Send, Talk))
 
 
@@ -213,7 +217,10 @@ def listener_transport(cell: Cell) -> Iterator[str]:
 
 @detector
 def listener_delivery(cell: Cell) -> Iterator[str]:
-    """A client uses a delivery listener, or its limits are configured: in a conversation, or by mail for a mailbox on another server."""
+    """A client uses a delivery listener, or its limits are configured.
+
+    A client uses it in a conversation, or by mail for a mailbox on another server of the boundary.
+    """
     hosts = {box.address.casefold(): box.server for box in cell.topology.mailboxes}
     mail = (
         (server, hosts[address.casefold()])

@@ -52,7 +52,7 @@ class Pair:
 
 
 def pairs(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -> list[Pair]:
-    """Return every pair of a dimension and a group."""
+    """Return every pair of a dimension and a group of the catalogue, covered by these cells or not."""
     group_of = {row.id: row.group for row in catalogue.requirements if row.retired is None}
     covered: set[tuple[str, str]] = set()
     for cell in cells:

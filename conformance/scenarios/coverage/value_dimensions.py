@@ -1,7 +1,8 @@
 """Detectors of the dimensions of settings: what is left out, and values at the ends of their ranges.
 
-A value is an occasion for the groups whose rows say what the parameter does. What a parameter may be is of the group CFG, where a
-server is offered the value while it runs.
+A detector returns whether a cell varies its dimension, or yields the groups of requirements for which it does. A value is an occasion
+for the groups whose rows say what the parameter does. What a parameter may be is of the group CFG, where a server is offered the value
+while it runs. An argument of a shadow verb, in a conversation, is an occasion for WIR, the cost of a link between sites for BIF.
 """
 
 import re
@@ -75,7 +76,10 @@ def _bound(name: str, kind: str) -> float | None:
 
 
 def _groups_at_limit(cell: Cell, kind: str) -> Iterator[str]:
-    """Yield the groups for which a parameter has the least (`ge`) or the greatest (`le`) value of its range."""
+    """Yield the groups for which a parameter has the least (`ge`) or the greatest (`le`) value of its range.
+
+    CFG comes for each such value of a parameter that a step changes while the server runs. A group may come several times.
+    """
     offered = {name for change in actions(cell, Configure) for name in change.transport}
     for name, value in _numbers(cell):
         bound = _bound(name, kind)
@@ -88,7 +92,7 @@ def _groups_at_limit(cell: Cell, kind: str) -> Iterator[str]:
 
 
 def _arguments(cell: Cell, pattern: re.Pattern[str]) -> list[str]:
-    """Return what a pattern finds in the lines of conversations."""
+    """Return what a pattern's group matches in each line that conversations say; a line without a match adds nothing."""
     lines = (line.say or "" for talk in actions(cell, Talk) for line in talk.lines)
     return [match[1] for line in lines if (match := pattern.search(line))]
 
@@ -121,7 +125,7 @@ def value_at_its_maximum(cell: Cell) -> Iterator[str]:
 
 @detector
 def value_zero(cell: Cell) -> Iterator[str]:
-    """A number is 0."""
+    """A numeric parameter or the argument of a query for discard events is 0."""
     offered = {name for change in actions(cell, Configure) for name in change.transport}
     for name, value in _numbers(cell):
         if value == 0:

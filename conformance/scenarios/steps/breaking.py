@@ -1,4 +1,8 @@
-"""Steps that cause and end disturbances: faults and partitions of links, answers of sinks, failing disks."""
+"""Steps that cause and end disturbances: faults and partitions of links, answers of sinks, failing disks.
+
+A class has the fields of one verb (`action`). `conformance.run.steps` has the function that does the step; the classes'
+docstrings are published in docs/writing-scenarios.md.
+"""
 
 from typing import Annotated, Literal
 
@@ -104,6 +108,7 @@ class Disk(Action):
 
     @model_validator(mode="after")
     def _check_options(self) -> "Disk":
+        """Raise ValueError for a slow disk without `lasting`, and for an option of another kind of trouble."""
         if (self.trouble == "slow") != (self.lasting is not None):
             raise ValueError("`lasting` is required for a slow disk, and allowed for no other")
         if self.at_write is not None and self.trouble != "full":

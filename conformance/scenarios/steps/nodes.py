@@ -1,4 +1,8 @@
-"""Steps that act on servers: kill, start, stop, pause, configure, redirect, inspect."""
+"""Steps that act on servers: kill, start, stop, pause, configure, redirect, inspect.
+
+A class has the fields of one verb (`action`). `conformance.run.steps` has the function that does the step; the classes'
+docstrings are published in docs/writing-scenarios.md. A *node* is one running server under test.
+"""
 
 from typing import Literal
 
@@ -34,7 +38,7 @@ class NodeAction(Action):
 
     @property
     def occasion(self) -> str:
-        """The name, in the history, of the moment at which the action is to happen."""
+        """The name, in the history, of the moment at which the action is to happen; only of use with `at`."""
         at = self.at or Moment(after="")
         return f"{type(self).__name__.lower()} {'+'.join(self.node)} at {at.sender}>{at.to} {at.after} {at.nth}"
 

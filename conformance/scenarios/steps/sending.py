@@ -1,4 +1,9 @@
-"""Steps that send messages: from outside, by submission inside, and again."""
+"""Steps that send messages: from outside, by submission inside, and again.
+
+A class has the fields of one verb (`action`). `conformance.run.steps` has the function that does the step; the classes'
+docstrings are published in docs/writing-scenarios.md. A step names its messages; later steps refer to them as `m`, or
+`m#3` for the third.
+"""
 
 from typing import Annotated, Literal
 
@@ -65,6 +70,7 @@ class Send(Action):
 
     @model_validator(mode="after")
     def _check_total_size(self) -> "Send":
+        """Raise ValueError where all messages of the step together exceed MAX_SIZE."""
         if self.count * max(self.size or 0, self.whole or 0) > MAX_SIZE:
             raise ValueError("`count` messages of this size are more than 1024 MB together")
         return self

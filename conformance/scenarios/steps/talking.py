@@ -1,4 +1,8 @@
-"""The step `talk`: an SMTP session, line by line, with the expected replies."""
+"""The step `talk`: an SMTP session, line by line, with the expected replies.
+
+A class has the fields of one verb (`action`). `conformance.run.steps` has the function that does the step; the classes'
+docstrings are published in docs/writing-scenarios.md.
+"""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,8 @@
-"""Steps that wait: for background sends, and for time to pass."""
+"""Steps that wait: for background sends, and for time to pass.
+
+A class has the fields of one verb (`action`). `conformance.run.steps` has the function that does the step; the classes'
+docstrings are published in docs/writing-scenarios.md.
+"""
 
 from conformance.scenarios.name_types import MessageOrConversation
 from conformance.scenarios.steps.action import Action, step
