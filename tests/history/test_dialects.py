@@ -43,6 +43,10 @@ def test_profile_1_parses_replies() -> None:
     assert PROFILE_1.parse_reply(request, 250, ("2.0.0 mbx2 db-2",), content=False) == Operation(
         name="request-shadow", server="mbx2", database="db-2"
     )
+    tracking = PROFILE_1.parse_command("XSHADOW hub1 db-1")
+    assert PROFILE_1.parse_reply(tracking, 250, ("2.0.0 hub2 db-2",), content=False) == Operation(
+        name="track-shadow", server="hub2", database="db-2"
+    )
 
 
 def test_only_a_positive_reply_after_the_content_means_stored() -> None:
@@ -73,7 +77,8 @@ def test_a_dialect_defined_as_data_parses_its_own_lines() -> None:
     ("pattern", "why"), [("(", "is not a regular expression"), (r"(?P<who>x)", "has a group 'who'; allowed are")]
 )
 def test_an_invalid_pattern_is_refused(pattern: str, why: str) -> None:
-    with pytest.raises(ValidationError, match=why):
-        Dialect.model_validate(
-            {"name": "x", "commands": [{"operation": "query-discard", "pattern": pattern}], "replies": []}
-        )
+    command = {"operation": "query-discard", "pattern": pattern}
+    reply = {"operation": "discard-list", "to": "query-discard", "patterns": [pattern]}
+    for commands, replies in (([command], []), ([], [reply])):
+        with pytest.raises(ValidationError, match=why):
+            Dialect.model_validate({"name": "x", "commands": commands, "replies": replies})

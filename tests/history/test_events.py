@@ -1,4 +1,4 @@
-"""Every kind of event can be written without what it does not know, and read again."""
+"""Every field of an event that may be None has a default, so that a written event that lacks it can be read again."""
 
 from dataclasses import MISSING, fields
 from types import NoneType

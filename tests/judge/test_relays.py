@@ -71,9 +71,10 @@ def test_no_row_of_shadow_servers_is_blamed_on_a_relay() -> None:
 
 def test_a_shadow_server_is_blamed_on_both_rows_and_a_relay_on_its_own() -> None:
     rows = ("SR-TMO-03", "RL-ACK-03")
-    failed = judged(WRONG, requirements=rows, claims=RELAY | SHADOW_CAPABILITIES, delivered={"of": "m"})
-    assert failed[0].requirements == rows
-    assert judged(WRONG, requirements=rows, delivered={"of": "m"})[0].requirements == ("RL-ACK-03",)
+    of_shadow_server = judged(WRONG, requirements=rows, claims=RELAY | SHADOW_CAPABILITIES, delivered={"of": "m"})[0]
+    of_relay = judged(WRONG, requirements=rows, delivered={"of": "m"})[0]
+    assert (of_shadow_server.outcome, of_shadow_server.requirements) == (Outcome.FAIL, rows)
+    assert (of_relay.outcome, of_relay.requirements) == (Outcome.FAIL, ("RL-ACK-03",))
 
 
 REFUSED = """

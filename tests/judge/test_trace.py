@@ -18,7 +18,7 @@ from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.action import Expect, Step
 from conformance.trace.trace import Trace
-from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from tests.judge.history import History, Mail
 from tests.judge.lines import add_lines
 
@@ -84,11 +84,16 @@ def test_the_final_reply_answers_the_last_chunk_whether_or_not_it_ends_a_transac
     ]
 
 
-def test_rset_ends_a_transaction() -> None:
+@pytest.mark.parametrize("line", ["RSET", "EHLO mbx1", "HELO mbx1"])
+def test_rset_and_a_greeting_end_a_transaction(line: str) -> None:
+    """What follows belongs to no transaction before the next MAIL, even if the server accepts it."""
     made = history("mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says RCPT TO:<b@x>: 250 ok")
-    add_lines(made, "mbx1 > outside  says RSET: 250 ok\nmbx1 > outside  also m for c@x: 250")
-    (sent,) = Trace(made.events).transactions_of("m#1")
-    assert sent.recipients == ["c@x"]
+    add_lines(made, f"mbx1 > outside  says {line}: 250 ok\nmbx1 > outside  says RCPT TO:<d@x>: 250 ok")
+    made.add(Content, session=made.session("mbx1", "outside").name, digest=made.mails["m"].digest())
+    add_lines(made, "mbx1 > outside  also m for c@x: 250")
+    broken_off, whole = Trace(made.events).transactions
+    assert (broken_off.recipients, broken_off.dot_n) == (["b@x"], None)
+    assert (whole.recipients, whole.message) == (["c@x"], "m#1")
 
 
 def test_a_refused_mail_command_ends_the_transaction() -> None:
@@ -106,7 +111,8 @@ def test_pipelined_replies_are_paired_with_their_commands() -> None:
     one = made.session("mbx1", "outside")
     for to, code in (("MAIL", 250), ("RCPT", 250), ("RCPT", 550)):
         made.reply_to(one, to, code, "x")
-    assert Trace(made.events).transactions[0].recipients == ["b@x"]
+    (sent,) = Trace(made.events).transactions
+    assert (sent.recipients, sent.refused) == (["b@x"], ["c@x"])
 
 
 def test_an_lmtp_reply_accepts_the_message_for_its_recipient_only() -> None:
@@ -166,8 +172,9 @@ def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.
     ],
 )
 def test_a_node_that_fails_makes_the_cell_inconclusive(line: str, check: str, words: str) -> None:
-    found = verdicts(cell(), history(line))[check]
-    assert (found.outcome, found.sentence) == (Outcome.INCONCLUSIVE, words)
+    found = verdicts(cell(), history(line))
+    assert (found[check].outcome, found[check].sentence) == (Outcome.INCONCLUSIVE, words)
+    assert worst_in_cell(verdict.outcome for verdict in found.values()) is Outcome.INCONCLUSIVE
 
 
 ARMED = (
@@ -179,9 +186,9 @@ ARMED = (
 @pytest.mark.parametrize("armed", ARMED, ids=["fault", "moment"])
 def test_a_fault_that_never_fired_makes_the_cell_inconclusive(armed: Step) -> None:
     made = history("drained")
-    found = verdicts(cell(armed), made)["harness.fault-fired"]
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert "never" in found.sentence
+    found = verdicts(cell(armed), made)
+    assert "never" in found["harness.fault-fired"].sentence
+    assert worst_in_cell(verdict.outcome for verdict in found.values()) is Outcome.INCONCLUSIVE
     assert "harness.fault-fired" not in verdicts(cell(armed), made, complete=False)
     name = armed.action.name if armed.verb == "fault" else armed.action.occasion
     made.add(FaultFired, fault=name, action="drop", client="mbx1", server="mbx2")

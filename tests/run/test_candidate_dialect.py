@@ -84,11 +84,14 @@ def description(tmp_path: Path) -> Path:
 def hub(tmp_path: Path) -> Path:
     """Copy the reference as a hub of 2010 that spells everything differently; return its description."""
     shutil.copytree(ROOT / "conformance", tmp_path / "hub" / "conformance")
+    unseen = set(HUBS_WORDS)
     for path in (tmp_path / "hub" / "conformance" / "reference").rglob("*.py"):
         text = path.read_text("utf-8")
         for word, other in HUBS_WORDS.items():
-            text = re.sub(word, other, text)
+            text, count = re.subn(word, other, text)
+            unseen -= {word} if count else set()
         path.write_text(text, "utf-8")
+    assert unseen == set()
     (tmp_path / "hub" / "spelled.py").write_text(
         "import runpy\nrunpy.run_module('conformance.reference', run_name='__main__', alter_sys=True)\n", "utf-8"
     )

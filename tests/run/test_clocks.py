@@ -43,12 +43,13 @@ def test_a_scaled_clock_divides_durations_and_multiplies_back_what_passed() -> N
     async def waits(clock: Clock) -> tuple[float, float, float]:
         before = clock.now()
         await clock.sleep(60)
-        return clock.duration(60), clock.elapsed(), clock.now() - before
+        passed = clock.now() - before
+        return clock.duration(60), clock.elapsed(), passed
 
     waited, elapsed, passed = run_with_clock(waits, "scaled", 600)
     assert waited == pytest.approx(0.1)
     assert elapsed >= 60
-    assert 0.09 < passed, "stamps are the machine's own"
+    assert 0.09 < passed < elapsed / 60, "stamps are the machine's own"
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
@@ -105,7 +106,7 @@ def test_progress_is_flushed_once_before_virtual_time_passes() -> None:
 
 
 @pytest.mark.parametrize("name", ["scaled", "real", "shifted"])
-def test_progress_is_flushed_at_once_by_clocks_that_do_not_jump(name: ClockName) -> None:
+def test_progress_is_flushed_at_once_where_time_passes_by_itself(name: ClockName) -> None:
     handed_on: list[str] = []
 
     async def main(clock: Clock) -> None:
@@ -211,7 +212,7 @@ def test_an_interrupt_cancels_the_cell_which_cleans_up(name: ClockName) -> None:
     assert cleaned == [True]
 
 
-def test_a_cell_may_run_on_any_thread() -> None:
+def test_a_cell_may_run_outside_of_the_main_thread() -> None:
     async def main(clock: Clock) -> float:
         await clock.sleep(3600)
         return clock.elapsed()

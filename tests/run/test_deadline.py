@@ -145,6 +145,7 @@ def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell
     assert ran.returncode == 3, ran.stdout + ran.stderr
     blocked, passed = sorted(read_run(tmp_path / "run").cells(), key=lambda one: one.header.candidate)
     assert (blocked.footer is not None, passed.footer and passed.footer.outcome) == (True, Outcome.PASS)
+    assert blocked.header.started < passed.header.started
     (verdict,) = [one for one in blocked.verdicts if one.check == "harness.cell-timeout"]
     assert "this code did not return: " in verdict.sentence
     assert verdict.sentence.endswith("in stuck: time.sleep(3600)")
@@ -163,5 +164,6 @@ def test_a_cell_that_times_out_is_inconclusive_and_names_the_step_it_waited_for(
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "stopped after 12 s of real time (--cell-timeout): waiting for step 1, advance (line 9)" in verdict.sentence
     assert stored.footer is not None
+    assert stored.footer.outcome is Outcome.INCONCLUSIVE
     again = conformance_command("judge", "run", "--scenarios", f"slow{SUFFIX}", cwd=tmp_path)
     assert (again.returncode, "; 0 differ" in again.stdout) == (3, True), again.stdout

@@ -48,6 +48,8 @@ def test_a_reported_failure_is_not_undelivered():
     assert undelivered(digest("dsn@mta1", "dsn", report="delivery-status", about="m@x"), "a@x") == []
     other = digest("dsn@mta1", "dsn", report="delivery-status", about="n@x")
     assert undelivered(other, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about another message"
+    delay = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", action="delayed")
+    assert undelivered(delay, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about a delay"
 
 
 def test_letter_case_distinguishes_outside_recipients_and_not_mailboxes():
@@ -90,6 +92,7 @@ def test_what_is_refused_of_a_null_sender_is_not_undelivered():
     wendy, victor = "m#1 to wendy@outside.test", f"m#1 to {RECIPIENT}"
     assert refused("", "mta1", 550) == [wendy]
     assert refused("", "mta1", 554, to="CONTENT") == []
+    assert refused("", "mta1", 554, to="DATA") == []
     assert refused("", "mta1", 450) == [victor, wendy], "it is tried again"
     assert refused("a@x", "mta1", 550) == [victor, wendy], "a report is due"
     assert refused("", "outside", 550) == [victor, wendy], "no server of its own"

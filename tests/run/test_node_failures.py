@@ -12,7 +12,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
-from conformance.history.events import NodeEvent
+from conformance.history.events import Attempt, NodeEvent
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
@@ -100,6 +100,9 @@ def test_a_failed_restart_without_an_acknowledgement_is_inconclusive(tmp_path: P
     torn = "raise RuntimeError('the queue is torn')"
     done, verdicts = run_cell(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
     assert done.problem == ""
+    failed = [event for event in done.events if isinstance(event, NodeEvent) and event.action == "failed"]
+    assert ["the queue is torn" in event.detail for event in failed] == [True]
+    assert not any(event.code == 250 for event in done.events if isinstance(event, Attempt))
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
 
 
@@ -142,7 +145,7 @@ def test_a_full_disk_of_the_harness_is_not_a_violation(small_disk: Path, tmp_pat
 
 @pytest.mark.parametrize("limit", [34, 37, 40])
 def test_a_harness_without_file_descriptors_reports_no_violation(tmp_path: Path, limit: int):
-    """By where they run out: while connecting, while accepting, while a file is opened."""
+    """Where they run out depends on the limit: while a directory is made, a file opened, or a connection accepted."""
 
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -153,6 +156,7 @@ def test_a_harness_without_file_descriptors_reports_no_violation(tmp_path: Path,
         preexec_fn=few,
     )  # fmt: skip
     assert done.returncode == 3, done.stdout + done.stderr
+    assert "Too many open files" in " ".join(done.stdout.partition("= conformance =")[2].split()), done.stdout
     assert "VIOLATION" not in done.stdout
 
 

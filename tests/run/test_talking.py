@@ -43,6 +43,7 @@ def test_only_a_session_that_has_ended_is_recorded_as_closed(answer: bytes | Non
             await talk(world, Talk.model_validate({"as": "t", "to": "mbx1", "lines": lines}))
 
     asyncio.run(main())
-    last = recorded[0].exchanges[-1]
-    assert (last.code, last.closed) == (None, closed)
-    assert last.text
+    (talked,) = recorded
+    assert [(one.said, one.code) for one in talked.exchanges] == [("", 220), ("NOOP", None)]
+    assert [one.closed for one in talked.exchanges] == [False, closed]
+    assert talked.exchanges[-1].text

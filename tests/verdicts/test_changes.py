@@ -60,13 +60,19 @@ def test_only_a_pass_and_a_failure_make_a_cell_flaky(other: Outcome) -> None:
 
 
 def test_an_error_is_worst_within_a_cell_and_a_failure_over_cells() -> None:
-    assert worst_in_cell([Outcome.FAIL, Outcome.ERROR, Outcome.PASS]) is Outcome.ERROR
-    assert worst_over_cells([Outcome.PASS, Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
+    for other in Outcome:
+        assert worst_in_cell([other, Outcome.ERROR, Outcome.PASS]) is Outcome.ERROR
+        assert worst_over_cells([Outcome.PASS, other, Outcome.FAIL]) is Outcome.FAIL
+
+
+def test_without_error_and_failure_what_was_not_judged_is_worst_and_not_applicable_is_best() -> None:
+    rest = [Outcome.NOT_APPLICABLE, Outcome.PASS, Outcome.INCONCLUSIVE]
+    for worst in (worst_in_cell, worst_over_cells):
+        assert worst(rest) is Outcome.INCONCLUSIVE
+        assert worst(rest[:2]) is Outcome.PASS
+        assert worst(rest[:1]) is Outcome.NOT_APPLICABLE
     assert worst_in_cell([]) is Outcome.INCONCLUSIVE
     assert worst_over_cells([]) is None
-    assert worst_in_cell([Outcome.NOT_APPLICABLE, Outcome.PASS]) is worst_over_cells(
-        [Outcome.PASS, Outcome.NOT_APPLICABLE]
-    )
 
 
 def test_a_failure_is_blamed_on_the_first_row_and_leaves_the_others_open() -> None:
@@ -77,8 +83,6 @@ def test_a_failure_is_blamed_on_the_first_row_and_leaves_the_others_open() -> No
     ]
     assert outcome_for_row(Outcome.PASS, 1, Outcome.FAIL) is Outcome.PASS
     assert outcome_for_row(Outcome.PASS, 0, Outcome.ERROR) is Outcome.ERROR
-    assert worst_over_cells([Outcome.PASS, Outcome.INCONCLUSIVE]) is Outcome.INCONCLUSIVE
-    assert worst_over_cells([]) is None
 
 
 def test_no_two_outcomes_look_alike() -> None:

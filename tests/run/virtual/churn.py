@@ -27,6 +27,7 @@ class Count:
     exchanges: int = 0
     false_jumps: int = 0
     by_ending: dict[str, int] = field(default_factory=dict)
+    """The false jumps in dialogues with each ending; 0 for an ending without any."""
 
 
 class Speaker(asyncio.Protocol):
@@ -141,6 +142,8 @@ ENDINGS: dict[str, Ending] = {
     ending.__name__: ending for ending in (fin, half_close, both_fin, reset, unread, large, slow_reader)
 }
 SMALL = ("fin", "half_close", "both_fin", "reset", "unread")
+NO_DIALOGUE = ("refused", "reset at once")
+"""Ways in which a connection ends before anything is said."""
 
 
 class Churn:
@@ -185,7 +188,7 @@ class Churn:
         return self._arrived.setdefault(name, asyncio.get_running_loop().create_future())
 
     async def _dialogue(self) -> None:
-        ending = self._random.choice((*self._endings, "refused", "reset at once"))
+        ending = self._random.choice((*self._endings, *NO_DIALOGUE))
         client_ends = self._random.random() < 0.5
         loop = asyncio.get_running_loop()
         before = loop.time()
@@ -197,10 +200,10 @@ class Churn:
                 await client.lost
             case _:
                 await self._whole(ENDINGS[ending], client_ends)
+        jumped = loop.time() != before
         self.count.dialogues += 1
-        if loop.time() != before:
-            self.count.false_jumps += 1
-            self.count.by_ending[ending] = self.count.by_ending.get(ending, 0) + 1
+        self.count.false_jumps += jumped
+        self.count.by_ending[ending] = self.count.by_ending.get(ending, 0) + jumped
 
     async def _refused(self) -> None:
         try:

@@ -60,6 +60,8 @@ def test_changed_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(asyncio_compat._STATE, asyncio.BaseEventLoop, ("_ready", "_soon"))
     monkeypatch.delattr(asyncio.Server, "_detach")
     assert asyncio_compat.incompatibilities() == ["Server._detach", "BaseEventLoop._soon"]
+    with pytest.raises(UnsupportedPython, match=r"has another Server\._detach, BaseEventLoop\._soon: use"):
+        VirtualClockEventLoop()
 
 
 OTHER_ASYNCIO = """

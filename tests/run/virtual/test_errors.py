@@ -30,6 +30,7 @@ def test_a_deadlock_names_each_waiting_task_and_its_place() -> None:
     said = str(caught.value)
     assert said.startswith("at 120.000000 s nothing is left to happen, and these wait:\n")
     assert re.search(r"\n  the heartbeat in waits \(test_errors\.py:\d+\) > Event\.wait\n", said)
+    assert re.search(r"\n  Task-\d+ in .*\.main \(test_errors\.py:\d+\)\n", said)
     assert said.endswith("\n  no timer")
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.virtual import tcp
-from tests.run.virtual.churn import ENDINGS, Speaker, churn
+from tests.run.virtual.churn import ENDINGS, NO_DIALOGUE, Speaker, churn
 
 ROOT = Path(__file__).parents[3]
 _STEER = (
@@ -51,6 +51,7 @@ def figures(module: str, *arguments: str, steered: bool = False) -> dict[str, in
 def test_no_ending_of_a_connection_takes_virtual_time(seed: int) -> None:
     count, loop = churn(120, seed=seed, endings=tuple(ENDINGS))
     assert (count.dialogues, count.false_jumps) == (120, 0)
+    assert count.by_ending == dict.fromkeys((*ENDINGS, *NO_DIALOGUE), 0), "each ending was tried"
     assert loop.jumps > 15, "time passed between the dialogues"
     assert loop.tracker.idle, "nothing is kept of connections that are gone"
     assert not loop.tracker._endpoints
