@@ -62,6 +62,7 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
     (row,) = json.loads(capsys.readouterr().out)
     run = read_run(place)
     cells = list(run.cells([]))
+    assert len(cells) == run.header.cells_planned > 0
     assert run.header.candidates[0].name == f"reference+{DEFECT}"
     assert {cell.header.candidate for cell in cells} == {f"reference+{DEFECT}"}
     assert (
@@ -75,5 +76,9 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
     assert defects(run_dir=place) == 2
     assert "holds another run" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    left = place / "cells" / "left-behind.jsonl.gz"
+    left.write_bytes(b"of the run before")
     assert defects(run_dir=place, fresh=True) == 0
     assert (place / "footer.json").read_bytes() != before[place / "footer.json"], "it has other times"
+    assert not left.exists()
+    assert {path for path in place.rglob("*") if path.is_file()} == before.keys()

@@ -121,9 +121,11 @@ def test_an_error_of_the_harness_is_not_a_catch():
 def test_the_page_names_every_defect_and_its_requirement():
     text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
     assert "| `one` | Does the first thing wrong. | SR-CRE-01 | 1 of 1 cells | expect.shadow (1) |" in text
+    assert "| `two` | Does the second thing wrong. | SR-CRE-02 | 1 of 1 cells | expect.shadow (1) |" in text
     assert "| s | one, two |" in text
     assert "| expect.shadow | one, two | none |" in text
     assert "| SR-CRE-01 | must | wire | one |" in text
+    assert "| SR-CRE-02 | must | wire | two |" in text
 
 
 def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
@@ -145,6 +147,7 @@ def test_what_is_caught_without_expectations_is_counted_by_itself():
     blind = Trial("one", "s", "s", Outcome.FAIL, (*FIRST.blames, Blame("model.SR-CRE-09", "SR-CRE-09")), "no shadow")
     first, second = build_table((ONE, TWO), ("s",), (SOUND, blind, SECOND)).rows
     assert (first.first_blame, first.first_blind_blame) == ("SR-CRE-01", "SR-CRE-09")
+    assert (dict(first.blamed), first.blind) == ({"SR-CRE-01": 1, "SR-CRE-09": 1}, (("SR-CRE-09", 1),))
     assert first.blindly_blames_its_group
     assert second.blind == ()
     assert not second.blindly_blames_its_group

@@ -12,6 +12,7 @@ from conformance import paths, shortage
 from conformance.defects import trial
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials
 from conformance.defects.trial import run_trials
+from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome
@@ -59,15 +60,20 @@ def test_a_former_error_of_the_reference_is_caught_and_the_reference_passes(
     assert blamed == {row}
 
 
-def test_trials_are_judged_with_should_fail(cells: list[Cell]):
-    _, settings = trial._candidate_and_settings(PlannedTrial(None, cells[0]), seed=1)
-    assert settings.should == "fail"
+def test_a_defect_that_breaks_a_should_row_fails_its_trials():
+    (broken,) = [one for one in active_defects() if one.name == "takes-local-only-with-remote-attempts"]
+    assert catalogue()[broken.breaks].level == "should"
+    found = read_scenarios(paths.corpus() / "configuration" / "refusals.scenario.yaml", paths.fixtures())
+    cells = next(one for one in found if one.id == "local-only-with-remote-attempts").cells("smoke")
+    (wrong,) = [one for one in cells if one.axes["remote-attempts"] == "1"]
+    ended = trial.run_trial(PlannedTrial(broken.name, wrong), seed=1)
+    assert (ended.outcome, ended.blames[0].requirement) == (Outcome.FAIL, broken.breaks)
 
 
 def test_trials_have_the_same_results_with_one_process_and_with_two(cells: list[Cell]):
-    wrong = [defect for defect in active_defects() if defect.name == "acknowledges-before-shadow"]
-    planned = plan_trials(wrong, cells[:1])
-    assert len(planned) > 1
+    defects = [defect for defect in active_defects() if defect.name == DEFECT]
+    planned = plan_trials(defects, cells)
+    assert len(planned) > 4, "a process gets four at a time"
     assert list(run_trials(planned, seed=1, jobs=1)) == list(run_trials(planned, seed=1, jobs=2))
 
 

@@ -26,7 +26,7 @@ def made(*rows: dict[str, object]) -> Catalogue:
     )
 
 
-def test_ids_are_numbered_without_gaps_so_that_no_row_is_removed() -> None:
+def test_ids_are_numbered_from_1_without_gaps_and_every_group_has_rows() -> None:
     """A row that no longer applies is retired and keeps its id."""
     numbers: dict[str, list[int]] = {}
     for requirement in catalogue().requirements:
