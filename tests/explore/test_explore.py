@@ -147,6 +147,7 @@ def test_an_unknown_scenario_is_an_input_error(tmp_path: Path, capsys: pytest.Ca
     )
     assert code == 2
     assert "no-such" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_points_of_two_listeners_have_plans_of_their_own() -> None:

@@ -95,3 +95,4 @@ def test_pairs_need_the_name_of_a_scenario(tmp_path: Path, capsys: pytest.Captur
     )
     assert code == 2
     assert "give the id of one" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

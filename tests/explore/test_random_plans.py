@@ -39,7 +39,7 @@ def test_a_bias_draws_other_plans_and_the_usual_one_the_same() -> None:
         assert drawn(bias) == drawn(bias) != usual
 
 
-def test_faults_that_are_not_aimed_come_at_any_time() -> None:
+def test_more_plans_have_faults_that_all_fire_where_they_are_aimed() -> None:
     aimed, timed = (
         sum(
             RandomPlans(3, 12, Assignment(REFERENCE), SETTINGS, Bias(aimed=aimed)).run(number).result.fired
@@ -58,8 +58,10 @@ def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
         read = read_cell(path, paths.fixtures())
         assert [step.action for step in read.steps] == [step.action for step in plan.cell.steps]
         assert read.topology == plan.cell.topology
-    results = [run_plan(plan, Assignment(REFERENCE), SETTINGS).result for plan in drawn]
-    assert {result.outcome for result in results} <= {"sound", "violated", "unfinished"}
+    outcomes = [run_plan(plan, Assignment(REFERENCE), SETTINGS).result.outcome for plan in drawn]
+    assert len(outcomes) == 8
+    assert outcomes.count("sound") >= 6, "nearly all come to their end, and the reference violates nothing"
+    assert set(outcomes) <= {"sound", "unfinished"}
 
 
 def test_nearly_all_drawn_faults_fire() -> None:
@@ -94,3 +96,4 @@ def test_random_plans_are_not_made_of_scenarios(tmp_path: Path, capsys: pytest.C
     )  # fmt: skip
     assert code == 2
     assert "--random" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -36,6 +36,7 @@ def test_a_program_is_explored_in_scenarios_that_are_named(tmp_path: Path, capsy
     code = explore([], candidate="exec:reference", plans=2, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True)
     assert code == 2
     assert "name the scenarios" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_scale_needs_a_clock_that_has_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,3 +45,4 @@ def test_a_scale_needs_a_clock_that_has_one(tmp_path: Path, capsys: pytest.Captu
     )
     assert code == 2
     assert "--scale" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,10 @@ from contextlib import suppress
 
 import pytest
 
+from conformance.history.events import Connected
 from conformance.listen.checks import judge_client
 from conformance.listen.listener import Listener
+from tests.listen.test_every_behaviour import converse
 
 pytestmark = pytest.mark.integration
 
@@ -49,7 +51,10 @@ def test_clients_that_send_random_words_are_judged(seed: int):
         async with asyncio.TaskGroup() as group:
             for _ in range(60):
                 group.create_task(babble(*address, random.Random(rng.random())))
+        assert not listener.stopping.is_set()
+        assert await converse(*address, "alice@b.test") == "250 2.0.0 delivered\r\n", "the listener goes on"
         record = await listener.close()
+        assert len({event.session for event in record.events if isinstance(event, Connected)}) > 1
         assert len(judge_client(record)) > 20
         assert all(line.isprintable() for line in lines)
 

@@ -1,4 +1,4 @@
-"""Each check of the probe passes on a miniature server that obeys its clause, and fails on one that breaks this clause alone."""
+"""Each check of the probe passes on a miniature server that obeys its clause, and notices one that breaks it."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from conformance.live_checks import LiveFinding, LiveOutcome
 from conformance.probe.checks import CHECKS
-from conformance.probe.end_of_data import SMUGGLED_SENDER, VARIANTS
+from conformance.probe.end_of_data import SMUGGLED_SENDER, VARIANTS, content_of
 from conformance.probe.run import probe
 from conformance.probe.server import Server
 from conformance.probe.sink import ProbeSink
@@ -470,15 +470,33 @@ def test_a_server_that_obeys_passes_every_check(context: ssl.SSLContext, tls: bo
     MISBEHAVIOURS,
     ids=[f"{check}-{number}" for number, (check, _, _) in enumerate(MISBEHAVIOURS)],
 )
-def test_a_server_that_misbehaves_in_one_way_fails_the_check_about_it(
+def test_a_server_that_misbehaves_in_one_way_is_noticed_by_the_check_about_it(
     check: str, outcome: LiveOutcome, kind: type[Miniature], context: ssl.SSLContext
 ):
     (finding,) = probed(kind, context, (check,))
     assert (finding.outcome, finding.check) == (outcome, check), finding.sentence
 
 
-def test_every_check_has_a_server_that_fails_it():
-    assert sorted(set(CHECKS) - {check for check, _, _ in MISBEHAVIOURS}) == []
+class ClosesAfter421(StaysAfter421):
+    def unknown(self, verb: str) -> str:
+        self.leaving = True
+        return super().unknown(verb)
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [("closes-after-421", ClosesAfter421), ("binarymime-needs-chunking", offering("BINARYMIME"))],
+)
+def test_a_check_without_an_occasion_on_the_server_that_obeys_passes_on_another(
+    check: str, kind: type[Miniature], context: ssl.SSLContext
+):
+    (finding,) = probed(kind, context, (check,))
+    assert (finding.check, finding.outcome) == (check, LiveOutcome.PASS), finding.sentence
+
+
+def test_every_check_has_a_server_that_fails_it_or_gets_its_warning():
+    caught = {check for check, outcome, _ in MISBEHAVIOURS if outcome in (LiveOutcome.FAIL, LiveOutcome.WARN)}
+    assert sorted(caught) == sorted(CHECKS)
 
 
 def test_without_the_option_rcpt_no_mail_is_sent(context: ssl.SSLContext):
@@ -493,7 +511,9 @@ def test_without_the_option_rcpt_no_mail_is_sent(context: ssl.SSLContext):
 
 
 def test_no_variant_has_the_end_of_content_in_it():
-    assert [v.name for v in VARIANTS.values() if b"\r\n.\r\n" in v.octets and not v.chunked] == []
+    contents = {v.name: content_of(v, "a@b.test", "mark") for v in VARIANTS.values() if not v.chunked}
+    assert [name for name, (content,) in contents.items() if b"\r\n.\r\n" in content] == []
+    assert all(VARIANTS[name].octets in content for name, (content,) in contents.items())
     assert len({(v.octets, v.chunked, v.cut) for v in VARIANTS.values()}) == len(VARIANTS) >= 40
 
 

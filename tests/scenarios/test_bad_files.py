@@ -136,13 +136,15 @@ def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> 
 
 
 def test_an_id_that_is_used_twice_in_the_corpus_is_reported(tmp_path: Path) -> None:
-    good = (paths.corpus() / "interoperation" / "hub-2010.scenario.yaml").read_text("utf-8")
+    good = (paths.corpus() / "creation" / "inbound.scenario.yaml").read_text("utf-8")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.scenario.yaml").write_text(good)
-    (problem, *_) = check_corpus([tmp_path], paths.fixtures())
-    assert problem.path == str(tmp_path / "b" / "x.scenario.yaml")
-    assert "is used already, by " + str(tmp_path / "a" / "x.scenario.yaml") in problem.message
+    problems = check_corpus([tmp_path], paths.fixtures())
+    assert len(problems) == len(re.findall("^id: ", good, re.MULTILINE)) > 1
+    assert {problem.path for problem in problems} == {str(tmp_path / "b" / "x.scenario.yaml")}
+    first = f"is used already, by {tmp_path / 'a' / 'x.scenario.yaml'}"
+    assert [problem for problem in problems if f"{first}:{problem.line}" not in problem.message] == []
 
 
 def test_a_problem_of_a_topology_is_reported_at_its_place_in_the_topology(tmp_path: Path) -> None:

@@ -126,5 +126,7 @@ def test_every_dimension_is_varied_for_every_group_that_it_can_matter_to() -> No
 
 def test_reasons_are_about_known_dimensions_and_groups() -> None:
     dimensions = read_dimensions()
-    assert {group for reasons in dimensions.no_occasion.values() for group in reasons} <= catalogue().groups.keys()
+    groups = {group for reasons in dimensions.no_occasion.values() for group in reasons}
+    assert groups
+    assert groups <= catalogue().groups.keys()
     assert dimensions.no_occasion.keys() <= dimensions.dimensions.keys()

@@ -109,9 +109,17 @@ def test_steps_may_depend_on_the_fault(tmp_path: Path) -> None:
         ("frontend}", "front}", "5:45: expected 'delivery', 'frontend', 'lmtp', 'smtp' or 'transport', not 'front'"),
         ("frontend}", "frontend, places: [MIAL]}", "5:64: no place 'MIAL' (did you mean 'MAIL'?)"),
         ("steps:", "tags: []\nsteps:", ""),
-        ("{n: [1, 2]}", "{n: [1, 2], fault: [a]}", "a fault grid makes the axis 'fault' itself"),
-        ("{n: [1, 2]}", f"{{n: {list(range(1, 100))}}}", "7920 cells in the full grid; a scenario has at most 5000"),
-        ("steps:", "steps:\n  - advance: 1s\n    when: {fault: dot-after-dorp}", "(did you mean 'dot-after-drop'?)"),
+        ("{n: [1, 2]}", "{n: [1, 2], fault: [a]}", "5:1: a fault grid makes the axis 'fault' itself"),
+        (
+            "{n: [1, 2]}",
+            f"{{n: {list(range(1, 100))}}}",
+            "5:1: 7920 cells in the full grid; a scenario has at most 5000",
+        ),
+        (
+            "steps:",
+            "steps:\n  - advance: 1s\n    when: {fault: dot-after-dorp}",
+            "9:19: no value of the axis 'fault': 'dot-after-dorp' (did you mean 'dot-after-drop'?)",
+        ),
     ],
 )
 def test_problems_of_a_grid_are_reported_with_their_place(tmp_path: Path, old: str, new: str, problem: str) -> None:

@@ -30,28 +30,40 @@ def problems_of_steps(folder: Path, *steps: str) -> list[str]:
             ("send: {as: m, to: bob@outside.test, via: mta1, whole: 1125899906842624}",),
             "6:59: 1125899906842624 is too large",
         ),
-        (("send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1025}",), "are more than 1024 MB together"),
-        (("send: {as: m, to: bob@outside.test, via: mta1, count: 1000000}",), "expected a number of at most 10000"),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1025}",),
+            "6:11: `count` messages of this size are more than 1024 MB together",
+        ),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1, count: 1000000}",),
+            "6:59: expected a number of at most 10000, not 1000000",
+        ),
         (
             ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: 999999999999}}"),
-            "expected a number of at most 1000000",
+            "7:41: expected a number of at most 1000000, not 999999999999",
         ),
         (
             ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: {min: 10000000}}}"),
-            "expected a number of at most 1000000",
+            "7:47: expected a number of at most 1000000, not 10000000",
         ),
         (
             ("send: {as: m, to: bob@outside.test, via: mta1}", f"resend: {{of: 'm#{'9' * 5000}'}}"),
-            "no message 'm#99999",
+            "7:18: no message 'm#99999",
         ),
-        (('send: {as: m, to: bob@outside.test, via: mta1, envid: "\\ud800"}',), "has half of a surrogate pair"),
-        (('send: {as: m, to: bob@outside.test, via: mta1, "\\ud800": 1}',), "has half of a surrogate pair"),
+        (
+            ('send: {as: m, to: bob@outside.test, via: mta1, envid: "\\ud800"}',),
+            "6:59: '\\ud800' has half of a surrogate pair",
+        ),
+        (
+            ('send: {as: m, to: bob@outside.test, via: mta1, "\\ud800": 1}',),
+            "6:52: '\\ud800' has half of a surrogate pair",
+        ),
     ],
 )
-def test_a_number_beyond_its_limit_is_refused_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
-    problems = problems_of_steps(tmp_path, *steps)
-    assert any(said in problem for problem in problems), problems
-    assert all(len(problem) <= 320 for problem in problems)
+def test_a_value_beyond_the_limits_is_refused_once_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
+    (problem,) = problems_of_steps(tmp_path, *steps)
+    assert problem.startswith(said)
+    assert len(problem) <= 320
 
 
 def test_the_largest_documented_numbers_are_accepted(tmp_path: Path):

@@ -112,6 +112,8 @@ def test_closing_cancels_running_jobs_and_waits_for_their_cleanup():
         try:
             await asyncio.Event().wait()
         finally:
+            for _ in range(20_000):  # a cleanup of many steps, which closing has to wait for
+                await asyncio.sleep(0)
             cleaned.append("endless")
         return ""
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.clocks import CLOCKS
 from conformance.commands.shards import NO_CELL_FOUND, Shard, combined_exit_code, merge_shards, parse_options
 from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import read_run
@@ -127,8 +128,12 @@ def test_a_malformed_shard_number_is_refused(word: str, tmp_path: Path) -> None:
 
 
 def test_a_run_on_spark_accepts_only_the_virtual_clock(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="use --clock virtual"):
-        parse_options(["--spark", "local", "--clock", "scaled"], tmp_path)
+    others = [name for name in CLOCKS if name != "virtual"]
+    assert len(others) > 1
+    for name in (*others, "unknown"):
+        with pytest.raises(ValueError, match=f"cells at --clock {name} need programs .* use --clock virtual"):
+            parse_options(["--spark", "local", "--clock", name], tmp_path)
+    assert parse_options(["--spark", "local", "--clock", "virtual"], tmp_path).words == ("--clock", "virtual")
     asked = parse_options(["a", "--spark=local[3]", "--run-dir", "x", "-k", "b", "--conf", "spark.a=b"], tmp_path)
     assert (asked.master, asked.conf, asked.run_dir) == ("local[3]", ("spark.a=b",), tmp_path / "x")
     assert asked.words == ("a", "-k", "b", "--clock", "virtual")
