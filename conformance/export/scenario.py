@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from conformance.export.segments import content_stand_in
 from conformance.history.events import AnyEvent, Attempt, Closed, Command, Connected, Content, Reply, Talked
-from conformance.parameters import DEFAULTS
+from conformance.parameters import DEFAULTS, effective_parameters
 from conformance.results.reader import StoredCell
 from conformance.scenarios.values import format_duration
 from conformance.topology import Topology
@@ -97,12 +97,13 @@ def _topology_mapping(topology: Topology, parameters: dict[str, Any]) -> YamlMap
     """Return the topology as YAML, where each server has those parameters that differed from the default at the start.
 
     `parameters` has all transport parameters of each server at the start, by the server's name; they replace what the topology
-    states. A server without an entry gets no parameters.
+    states. A server without an entry, as in a run of 0.1.0, has those that the topology states.
     """
     mapping = topology.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     mapping.pop("transport", None)
     for server in mapping["servers"]:
-        values = parameters.get(server["name"], {})
+        stated = topology.by_name[server["name"]].transport
+        values = parameters.get(server["name"]) or effective_parameters(topology.transport, stated)
         changed = {name: value for name, value in values.items() if value != DEFAULTS.get(name)}
         server.pop("transport", None)
         if changed:

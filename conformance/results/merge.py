@@ -69,7 +69,7 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
 
 
 def _merged_header(runs: Sequence[StoredRun], name: str) -> RunHeader:
-    """Return the header of the merged run: the first run's, with all candidates, the joint suite hash and the sum of cells.
+    """Return the header of the merged run: the first run's, with all candidates, the joint suite hash and the number of cells.
 
     `name` is the merged run's. It counts as filtered only where all runs are. Raises RunDirectoryError where two runs have
     different candidates of one name.
@@ -81,15 +81,16 @@ def _merged_header(runs: Sequence[StoredRun], name: str) -> RunHeader:
                 raise RunDirectoryError(
                     f"{run.path}: its candidate {candidate.name!r} is not the one of that name in another run"
                 )
-    hashes = (header.scenario_sha256 for run in runs for header, _ in read_cell_ends(run.path).ends)
+    cells = [header for run in runs for header, _ in read_cell_ends(run.path).ends]
+    held_twice = len(cells) - len({(cell.nodeid, cell.candidate) for cell in cells})
     return runs[0].header.model_copy(
         update={
             "schema_number": SCHEMA,
             "run": name,
             "candidates": tuple(candidates[key] for key in sorted(candidates)),
-            "suite_sha256": suite_sha256(hashes),
+            "suite_sha256": suite_sha256(cell.scenario_sha256 for cell in cells),
             "filtered": all(run.header.filtered for run in runs),
-            "cells_planned": sum(run.header.cells_planned for run in runs),
+            "cells_planned": sum(run.header.cells_planned for run in runs) - held_twice,
         }
     )
 

@@ -18,6 +18,7 @@ from conformance.history.events import EVENT_ADAPTER, AnyEvent
 from conformance.regular_files import read_regular
 from conformance.results.compression import read_history
 from conformance.results.layout import (
+    CELLS_FOLDER,
     FOOTER_FILE,
     RUN_FILE,
     CellUnreadable,
@@ -182,12 +183,12 @@ def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> Store
     )
 
 
-def read_cell_ends(run_dir: Path) -> CellEnds:
-    """Return the header and footer of each cell of a run; the lines between are not parsed. Raises SchemaTooNew.
+def read_cell_ends(run_dir: Path, folder: str = CELLS_FOLDER) -> CellEnds:
+    """Return the header and footer of each cell in a folder of a run; the lines between are not parsed. Raises SchemaTooNew.
 
     A cell without a readable header becomes a damage.
     """
-    files = cell_files(run_dir)
+    files = cell_files(run_dir, folder)
     ends: list[tuple[CellHeader, CellFooter | None]] = []
     damage: list[Damage] = []
     for path in files:

@@ -38,10 +38,9 @@ from conformance.results.layout import (
     archive_path,
     attachments_folder,
     cell_file,
-    cell_files,
     slug,
 )
-from conformance.results.reader import read_cell_end, read_cell_ends, read_header
+from conformance.results.reader import read_cell_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.untrusted.tree import delete_tree
 from conformance.verdicts import Outcome, Verdict
@@ -269,11 +268,10 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
 
     `wall_seconds` is the duration of the run; `interrupted` says that it ended before its last cell. Cells that cannot
     be read are listed in the footer's `damage` and count as cut short. Where pyarrow is installed, a run of more than
-    16 cells gets its Parquet tables too. Raises RunDirectoryError where the directory holds no run, or the header of a first
-    attempt in `late/` cannot be read.
+    16 cells gets its Parquet tables too. Raises RunDirectoryError where the directory holds no run.
     """
     header = read_header(run_dir)
-    cells = read_cell_ends(run_dir)
+    cells, late = read_cell_ends(run_dir), read_cell_ends(run_dir, LATE_FOLDER)
     footers = [footer for _, footer in cells.ends if footer is not None]
     counts = Counter(footer.outcome for footer in footers)
     wall = max(wall_seconds, 1e-9)
@@ -288,8 +286,8 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
         simulated_per_wall_second=round(sum(footer.simulated_seconds for footer in footers) / wall, 3),
         cpu_per_cell=round(sum(footer.cpu_seconds for footer in footers) / len(footers), 6) if footers else 0.0,
         interrupted=interrupted,
-        again=tuple(read_cell_end(path)[0].nodeid for path in cell_files(run_dir, LATE_FOLDER)),
-        damage=tuple(str(damage) for damage in cells.damage),
+        again=tuple(header.nodeid for header, _ in late.ends),
+        damage=tuple(str(damage) for damage in (*cells.damage, *late.damage)),
     )
     write_atomically(run_dir / FOOTER_FILE, _indented_json(run_footer))
     if cells.files > _FEW_CELLS and find_spec("pyarrow"):

@@ -59,6 +59,18 @@ def test_a_reply_that_differs_from_the_recorded_one_fails(cells: list[StoredCell
     assert ran.returncode == 1, ran.stdout
 
 
+def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(
+    cells: list[StoredCell], tmp_path: Path
+):
+    cell = cells[0]
+    topology = {**cell.header.topology, "transport": {"ShadowHeartbeatFrequency": 77}}
+    header = cell.header.model_copy(update={"topology": topology, "parameters": {}})
+    (tmp_path / "one.scenario.yaml").write_bytes(as_scenario(replace(cell, header=header)))
+    (scenario,) = read_corpus([tmp_path], paths.fixtures())
+    (exported,) = scenario.cells()
+    assert {server.transport.get("ShadowHeartbeatFrequency") for server in exported.topology.servers} == {77}
+
+
 def test_a_cell_without_a_session_of_the_harness_is_refused(cells: list[StoredCell]):
     silent = replace(
         cells[0], events=tuple(e for e in cells[0].events if not (isinstance(e, Connected) and e.client == "outside"))

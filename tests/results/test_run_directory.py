@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.results.layout import CellUnreadable, RunDirectoryError, SchemaTooNew, archive_path, slug
+from conformance.results.layout import LATE_FOLDER, CellUnreadable, RunDirectoryError, SchemaTooNew, archive_path, slug
 from conformance.results.reader import Damage, read_cell, read_cell_ends, read_run
 from conformance.results.schema import CellFooter
 from conformance.results.writer import CellWriter, begin_run, finish_run
@@ -110,6 +110,18 @@ def test_a_cell_without_a_header_cannot_be_read_but_its_run_can(tmp_path: Path) 
         list(run.cells())
     footer = finish_run(tmp_path, wall_seconds=2.0)
     assert (footer.cells, footer.cut_short, len(footer.damage)) == (2, 1, 1)
+
+
+def test_a_first_attempt_without_a_header_is_a_damage_of_the_run(tmp_path: Path) -> None:
+    begin_run(tmp_path, run_header())
+    late = tmp_path / LATE_FOLDER
+    late.mkdir()
+    write_cell(tmp_path).rename(late / "whole.jsonl.gz")
+    (late / "torn.jsonl").write_bytes(b"")
+    write_cell(tmp_path)
+    footer = finish_run(tmp_path, wall_seconds=2.0)
+    assert (len(footer.again), footer.cells, footer.cut_short) == (1, 1, 0)
+    assert [line.startswith("torn.jsonl:1: ") for line in footer.damage] == [True]
 
 
 @pytest.mark.parametrize("file", ["run.json", "footer.json", "cell"])
