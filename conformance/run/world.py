@@ -315,7 +315,7 @@ class World:
         candidate = self._assignment.candidate_for(server.name)
         is_another = directory is not None
         directory = directory or self._directory / server.name
-        if DISK in candidate.features and (troubles := disk_troubles_of(self.cell, server.name)):
+        if not is_another and DISK in candidate.features and (troubles := disk_troubles_of(self.cell, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
             self.disks[server.name] = disk
         node = node_class(candidate.kind).create(

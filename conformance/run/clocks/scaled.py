@@ -25,8 +25,8 @@ _TOLERATED_S = 0.005
 class ScaledClock:
     """Real time in which every documented duration is divided by `scale`; it measures how late the loop runs.
 
-    `_late` adds up the lag since it was last taken, and `_check_due` is when the next measurement is due, in seconds
-    of the loop.
+    `_late` adds up the lag since it was last taken, `_check_due` is when the next measurement is due, and `_overdue_taken` is how
+    much of its lateness was taken already; all in seconds of the loop.
     """
 
     name: str
@@ -40,6 +40,7 @@ class ScaledClock:
         self._loop = loop
         self._began = loop.time()
         self._late = 0.0
+        self._overdue_taken = 0.0
         self._check_due = self._began
         self._flush: Callable[[], None] = flush_nothing
         self._check_lag()
@@ -63,12 +64,13 @@ class ScaledClock:
     def take_lag(self) -> float:
         """Return the lag since the last call, documented seconds.
 
-        A measurement that is overdue counts by how late it is now. When it is made later, its whole lateness counts: that part
-        is returned by two calls.
+        A measurement that is overdue counts by how late it is now, and the rest of its lateness when it is made.
         """
-        overdue = max(self._loop.time() - self._check_due, 0.0)
-        late = self._late + (overdue if overdue > _TOLERATED_S else 0.0)
+        overdue = max(self._loop.time() - self._check_due, self._overdue_taken)
+        late = self._late + (overdue - self._overdue_taken if overdue > _TOLERATED_S else 0.0)
         self._late = 0.0
+        if overdue > _TOLERATED_S:
+            self._overdue_taken = overdue
         return late * self.scale
 
     def take_lag_reason(self) -> str:
@@ -99,7 +101,8 @@ class ScaledClock:
         """Add to the lag by how much this call is late, if that is more than _TOLERATED_S, and schedule the next call."""
         now = self._loop.time()
         late = now - self._check_due
-        self._late += late if late > _TOLERATED_S else 0.0
+        self._late += late - self._overdue_taken if late > _TOLERATED_S else 0.0
+        self._overdue_taken = 0.0
         self._check_due = now + _CHECK_PERIOD_S
         self._timer = self._loop.call_at(self._check_due, self._check_lag)
 
