@@ -164,7 +164,8 @@ def _fault(does: str, at: str, when: When, *, reply: str | None = None, value: s
         fault = Fault.model_validate(fields)
         check_fault(fault)
     except ValidationError as error:
-        raise UnknownBehaviour(f"{name}: {value!r} is not a number of octets ({error.errors()[0]['msg']})") from None
+        unit = "octets a second" if "rate" in kind.field_meanings else "octets"
+        raise UnknownBehaviour(f"{name}: {value!r} is not a number of {unit} ({error.errors()[0]['msg']})") from None
     except ValueError as error:
         problem = str(error).removeprefix("fault x: ")
         raise UnknownBehaviour(f"{name}: {problem}") from None

@@ -109,17 +109,17 @@ class CellExpander:
         self._cells_by_size["smoke", None] = self._expand("smoke", None)
 
     def cells(self, size: GridSize, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
-        """Return the cells with a fault grid of some size, cached.
+        """Return the cells with a fault grid of some size; without a problem they are cached.
 
         `timers` are the candidate's own, used where the scenario has `timers: own` (None: example values), and ignored elsewhere.
-        Raises InvalidFile for problems that only these cells have; a second call with the same arguments does not raise, and
-        returns the cells that were made before the first problem.
+        Raises InvalidFile for problems that only these cells have.
         """
         key = (size, timers if self._has_own_timers else None)
         if key not in self._cells_by_size:
-            self._cells_by_size[key] = self._expand(*key)
+            cells = self._expand(*key)
             if problems := self._report.problems:
                 raise InvalidFile(problems)
+            self._cells_by_size[key] = cells
         return self._cells_by_size[key]
 
     @property

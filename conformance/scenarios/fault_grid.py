@@ -128,7 +128,7 @@ def points_with_faults(
     match size:
         case "smoke":
             selected = _first_for_each_place(faults) if grid.places else [f for f in faults if f.name in _SMOKE_FAULTS]
-            yield from ((points[0], fault) for fault in selected)
+            yield from ((point, fault) for point in points[:1] for fault in selected)
         case "pairwise":
             yield from _pairwise(points, faults)
         case "full":

@@ -72,7 +72,7 @@ def test_other_addresses_ask_for_nothing(local: str):
         ("silent-foo", "not a place"),
         ("delay-dot", "needs `lasting`"),
         ("delay-dot-soon", "not a valid duration"),
-        ("throttle-rcpt-fast", "not a number of octets"),
+        ("throttle-rcpt-fast", "not a number of octets a second"),
         ("reset-rcpt-5", "nothing may follow rcpt"),
         ("garble-before-rcpt", "would not notice"),
         ("stall-connect", "would not notice"),

@@ -10,8 +10,8 @@ import pytest
 from conformance.candidates.description import Candidate, read_description
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.readiness import _wait_for_log_line
 from conformance.nodes.places import PortLeases
+from conformance.nodes.readiness import _wait_for_log_line
 from tests.nodes import programs
 from tests.suite.helpers import conformance_command
 

@@ -128,6 +128,11 @@ def test_problems_of_a_grid_are_reported_with_their_place(tmp_path: Path, old: s
     assert bool(problem) == bool(found)
 
 
+def test_a_grid_of_which_every_point_is_excluded_is_a_problem(tmp_path: Path) -> None:
+    found = problems(tmp_path, TEXT.replace("steps:", "exclude: [{n: [1, 2]}]\nsteps:"))
+    assert ["every cell is excluded" in str(problem) for problem in found] == [True]
+
+
 def values(point: Point, fault: GridFault) -> tuple[object, ...]:
     return (fault.place, fault.position, fault.kind, *(node.value for node in point.values()))
 

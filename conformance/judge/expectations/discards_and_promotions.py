@@ -97,7 +97,8 @@ def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Findi
 def not_discarded(expected: NotDiscardedExpected, context: ExpectationContext) -> Finding:
     """Check that no discard notification was given to `on` (None: any) up to now; each stored copy is an occasion.
 
-    A violation is `early` where no next hop had accepted the message yet. Copies on any holder are occasions, whatever `on` is.
+    A violation is `early` where no next hop had accepted the message yet. Copies on any holder are occasions, whatever `on` is: a
+    server without a copy is to be notified of none.
 
     A message may go to one next hop in several transmissions, each with a shadow copy for some of the recipients (ruling
     26). A notification for such a copy is right once its own recipients have the message.
