@@ -249,7 +249,12 @@ def judge(
 
 
 def worst_sentence(verdicts: tuple[Verdict, ...]) -> str:
-    """Return the sentence of the first verdict with the worst outcome, '' if that is pass or not applicable."""
+    """Return the sentence of the first verdict with the worst outcome, '' if that is pass or not applicable.
+
+    A cell without any verdict, such as one that waives every invariant and expects nothing, is inconclusive.
+    """
+    if not verdicts:
+        return "no check judged anything in this cell"
     outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
     if outcome in OK_OUTCOMES:
         return ""

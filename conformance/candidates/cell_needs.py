@@ -1,8 +1,9 @@
 """What a cell needs of each of its servers: capabilities, commands and a generation; and which candidates lack it.
 
 A capability is needed only from the servers that can be expected to have it. `shadow-2013` and `shadow-2010` are needed from
-servers of the generations whose documents describe them, duplicate detection from servers with mailboxes, and `inspect` from
-the servers that a step inspects. A capability that this rule leaves to no server is needed from all of them.
+servers of the generations whose documents describe them, `duplicate-detection` and `lmtp-delivery` from servers that have mailboxes
+or get one in a step, and `inspect`, `redirect` and `resubmit` from the servers to which a step gives that command. A capability that this
+rule leaves to no server is needed from all of them.
 
 A *need* is a word of a cell's `needs`: a capability, `shadow` (either form of shadow redundancy), or an ability that
 every candidate has unless its description lists it in `lacks` (`queue`, `routes`, `alternatives`).

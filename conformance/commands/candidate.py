@@ -153,9 +153,10 @@ class _ClaimTrial:
         self._cell = with_probed_generations(cell, candidate, claim)
 
     async def run(self, cell_loop: CellLoop) -> CheckLine:
-        """Run the cell in a temporary directory and judge it; with `OWN_LOOP` this blocks and never suspends.
+        """Run the cell in a temporary directory and judge it.
 
-        A cell that does not apply to the candidate gives "not judged".
+        `cell_loop` says where: `OWN_LOOP` on a new event loop, so that this blocks and never suspends; `SHARED_LOOP` on the
+        caller's, with the judgement in a thread. A cell that does not apply to the candidate gives "not judged".
         """
         if reason := inapplicable_reason(self._cell, self._assignment, self._settings):
             return CheckLine(f"claim {self.claim}", state="not judged", detail=f"it cannot be tried: {reason}")

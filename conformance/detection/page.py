@@ -178,7 +178,10 @@ def _defects(measurement: Measurement, store: Store) -> Iterator[str]:
 
 
 def _hardest_first(row: tuple[Series, SeriesResult]) -> tuple[bool, int, str]:
-    """Return the sorting key of a defect's line (`row`): those that were not caught first, then by the number of plans, falling."""
+    """Return the sorting key of a defect's line (`row`): those that were not caught first, then by the number of plans, falling.
+
+    That is the number of the plan that caught it, from 0, or how many plans were run in vain.
+    """
     series, one = row
     return (one.catch is not None, -(one.catch.number if one.catch is not None else one.tried), series.defect)
 

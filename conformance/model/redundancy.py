@@ -13,7 +13,7 @@ It may acknowledge without a copy only where RejectMessageOnShadowFailure is fal
 - a holder was silent: on silence the primary may end its effort at any moment (SR-TMO-01, ruling 16).
 
 Silence is the difficult case, since a fault may hold back what the primary sends before the link records it. `_is_silent`
-therefore asks whether a session that was in use owed the primary an answer; `_is_stored_later` and `_was_not_waiting` take back
+therefore presumes that a session in use, in which nothing was refused or stored, owed the primary an answer; `_is_stored_later` and `_was_not_waiting` take back
 that judgement where the answer came after all, or the primary's next command shows that it had an answer.
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md. `transaction` is the one by
@@ -222,7 +222,7 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
 
 
 def _is_silent(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
-    """Return whether the holder owed the primary an answer when the primary gave up: when it acknowledged or left before.
+    """Return whether the holder presumably owed the primary an answer when the primary gave up: when it acknowledged or left before.
 
     The session was used for the message: it was opened, something was said, or a fault fired in it since MAIL. It served no other
     purpose, nothing was refused in it, and no copy was stored. A copy of unknown content counts as stored: a fault may have

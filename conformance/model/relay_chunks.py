@@ -116,7 +116,7 @@ def chunks_are_one_transaction(facts: Facts) -> Finding:
     """
     finding = Finding("chunks are of one transaction, until RSET")
     broken_off: dict[str, int] = {}
-    """By server: the number of the first RSET, EHLO or HELO after chunks."""
+    """By server: the number of the first RSET, EHLO or HELO amid chunks, of all its sessions."""
     for session in _chunked_sessions(facts):
         state = ""  # `open` once a chunk was taken, `ended` after the last, until MAIL or RSET
         for exchange in session.exchanges:
@@ -135,7 +135,7 @@ def chunks_are_one_transaction(facts: Facts) -> Finding:
             elif command.verb in _BREAKS_OFF:
                 if state == "open":
                     finding.occasions += 1
-                    broken_off.setdefault(session.server, command.n)
+                    broken_off[session.server] = min(command.n, broken_off.get(session.server, command.n))
                 state = ""
             elif command.verb == "MAIL":
                 state = ""
@@ -148,7 +148,7 @@ def _check_bodies_after_break(facts: Facts, finding: Finding, broken_off: Mappin
     """Add a violation for each body that a server passes on after chunks were broken off, and that no transaction gave it.
 
     `broken_off` has, by server, the number of the first RSET, EHLO or HELO amid chunks. Reports, other mail with a null
-    reverse-path and eight-bit contents are left out: the server makes or converts these.
+    reverse-path and eight-bit contents are left out: the server makes or converts these. So are contents outside of a transaction.
     """
     given: dict[str, set[str]] = defaultdict(set)
     sent_at = {sent.dot_n: sent for sent in facts.trace.transactions if sent.dot_n is not None}

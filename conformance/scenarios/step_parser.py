@@ -1,5 +1,6 @@
 """Parse the steps of a scenario: from nodes, in which every `${axis}` is substituted, to the models of their verbs.
 
+`when_nodes` and `when_nodes_of_step` read the file's own nodes, before that.
 A node is a value of the YAML file with its line and column. `point` has the value of each axis in the cell that is
 being made; `report` collects the problems. A model holds a verb's fields: those of actions are in `ACTIONS`, of
 expectations in `EXPECTATIONS`.

@@ -11,7 +11,8 @@ In a worker of xdist, which learns late which items it gets, jobs are grouped in
 `ChunkScheduling` hands them out): only the chunk of the job that is asked for is begun.
 
 A job whose result `needs_rerun` (its timing suffered from the others) is run a second time with no other job beside it: it
-waits until none is running, and holds the lock that other reruns wait for.
+waits until the first run of every job that was begun has ended, also of those that no slot was free for yet, and holds the lock
+that other reruns wait for.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ class JobPool(Generic[T]):
 
     Of a job that is run twice the second result counts. `running` are the names of the jobs that have begun and not
     ended. `_tasks` has the tasks of the jobs that were begun and not asked for yet, `_begun` the names of all that were
-    begun; `_slots` admits `limit` jobs. A task returns a list with the result.
+    begun; `_slots` admits `limit` jobs, and `_unfinished` counts the begun jobs whose first run has not ended. A task returns its
+    job's last result, in a list that `result` empties: asyncio would format the result of a task that has ended.
     """
 
     def __init__(

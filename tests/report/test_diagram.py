@@ -12,6 +12,7 @@ import pytest
 from conformance.report.cell_page import cell_page
 from conformance.report.diagram.layout import lay_out
 from conformance.report.diagram.rows import diagram_rows, party_columns
+from conformance.report.diagram.svg import draw_section
 from conformance.report.rendering import write_style_sheet
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import cell_view
@@ -94,6 +95,7 @@ def test_a_killed_nodes_line_is_broken_from_there_on() -> None:
     (place,) = (placed.y for placed in section.placed if placed.row.numbers == (killed,))
     down = [(piece.x, piece.top, piece.bottom) for piece in section.lifelines if piece.down]
     assert down == [(diagram.columns["mbx1"], place, section.height)]
+    assert str(draw_section(diagram, section)).count('class="life down"') == 1
 
 
 def test_findings_link_to_their_evidence() -> None:

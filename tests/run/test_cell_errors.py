@@ -1,7 +1,8 @@
-"""The sentence for an exception that ends a cell, also for one without a message."""
+"""The sentence for an exception that ends a cell, also for one without a message, and that for a cell without a verdict."""
 
 import pytest
 
+from conformance.execute import worst_sentence
 from conformance.nodes.contract import NodeError
 from conformance.run.cell import describe_errors
 
@@ -17,3 +18,7 @@ from conformance.run.cell import describe_errors
 )
 def test_each_exception_is_described_once(error: Exception, words: str) -> None:
     assert describe_errors(ExceptionGroup("several", [ExceptionGroup("inner", [error]), error])) == words
+
+
+def test_a_cell_without_a_verdict_has_a_sentence() -> None:
+    assert worst_sentence(()) == "no check judged anything in this cell"

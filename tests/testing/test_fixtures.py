@@ -1,5 +1,6 @@
 """Sinks, links and servers for tests of other projects (`conformance.testing`, `conformance.fixtures`)."""
 
+import re
 import smtplib
 import threading
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_a_scripted_answer_of_a_sink_is_given_once_with_times_1(
     smtp_sink: MailSink, at: str, reply: str, error: type[Exception]
 ):
     smtp_sink.answer(at, reply, times=1)  # type: ignore[arg-type]  # each of them is one of the literals
-    with pytest.raises(error):
+    with pytest.raises(error, match=re.escape(f"({reply[:3]}, b'{reply[4:]}'")):
         send(smtp_sink)
     assert smtp_sink.messages == []
     send(smtp_sink)
@@ -137,7 +138,7 @@ def test_a_server_keeps_its_queue_after_a_kill(mail_node):
     assert node.log.exists()
 
 
-def test_two_servers_with_names_of_their_own_send_each_other_mail(mail_node):
+def test_two_servers_with_names_of_their_own_pass_mail_from_one_to_the_other(mail_node):
     one, other = (mail_node("exec:reference", name=name) for name in ("one1", "other1"))
     one.next_hop.connect_to(other.host, other.port)
     send(one)
@@ -154,11 +155,14 @@ def test_a_server_that_does_not_start_raises_an_error_with_its_output(mail_node,
         mail_node(str(broken))
 
 
-def test_no_thread_outlives_a_server(tmp_path: Path):
+@pytest.mark.parametrize(("candidate", "has_threads"), [("reference", False), ("exec:reference", True)])
+def test_no_thread_outlives_a_server(candidate: str, has_threads: bool, tmp_path: Path):
     before = set(threading.enumerate())
     nodes = MailNodes(tmp_path / "nodes")
-    nodes.start("reference")
-    assert set(threading.enumerate()) > before
+    loops = set(threading.enumerate())
+    assert loops > before
+    nodes.start(candidate)
+    assert (set(threading.enumerate()) > loops) is has_threads
     nodes.close()
     assert set(threading.enumerate()) <= before
 

@@ -63,7 +63,7 @@ async def closes_after_421(server: Server) -> Judgement:
 @check("enhanced-codes-everywhere", "RFC 2034 3", last=True)
 async def enhanced_codes_everywhere(server: Server) -> Judgement:
     """Each line of each 2yz, 4yz and 5yz reply begins with an enhanced status code, but for the greeting, EHLO and HELO."""
-    replies = _with_enhanced_codes(server)
+    replies = _replies_that_need_codes(server)
     if wrong := [reply for reply in replies if None in reply.enhanced_classes]:
         return failed(
             f"ENHANCEDSTATUSCODES is offered, and {wrong[0]} {_describe_occasion(wrong[0])} has none; {len(wrong)} of {len(replies)} replies"
@@ -74,7 +74,7 @@ async def enhanced_codes_everywhere(server: Server) -> Judgement:
 @check("enhanced-codes-agree", "RFC 2034 4", last=True)
 async def enhanced_codes_agree(server: Server) -> Judgement:
     """The class of an enhanced status code is the first digit of the reply's code."""
-    replies = [reply for reply in _with_enhanced_codes(server) if any(reply.enhanced_classes)]
+    replies = [reply for reply in _replies_that_need_codes(server) if any(reply.enhanced_classes)]
     if not replies:
         raise NotApplicable("no reply had an enhanced status code")
     if wrong := [r for r in replies if {*r.enhanced_classes} - {None} != {str(r.code)[0]}]:
@@ -91,8 +91,11 @@ def _all_replies(server: Server) -> list[Reply]:
     return server.log.replies
 
 
-def _with_enhanced_codes(server: Server) -> list[Reply]:
-    """Return the replies that must have an enhanced status code. Raises NotApplicable if there are none."""
+def _replies_that_need_codes(server: Server) -> list[Reply]:
+    """Return the replies that must have an enhanced status code: 2yz, 4yz and 5yz, after EHLO has offered ENHANCEDSTATUSCODES.
+
+    The replies to EHLO and HELO have none (RFC 2034 4). Raises NotApplicable if there are no such replies, or it was never offered.
+    """
     server.require_extension("ENHANCEDSTATUSCODES")
     replies = [
         reply

@@ -3,7 +3,8 @@
 The *primary* is the next hop that a message was sent to; this server keeps a copy of the message, the *shadow*. After each
 ShadowHeartbeatTimeoutInterval without a session the primary is queried (heartbeat): it replies with *discard notifications*,
 which name the shadows of messages that it has passed on. After ShadowHeartbeatRetryCount failures in a row it has failed, and
-those of its shadows that another server can be the next hop for are resubmitted (promoted): this server sends them again.
+those of its shadows that another server can be the next hop for are resubmitted (promoted): this server sends them again. So it does
+when the primary returns with a new queue database.
 *Contact* is a successful session that this server has opened; `watched` has the state of each primary that has an alarm.
 """
 
@@ -46,7 +47,8 @@ class HubManager(ShadowRedundancyManager):
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
         """Query discard status in a session that is open for mail, whether shadows are held or not (SR-E10-05). Raises SessionLost.
 
-        `query_discards` sends XQDISCARD, deletes the shadows that the reply names, and records the contact. Whether shadow
+        `query_discards` sends XQDISCARD, deletes the shadows that the reply names, and records the contact; if the reply names a new
+        queue database, it promotes the shadows of the old one. Whether shadow
         redundancy is enabled is not asked here: the caller does.
         """
         await self.query_discards(primary, dialogue)

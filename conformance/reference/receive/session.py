@@ -129,6 +129,7 @@ class Receiver(Chunking, PeerAuthentication):
         self._timeout_duration = limits.connection_inactivity_timeout
         if self._age_timer is not None and self.transport is not None:
             self._age_timer.cancel()
+            # `_expires_at` is computed from the new limits.
             self._age_timer = self.loop.call_at(max(self._expires_at, self.loop.time()), self._timeout_cb)
             if self.acceptance_task is None:
                 self._idle_deadline = max(self._idle_deadline + longer, self.loop.time())

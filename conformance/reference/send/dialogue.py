@@ -179,7 +179,8 @@ class Dialogue(ABC):
     async def _transmit(self, envelope: Envelope, content: bytes, extra: str) -> dict[Recipient, Reply]:
         """Transmit a message as `transmit` says: MAIL, RCPT for each recipient, DATA and the content.
 
-        After 421 no further command is sent: recipients that had no permanent refusal get the 421. If no recipient is accepted,
+        After 421 no further command is sent. After 421 to RCPT recipients that had no permanent refusal get the 421; after 421 to
+        DATA those that were accepted. If no recipient is accepted,
         or DATA is refused, the transaction is reset with RSET, so that the session can carry another message. Raises SessionLost,
         also for a reply 2yz to DATA: the server does not expect the content then.
         """

@@ -20,7 +20,7 @@ _MAX_TITLE = 600
 
 
 def draw_section(diagram: Diagram, section: Section, *, hover_text: bool = True) -> Markup:
-    """Return one section as an inline `<svg>`; the Tab key reaches marked rows, and `#eNUMBER` links to any row.
+    """Return one section as an inline `<svg>`; the Tab key reaches marked rows, and `#eNUMBER` links to a row by its first event.
 
     Without `hover_text` rows have no tooltip, link target and text for screen readers, which images cannot use.
     """

@@ -231,9 +231,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _choose_jump_target(self, earliest: float, when: float) -> float:
         """Return where to jump in a wait until `when`: to `earliest`, a program's timer, or later; note lag if later.
 
-        As long as the wait may still end within MAX_EXACT_WAIT_S, the target is `earliest`. Else the wait is to end within
-        MAX_REAL_WAIT_S: the real time that is left allows for as many more jumps as the jumps so far tell, and the rest of the
-        wait is divided by their number. One jump skips MAX_SKIP_FRACTION of the wait at most.
+        The target is `earliest` in the first jumps and in the first part of MAX_EXACT_WAIT_S, and as long as the wait may still end
+        within its limit at the pace so far. Else the wait is to end within MAX_REAL_WAIT_S: the real time that is left allows for as
+        many more jumps as the jumps so far took, and the rest of the wait is divided by their number. A jump beyond `earliest` ends at
+        most MAX_SKIP_FRACTION of the wait after now.
         """
         now, real = self.time(), time.monotonic()
         wait = self._current_wait(when, now, real)
