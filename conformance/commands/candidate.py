@@ -182,7 +182,11 @@ class _ClaimTrial:
 
 
 def _run_all(trials: Sequence[_ClaimTrial], limit: int) -> Iterator[CheckLine]:
-    """Try claims, up to `limit` at a time, and yield the results in the order of the claims."""
+    """Try claims, up to `limit` at a time, and yield the results in the order of the claims.
+
+    With a limit of 1 each runs in this thread, on an event loop of its own, when its result is asked for; else all run on the loop of
+    a pool's thread, and those that have not ended are cancelled when the iteration is closed. Raises what a trial raises.
+    """
     if limit == 1:
         yield from (run_without_loop(trial.run(OWN_LOOP)) for trial in trials)
         return

@@ -144,7 +144,7 @@ def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tup
 
 
 def defect_gaps(table: DefectTable) -> tuple[str, ...]:
-    """Return a sentence for each trial in which the sound reference does not pass, and for each defect that is not caught.
+    """Return a sentence for each applicable trial in which the sound reference does not pass, and for each defect not caught.
 
     A defect is not caught if no trial judges the requirement that it breaks, if no verdict fails, or if only other requirements
     are blamed.

@@ -1,7 +1,7 @@
 """Reduces a plan that violates a rule to one that still does, and has as few steps, messages, servers and parameters as possible.
 
 Delta debugging (Zeller and Hildebrandt, 2002) over the steps: halves, then quarters, and so on down to single steps are left out
-while the same check fails. Then numbers of messages become 1 and lists of recipients lose entries; parameters get their defaults, all
+while the same check fails. Then numbers of messages become 1, and lists of recipients one recipient; parameters get their defaults, all
 at once or one by one; and servers are left out whose mailboxes no message is from or for. A plan that leaves out too much is invalid or
 sound; both count as not failing.
 """
@@ -86,7 +86,7 @@ def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
 
 
 def _smaller_sends(step: Step) -> Iterator[Send]:
-    """Yield smaller versions of a step that sends: with one message, and for each of several recipients one with that alone.
+    """Yield smaller actions for a step that sends: with one message, and for each of several recipients one with that alone.
 
     Nothing for a step that cannot be made smaller.
     """

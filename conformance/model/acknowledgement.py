@@ -1,5 +1,6 @@
-"""Judges what follows once a shadow copy is stored: the sender is answered, or the message is delivered (SR-CRE-05, SR-TMO-03),
-and taken when the sender transmits it again (SR-TMO-04).
+"""Judges what follows once a shadow copy is stored: the sender is answered, or the message is delivered (SR-CRE-05, SR-TMO-03).
+
+Also judges that a message which was given before, and not refused, is taken when its sender transmits it again (SR-TMO-04).
 
 A server, the *primary*, that has a copy stored on another, the *holder*, acknowledges the message in the session in which it was
 given it. If the sender is gone by then, the message is the primary's all the same. `given` is that transaction: MAIL is its event

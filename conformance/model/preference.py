@@ -9,7 +9,7 @@ In one site, DAG or not, only the local limit counts (SR-PRF-06).
 An attempt that ended before MAIL does not show for which message it was made, nor whether it was one: it may have been a
 heartbeat. So attempts are counted twice. An attempt in the wrong order is judged by all that may have been made for the message
 (`_count_possible_remote_attempts`), the limit by those that were surely made for it (`_is_surely_for_message`). Too few attempts
-are seen where the server gives up: `redundancy` judges acknowledgements, `refusals` refusals; both use this module's functions.
+are seen where the server gives up: `redundancy` judges acknowledgements, `enabling` refusals; both use this module's functions.
 
 The *effort* for a message begins with the MAIL by which the *primary* is given it, and ends with its final reply; meanwhile the
 primary tries to have a copy stored by a possible *holder*. `n` is an event's number. Rulings are those of docs/rulings.md.

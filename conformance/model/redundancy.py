@@ -17,7 +17,7 @@ therefore presumes that a session in use, in which nothing was refused or stored
 that judgement where the answer came after all, or the primary's next command shows that it had an answer.
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md. `transaction` is the one by
-which the primary was given the message, `answer` or `acknowledgement` its final reply. The rules about refusals (`refusals`) use
+which the primary was given the message, `answer` or `acknowledgement` its final reply. The rules about refusals (`enabling`) use
 the public functions too.
 
 Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as

@@ -9,9 +9,9 @@ How rows are made:
 - Most events need no parsing in Python. `PLAIN_KINDS` are the kinds of events each of whose fields has the type of its
   column; `PLAIN_LINES` matches consecutive lines of such events, written exactly as this harness writes them. The reader
   leaves those lines unparsed (`StoredCell.unparsed`), and Arrow parses them by the thousand (`parse_plain_lines`).
-- All other records (headers, footers, verdicts, and events with a field of the column type `json`, such as `line`) are
-  parsed and validated, and become rows through their dictionaries (`_row_values`).
-- Cells are gathered until they have 20,000 lines. Each batch is made into tables in one of two threads while the next one
+- All other records (headers, footers, verdicts, and events with a field that is not always a text in a column of type
+  `json`, such as the number `line` of a step) are parsed and validated, and become rows through their dictionaries (`_row_values`).
+- Cells are gathered until they have 20,000 events. Each batch is made into tables in one of two threads while the next one
   is read: Arrow works without holding Python's global lock. Batches are yielded in the order of the cells.
 - Where Arrow rejects a batch's unparsed lines, one of them is damaged. The batch's cells are then read again with every
   line parsed, which finds the damaged lines. A parsed record that fits no row (a number beyond 64 bits) is damage too.

@@ -95,7 +95,10 @@ def test_the_stored_run_is_reported_compared_and_judged(run_dir: Path, tmp_path:
     reported = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
     assert reported.returncode == 0, reported.stderr
     assert (tmp_path / "site" / "index.html").is_file()
-    assert conformance_command("diff", "run", "run", cwd=tmp_path).returncode == 0
+    assert len(list((tmp_path / "site" / "cells").rglob("*.html"))) == OUTCOMES[Outcome.FAIL]
+    compared = conformance_command("diff", "run", "run", cwd=tmp_path)
+    assert compared.returncode == 0, compared.stderr
+    assert compared.stdout.splitlines()[-1] == f"unchanged: {sum(OUTCOMES.values())}"
     judged = conformance_command(
         "judge", "run", "--scenarios", str(KEPT / "my.scenario.yaml"), "--scenarios", str(paths.corpus()), cwd=tmp_path
     )

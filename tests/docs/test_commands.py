@@ -27,7 +27,6 @@ ELSEWHERE = {
         ".ci/run",
         "python3 -m tox run -e tests",
     ),
-    ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
     "conformance explore recipients-are-judged-one-by-one transient-failures-are-outlived --candidate postfix --for 10m --out found": (
         "tests/explore/test_real_time.py",
         "candidate=",
@@ -62,6 +61,11 @@ FEW = "-k inbound-acknowledged"
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_stand_in_console_blocks(page: Path):
     assert commands_outside_of_blocks(page) == []
+
+
+def test_every_command_that_is_run_elsewhere_stands_on_a_page():
+    assert set(ELSEWHERE) <= {command.text for page in PAGES for command in commands(page)}
+    assert set(map(name_of, PAGES)) >= BY_THEMSELVES
 
 
 @pytest.fixture(scope="module")

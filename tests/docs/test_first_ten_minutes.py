@@ -81,7 +81,8 @@ def test_the_commands_print_what_the_page_shows(outputs: dict[int, str]):
 
 
 def test_everything_is_committed_but_what_is_made_anew(repository: Path, outputs: dict[int, str]):
-    committed = shell("git ls-files", repository).stdout.split()
+    assert shell("git status --porcelain", repository).stdout == "", "nothing is left out of the commit"
+    committed = shell("git ls-tree -r --name-only HEAD", repository).stdout.split()
     assert sorted(committed) == [
         ".github/workflows/conformance.yml",
         ".gitignore",

@@ -18,20 +18,21 @@ TERMS = [re.findall(r"^\| (?!term \|)([^|-][^|]*) \|", section, re.MULTILINE) fo
 ALL = [term for terms in TERMS for term in terms]
 
 EMPHASISED = re.compile(r"(?<![*\w])\*([A-Za-z][^*\n]{0,40})\*(?![*\w])")
-STRESSED = {"or", "not", "own", "either", "another", "smaller", "greater", "ends", "transmitted", "N cells were run once more, alone", "Ingest", "Views", "Tables", "CFG-01", "detected"}  # fmt: skip
+STRESSED = {"or", "not", "own", "either", "another", "smaller", "greater", "ends", "transmitted", "N cells were run once more, alone", "Ingest", "Views", "Tables", "CFG-01", "detected", "n"}  # fmt: skip
 """Words that a page stresses, or quotes, and that are no terms."""
 
 
 def known(term: str) -> bool:
-    """Return whether the glossary has a term: as an entry, within one, or emphasised in its meaning as another word for one."""
+    """Return whether the glossary has a term: as an entry, as words of one, or emphasised in its meaning as another word for one."""
     word = term.lower().rstrip(".")
-    singular = word.removesuffix("s")
+    words = re.compile(rf"\b{re.escape(word)}\b|^{re.escape(word.removesuffix('s'))}$")
     text = GLOSSARY.read_text("utf-8").lower()
-    return any(word in entry.lower() or singular == entry.lower() for entry in ALL) or f"*{word}*" in text
+    return any(words.search(entry.lower()) for entry in ALL) or f"*{word}*" in text
 
 
 def test_terms_are_unique_and_in_alphabetical_order():
-    assert [term for term in ALL if ALL.count(term) > 1] == []
+    lowered = [term.lower() for term in ALL]
+    assert [term for term in lowered if lowered.count(term) > 1] == []
     for terms in TERMS:
         assert terms
         assert terms == sorted(terms, key=str.lower)

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, name_of
 
 INDEX = ROOT / "docs" / "README.md"
-LINKED = [*PAGES, ROOT / "SECURITY.md", ROOT / "CHANGELOG.md"]
+LINKED = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"))]
 
 _FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$", re.MULTILINE)

@@ -9,11 +9,14 @@ import pytest
 from conformance.cli import main
 from conformance.probe import topics
 from conformance.probe.checks import CHECKS
-from conformance.registry import submodule_names
+from conformance.probe.end_of_data import VARIANTS
+from conformance.registry import import_submodules, submodule_names
 from conformance.smuggling.matrix import Passage
 from conformance.testing import BackgroundLoop
 from tests.docs.pages import ROOT, commands
 from tests.probe.miniature import OFFERS, Miniature, serve
+
+import_submodules(topics)
 
 PAGE = ROOT / "docs" / "probing.md"
 SMUGGLING = ROOT / "tests" / "smuggling" / "test_matrix.py"
@@ -59,11 +62,13 @@ def test_it_names_every_passage():
 
 
 def test_every_check_that_it_names_exists():
-    findings = PAGE.read_text("utf-8").partition("## What it finds")[2]
+    text = PAGE.read_text("utf-8")
+    findings = text.partition("## What it finds")[2]
     names = {
         name
         for row in re.findall(r"^\| [^|]+ \| (`[^|]+`) \|", findings, re.MULTILINE)
         for name in re.findall("`(.+?)`", row)
     }
     assert names
-    assert sorted(names - set(CHECKS)) == []
+    with_hyphens = set(re.findall("`([a-z0-9]+(?:-[a-z0-9]+)+)`", text))
+    assert sorted((names | with_hyphens - set(VARIANTS) - set(map(str, Passage))) - set(CHECKS)) == []

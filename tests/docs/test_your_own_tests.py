@@ -31,12 +31,14 @@ def ran(name: str, text: str, place: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_page_has_three_examples():
     assert set(FILES) == {"conftest.py", *MISTAKES}
+    assert PAGE.count("```python\n") == len(FILES), "each is a whole file with a name of its own"
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_an_example_passes_as_it_stands(name: str, tmp_path: Path):
     done = ran(name, FILES[name], tmp_path)
     assert done.returncode == 0, done.stdout
+    assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.parametrize("name", MISTAKES)

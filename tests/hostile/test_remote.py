@@ -222,9 +222,11 @@ def test_a_host_name_is_allowed_by_name_and_not_by_its_address(tmp_path: Path, p
     words = ["run", "relayed.scenario.yaml", "--candidate", mine, "--clock", "scaled", "--scale", "60", "--run-dir"]
     refused = conformance_command(*words, "refused", "--allow-hosts", address, cwd=tmp_path)
     assert refused.returncode == 2
+    assert f"addresses.frontend is {name}, which is not this machine" in refused.stdout + refused.stderr
     with Serving([("answers QUIT with a flood", address, port, hop, "")]):
         ran = conformance_command(*words, "run", "--allow-hosts", name, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout
+    assert "1 pass" in ran.stdout
 
 
 @pytest.mark.timed
@@ -241,3 +243,4 @@ def test_a_server_on_the_ipv6_loopback_is_judged(tmp_path: Path, ports: PortLeas
             "--run-dir", "run", cwd=tmp_path,
         )  # fmt: skip
     assert ran.returncode == 0, ran.stdout
+    assert "1 pass" in ran.stdout

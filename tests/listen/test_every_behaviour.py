@@ -12,6 +12,7 @@ from conformance.history.events import FaultFired
 from conformance.listen.behaviours import UnknownBehaviour, parse_behaviour
 from conformance.listen.checks import judge_client
 from conformance.listen.listener import Listener
+from conformance.listen.record import ListenRecord
 from tests.listen.listening import WITHIN
 
 pytestmark = pytest.mark.integration
@@ -83,7 +84,7 @@ def test_each_acts_on_its_own_session_alone():
         assert sorted(asked.values()) == sorted(names)
         replies_at_dot = {"dot-451", "dot-554"}  # the sink gives these
         assert {asked[session] for session in fired} == set(names) - replies_at_dot
-        assert len(judge_client(record)) > 20
+        assert [one.check for one in judge_client(record)] == [one.check for one in judge_client(ListenRecord())]
 
     asyncio.run(main())
 
@@ -106,8 +107,7 @@ def test_each_at_a_place_before_rcpt_acts_on_the_next_session():
         assert len(tasks) > 50
         for name, first, _, third, fired in (task.result() for task in tasks):
             assert not first.startswith("250"), name  # its recipient was refused
-            assert fired, name
-            assert {"s1", "s3"}.isdisjoint(fired), name
+            assert set(fired) in ({"s2"}, {None}), name  # a connection that is refused is no session
             assert third == "250 2.0.0 delivered\r\n", name
 
     asyncio.run(main())

@@ -26,7 +26,10 @@ def test_a_message_ends_early_at_the_unfixed_server_only(unfixed: str, tmp_path:
     with pytest.raises(SystemExit) as left:
         main(["smuggling", unfixed, fixed, "--out", str(tmp_path)])
     assert left.value.code == 1
-    for (relay, _), found in passages(tmp_path).items():
+    pairs = passages(tmp_path)
+    assert set(pairs) == {(relay, receiver) for relay in (unfixed, fixed) for receiver in (unfixed, fixed)}
+    assert [pair for pair, found in pairs.items() if "one" not in found.values()] == [], "nothing came through"
+    for (relay, _), found in pairs.items():
         split = {variant for variant, passage in found.items() if passage == "split-by-relay"}
         assert split == (variants if relay == unfixed else set())
 

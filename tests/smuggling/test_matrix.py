@@ -69,7 +69,7 @@ files:
 """
 
 
-def test_every_pair_is_tried_once_and_no_server_twice_at_a_time():
+def test_every_pair_is_tried_once_and_no_server_twice_in_one_role_at_a_time():
     rounds = list(_rounds(["a", "b", "c"]))
     assert sorted(pair for pairs in rounds for pair in pairs) == sorted((x, y) for x in "abc" for y in "abc")
     for pairs in rounds:

@@ -65,8 +65,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("folder", "installed"), [("scenarios", paths.corpus()), ("fixtures", paths.fixtures())])
 def test_corpus_and_fixtures_come_with_the_wheel(folder: str, installed: Path):
-    of_checkout = {path.relative_to(CHECKOUT / folder) for path in (CHECKOUT / folder).rglob("*.yaml")}
-    assert {path.relative_to(installed) for path in installed.rglob("*.yaml")} == of_checkout
+    of_wheel, of_checkout = (
+        {path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+        for place in (installed, CHECKOUT / folder)
+    )
+    assert set(of_wheel) == set(of_checkout)
+    assert [path for path in of_checkout if of_wheel[path] != of_checkout[path]] == []
     assert of_checkout
 
 
@@ -92,11 +96,13 @@ def test_an_error_in_a_users_own_scenario_is_reported_with_its_place(tmp_path: P
     assert "mine.scenario.yaml:1:1: the key 'requirements' is missing" in done.stdout + done.stderr
 
 
-def test_schemas_are_printed(tmp_path: Path):
-    for name in ("scenario", "topology", "candidate", "node"):
-        done = command("schema", name, cwd=tmp_path)
+def test_published_schemas_are_printed(tmp_path: Path):
+    published = sorted((CHECKOUT / "docs" / "schema").glob("*.json"))
+    assert published
+    for path in published:
+        done = command("schema", path.stem, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["$schema"]
+        assert json.loads(done.stdout) == json.loads(path.read_text("utf-8")), path.stem
 
 
 def test_a_new_candidate_description_is_checked_and_run(tmp_path: Path):

@@ -17,8 +17,8 @@ earlier change to the same entries becomes durable, and the entries of the direc
 could not be found by its name. The names after a power cut are those before the first call, with the durable changes
 applied.
 
-By the stricter reading of POSIX only fsync of a directory keeps the names in it; for that the entries of each directory
-at its last fsync are kept apart.
+`sync` makes every change durable. By the stricter reading of POSIX only it and fsync of a directory keep the names in a directory; for
+that the entries of each directory at its last such call are kept apart.
 """
 
 from collections import defaultdict

@@ -48,7 +48,7 @@ class ChecksArgumentsFirst(ShadowVerbs):
     """Answers malformed arguments with 501 also where the command is out of order."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return 501 for malformed arguments of a command that is also out of order, else the usual refusal or None.
+        """Return 501 for a command out of order whose second argument is malformed or that has not two; else the usual refusal or None.
 
         `words` are the arguments of the verb, `second_pattern` is the pattern of the second one; None permits the verb.
         """

@@ -7,7 +7,7 @@ to, steps, faults and changes of nodes are never folded.
 
 Cutting. Of a diagram that is still longer than the limit, rows are chosen in this order until the limit is reached: the
 first and last rows, rows around the evidence, faults, steps and changes of nodes, and then the others from both ends
-inwards. Each stretch between chosen rows becomes one band.
+inwards. Each stretch of several rows between chosen ones becomes one band; a single row stays.
 
 A row is *marked* if a violation or an error rests on one of its events. A *gap row* stands for time without events. A *band*
 runs across the diagram, with a text. `cell_page` calls `condense_rows`.
@@ -42,9 +42,10 @@ _LONG_WORD_WITH_DIGIT = re.compile(r"(?=[^\s,:/]{4})[^\s,:/]*\d[^\s,:/]*")
 def condense_rows(
     rows: Sequence[DiagramRow], max_rows: int = 400, linked: Collection[int] = ()
 ) -> tuple[DiagramRow, ...]:
-    """Return rows with repetitive stretches folded, and cut to `max_rows` rows and the bands between them.
+    """Return rows with repetitive stretches folded, and cut to `max_rows` rows with the bands and single rows between them.
 
-    The rows of the events with the numbers in `linked` are not folded, so that links to them work.
+    The rows of the events with the numbers in `linked` are not folded, so that links lead to the rows themselves; a link to a row
+    that was cut leads to its band.
     """
     folded = tuple(_fold_repetitive(rows, frozenset(linked)))
     return folded if len(folded) <= max_rows else tuple(_cut_to(folded, max_rows))

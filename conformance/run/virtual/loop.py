@@ -196,6 +196,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
         raise NotImplementedError("virtual time supports stream transports only")
 
     sock_sendall = sock_sendto = sock_accept = sock_sendfile = create_datagram_endpoint = _refuse
+    sock_recv = sock_recv_into = sock_recvfrom = sock_recvfrom_into = _refuse
 
     # polling and jumping
 

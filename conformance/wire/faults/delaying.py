@@ -2,7 +2,7 @@
 
 A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
 A *hold* stops a lane, or the dialling of the server, until it is released by its reason.
-`FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
+`FaultInjector` calls the handlers when a fault fires, through the functions `apply` of `handlers`. A handler of a unit returns the unit to forward
 now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
 Documented seconds are those of the scenario; `context.duration` converts them to seconds of the event loop.
 """
@@ -27,7 +27,10 @@ def _hold_unit(context: FaultContext, unit: Unit, skip: int) -> None:
 
 @after_unit("stall")
 def _hold_lane(context: FaultContext) -> None:
-    """Hold the direction for `lasting` documented seconds, without `lasting` until the fault is healed."""
+    """Hold the direction for `lasting` documented seconds, without `lasting` until the fault is healed.
+
+    `_hold_unit` calls it too, for the faults before a unit.
+    """
     lane, reason = context.lane, context.armed.hold_reason
     lane.hold(reason)
     if context.fault.lasting is not None:

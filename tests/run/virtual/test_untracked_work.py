@@ -154,6 +154,10 @@ def test_operations_that_cannot_be_tracked_are_refused() -> None:
         with near, far:
             near.setblocking(False)
             for refused in (
+                loop.sock_recv(near, 1),
+                loop.sock_recv_into(near, bytearray(1)),
+                loop.sock_recvfrom(near, 1),
+                loop.sock_recvfrom_into(near, bytearray(1)),
                 loop.sock_sendall(near, b"x"),
                 loop.sock_sendto(near, b"x", "there"),
                 loop.sock_accept(near),
