@@ -1,6 +1,6 @@
 """The pages of the documentation, and the commands in them.
 
-Commands stand only in blocks fenced as `console`, after `$ `; a long one continues after a backslash.
+Commands that a test runs stand in blocks fenced as `console`, after `$ `; a long one continues after a backslash.
 """
 
 import re
@@ -12,6 +12,8 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
+_OTHER_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_PROGRAM = r"((?:conformance|python3?|pytest|tox|docker|npm) (?!=).*)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ def commands(page: Path) -> list[Command]:
 
 
 def commands_outside_of_blocks(page: Path) -> list[str]:
-    """Return lines outside of fenced blocks that look like a command, which no test would run."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r"^(?: {4}|\t|\$ )\$? ?((?:conformance|python3?|pytest|tox|docker|npm) .*)$", text, re.MULTILINE)
+    """Return lines outside of `console` blocks that look like a command, which no test would run."""
+    text = _BLOCK.sub("", page.read_text("utf-8"))
+    plain = _OTHER_BLOCK.sub("", text)
+    fenced = "\n".join(_OTHER_BLOCK.findall(text))
+    return [
+        *re.findall(rf"^(?: {{4}}|\t|\$ )\$? ?{_PROGRAM}", plain, re.MULTILINE),
+        *re.findall(rf"^\s*\$? ?{_PROGRAM}", fenced, re.MULTILINE),
+    ]

@@ -93,7 +93,7 @@ def test_everything_is_committed_but_what_is_made_anew(repository: Path, outputs
     assert (repository / "reports/first/site/index.html").is_file()
 
 
-def test_the_workflow_is_valid_and_its_steps_pass(repository: Path, outputs: dict[int, str]):
+def test_the_workflow_is_valid_and_its_steps_with_the_harness_pass(repository: Path, outputs: dict[int, str]):
     workflow = repository / ".github/workflows/conformance.yml"
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow)]
     assert subprocess.run(words, check=False).returncode == 0

@@ -38,9 +38,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_readme_and_first_ten_minutes_name_the_wheel_of_this_version():
-    pages = (ROOT / "README.md", ROOT / "docs" / "first-ten-minutes.md")
-    named = {name for page in pages for name in re.findall(r"dist/\S+\.whl", page.read_text("utf-8"))}
-    assert named == {WHEEL}
+    for page in (ROOT / "README.md", ROOT / "docs" / "first-ten-minutes.md"):
+        assert set(re.findall(r"dist/\S+\.whl", page.read_text("utf-8"))) == {WHEEL}, page.name
 
 
 @pytest.mark.slow

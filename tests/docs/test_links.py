@@ -81,3 +81,10 @@ def test_every_page_and_every_schema_is_named_in_the_index_once():
 
 def test_the_readme_links_to_the_index():
     assert "docs/README.md" in links((ROOT / "README.md").read_text("utf-8"))
+
+
+def test_links_of_changelog_fragments_lead_somewhere_from_the_root() -> None:
+    """The release moves their text into CHANGELOG.md."""
+    fragments = [path for path in sorted((ROOT / "docs" / "changelog.d").glob("*.md")) if path.name != "README.md"]
+    assert fragments
+    assert {path.name: wrong for path in fragments if (wrong := broken(ROOT / path.name, path.read_text("utf-8")))} == {}

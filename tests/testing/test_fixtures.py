@@ -72,7 +72,8 @@ def test_a_fault_fires_at_its_point_and_is_recorded(smtp_sink: MailSink):
     with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionResetError)):
         send(smtp_sink)
     assert len(smtp_sink.wait_for(1)) == 1
-    assert [event.action for event in smtp_sink.history if isinstance(event, FaultFired)] == ["reset"]
+    (fired,) = (event for event in smtp_sink.history if isinstance(event, FaultFired))
+    assert (fired.action, fired.detail.partition(":")[0]) == ("reset", "with dot heard")
 
 
 def test_an_invalid_fault_and_an_unknown_name_are_refused(smtp_sink: MailSink):

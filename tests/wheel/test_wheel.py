@@ -196,7 +196,9 @@ def test_a_server_that_runs_is_probed(tmp_path: Path):
         finally:
             server.kill()
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    assert {row["outcome"] for row in json.loads(done.stdout)} >= {"pass"}
+    outcomes = {row["outcome"] for row in json.loads(done.stdout)}
+    assert outcomes >= {"pass"}
+    assert done.returncode == ("fail" in outcomes)
 
 
 def test_the_reference_runs_as_a_program(tmp_path: Path):
