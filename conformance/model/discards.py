@@ -6,8 +6,8 @@ delivery status notification (DSN) or a journal report. `name` is the scenario's
 are the final replies, `acceptance` is the first positive one or None, and kind `shadow` hands over a shadow copy.
 
 Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). An occasion is a stored copy with a notification for it. Left out are messages that the
-primary refused in the end: such a message needs no copy.
+(`timed=False`: it compares no times). An occasion is a notification for a stored copy. Left out are messages of which the primary
+had refused every transmission before the notification: such a message needs no copy.
 """
 
 from conformance.history.events import MessageMade
@@ -25,7 +25,8 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
     It is done when a next hop has acknowledged the message or a mailbox has it already, or when the message may be given up with
-    no report left to pass on. A delivery status notification about the message that was passed on counts for all recipients.
+    no report left to pass on. A delivery status notification about the message that any server accepted, if only as a shadow
+    copy, counts for all recipients.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, message in context.trace.messages.items():
@@ -85,8 +86,9 @@ def failures_release_no_other_recipient(facts: Facts) -> Finding:
 def reports_are_passed_on_before_release(facts: Facts) -> Finding:
     """Check that a primary notifies a holder only when it has passed on the reports that the message caused.
 
-    Those are its journal report, and the report of a failure. Without either there is no occasion. A stored shadow copy of a
-    report does not count as passing the report on here; `no_discard_before_delivery` lets it count.
+    Those are its journal report, and the report of a failure. An occasion is a message that has to be journaled, or of which the
+    primary was not done with every recipient (`_done_recipients`). A stored shadow copy of a report does not count as passing the
+    report on here; `no_discard_before_delivery` lets it count.
     """
     finding = Finding("no discard notification before the message's reports were passed on")
     context = facts.context
@@ -151,7 +153,7 @@ def _is_journal_report_sent(context: CheckContext, message_id: str | None, befor
     return refused or any(
         t.kind != "shadow" and t.digest is not None and t.digest.report == "journal" and t.digest.about == message_id
         and t.acceptance is not None and t.acceptance.n < before
-        for t in context.trace.transactions
+        for t in context.trace.reports
     )  # fmt: skip
 
 
@@ -203,7 +205,7 @@ def _is_failure_reported(context: CheckContext, message: MessageMade, before: in
         (shadows or t.kind != "shadow")
         and t.acceptance is not None and t.acceptance.n < before
         and _is_failure_report(message, t)
-        for t in context.trace.transactions
+        for t in context.trace.reports
     )  # fmt: skip
 
 
@@ -213,7 +215,7 @@ def _reported_recipients(context: CheckContext, message: MessageMade, before: in
     An accepted shadow copy of a notification counts too. A notification that names no failed recipient may be about all.
     """
     reported: set[str] = set()
-    for t in context.trace.transactions:
+    for t in context.trace.reports:
         if t.acceptance is not None and t.acceptance.n < before and _is_failure_report(message, t):
             assert t.digest is not None
             reported |= context.normalize_addresses(t.digest.failed or message.recipients)

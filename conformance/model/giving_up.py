@@ -88,7 +88,7 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     """
     carriers = [(maker, failed_t)] + [
         (t.server, t.dot_t)
-        for t in context.trace.transactions
+        for t in context.trace.reports
         if t.digest is not None
         and t.digest.report == "delivery-status"
         and t.digest.about == message.message_id

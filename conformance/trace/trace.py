@@ -129,6 +129,8 @@ class Trace:
         self.sessions: dict[str, Session] = {}
         self.messages: dict[str, MessageMade] = {}
         self.transactions: list[Transaction] = []
+        self.reports: list[Transaction] = []
+        """The transactions, shadow copies included, whose content is a report; in the order of their contents."""
         self.copies: list[ShadowCopy] = []
         self.discards: list[Discard] = []
         self.queries: list[Query] = []
@@ -289,9 +291,9 @@ class Trace:
     def shadow_attempts(self) -> list[ShadowAttempt]:
         """Every attempt to have a shadow copy stored, in the order of its numbers.
 
-        That is each transaction of the kind `shadow`, each session for a shadow copy that ended before MAIL, and each failed
-        connection to a `transport` listener. A session with such a listener in which EHLO was never answered counts too: its
-        purpose cannot be seen.
+        That is each transaction of the kind `shadow`, each failed connection to a `transport` listener, and each session that
+        asked for a shadow copy and has no such transaction, unless it was granted one and is still open. A session with such a
+        listener in which EHLO was never answered positively counts too: its purpose cannot be seen.
         """
         attempts = []
         for session in self.sessions.values():
@@ -337,11 +339,13 @@ class Trace:
             self.transactions.append(session.transactions[-1])
 
     def _add_content(self, event: Content, session: Session) -> None:
-        """End the session's open transaction, and index it by its message if the content is of one."""
+        """End the session's open transaction, and index it by its message if the content is of one, or add it to the reports."""
         name = self.identify_message(event.digest)
         sent = session.add_content(event, name)
         if sent is not None and name is not None:
             self._transactions[name].append(sent)
+        if sent is not None and event.digest.report is not None:
+            self.reports.append(sent)
 
     def _add_reply(self, event: Reply, session: Session) -> None:
         """Add a reply to its session, and to the trace the discard notifications or the stored copy that it brings."""
@@ -369,11 +373,12 @@ class Trace:
 
 
 def _failed_before_mail(session: Session) -> tuple[int, float] | None:
-    """Return number and time of the attempt at a shadow copy that ended in this session before MAIL, None for no attempt.
+    """Return number and time of the attempt at a shadow copy that this session was and that did not come to MAIL, None for none.
 
-    The caller passes only sessions without a shadow transaction. An open session whose request was granted waits for a
-    message (ruling 14), so it has not failed. One with a `transport` listener in which EHLO was never answered may have been
-    for a shadow copy: then number and time are those of the connection, else those of the last request.
+    The caller passes only sessions without a shadow transaction. An open session whose request was granted waits for a message
+    (ruling 14), so it has not failed; one whose request was not granted counts even while it is open. One with a `transport`
+    listener in which EHLO was never answered positively may have been for a shadow copy: then number and time are those of
+    the connection, else those of the last request.
     """
     if session.shadow_request != "request-shadow":
         silent = session.listener == "transport" and session.keywords is None
