@@ -1,9 +1,9 @@
 """Checks that a stored history can be true, before it is judged again.
 
-Events must be numbered without a gap and refer only to sessions, messages and servers that came before or are in the
-topology. A judge cannot detect a missing, changed or duplicated line: a reply that was lost from the file looks like one
-that was never given, and the server would be blamed. So a history is judged up to the first event that cannot follow those
-before it. A *state* is what a node's command `inspect` printed.
+Events must be numbered without a gap and refer only to sessions, messages and servers that came before or are in the topology,
+as far as `_event_problem` looks. A judge cannot detect a missing, changed or duplicated line: a reply that was lost from the
+file looks like one that was never given, and the server would be blamed. So a history is judged up to the first event that
+cannot follow those before it. A *state* is what a node's command `inspect` printed.
 """
 
 from collections.abc import Collection, Sequence
@@ -63,7 +63,7 @@ _INSPECTION: TypeAdapter[_Inspection] = TypeAdapter(_Inspection)
 def inspection_problem(state: object) -> str:
     """Return in words why checks cannot read what a node's `inspect` printed, '' where they can.
 
-    Of several reasons the first is returned, with the place in `state`.
+    Of several reasons the first is returned, with the place in `state`. A node asks too, before such an output is recorded.
     """
     try:
         _INSPECTION.validate_python(state)
@@ -93,7 +93,10 @@ def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> t
 
 
 def _event_problem(event: AnyEvent, servers: Collection[str], sessions: set[str], messages: set[str]) -> str:
-    """Return in words why an event cannot follow events with these sessions and messages, '' where it can."""
+    """Return in words why an event cannot follow events with these sessions and messages, '' where it can.
+
+    All are names, `servers` those of the topology. Events of other types, such as `Delivered`, are not checked.
+    """
     match event:
         case Connected() if event.session in sessions:
             return f"the session {event.session[:60]!r} was opened before"

@@ -127,8 +127,8 @@ class Dialect(BaseModel):
     def combined_with(self, client: "Dialect") -> "Dialect":
         """Return the dialect of a link from `client` to a server of this dialect.
 
-        It has the commands of both, the server's first, and the replies and keywords of the server. This dialect itself when
-        both are the same.
+        It has the commands and verbs of both, the server's first, and the name, replies and keywords of the server. This dialect
+        itself when both are the same.
         """
         if client == self:
             return self

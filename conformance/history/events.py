@@ -84,7 +84,7 @@ class Reply(Event):
 
 @recorded
 class Content(Event):
-    """The final dot of a message passed the link; `digest` is of the content as the client sent it."""
+    """The final dot of a message, or its last chunk, passed the link; `digest` is of the content as the client sent it."""
 
     kind: Literal["content"] = "content"
     session: str
@@ -108,7 +108,8 @@ class Closed(Event):
 class FaultFired(Event):
     """A fault acted once on a session, or a moment came for which a step on nodes waited.
 
-    `fault` is the fault's name, or names the step and its moment; `action` says what was done.
+    `fault` is the fault's name, or names the step and its moment; `action` says what was done. `session` is None where it acted
+    as the client dialled, and for a trouble of a disk, whose node is both `client` and `server`.
     """
 
     kind: Literal["fault-fired"] = "fault-fired"

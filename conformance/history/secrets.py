@@ -43,7 +43,7 @@ class Secrets:
     """The secrets known so far; false when there are none.
 
     `_values` are the secrets and their encodings other than Base64, `_encoded` their inner Base64 characters,
-    `_pattern` matches any of these. `_responses` counts the AUTH responses of each session.
+    `_pattern` matches any of these. `_responses` counts the responses since the last AUTH command of each session.
     """
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Secrets:
     def add_from_auth_line(self, line: bytes, session: str) -> None:
         """Add the secrets of one line that a client sent in AUTH: the command with its initial response, or a later response.
 
-        The response is a secret as it was sent. Decoded, it is one if it is not the first of its session, which in LOGIN is the
-        user's name; of Base64 that contains NUL (PLAIN) the part after the last NUL is one, the password. Too short responses
+        The response is a secret as it was sent. Decoded, it is one if it is not the first of its AUTH command, which in LOGIN is
+        the user's name; of Base64 that contains NUL (PLAIN) the part after the last NUL is one, the password. Too short responses
         are ignored. `session` is the name of the session, in which responses are counted. The caller passes only lines of AUTH.
         """
         command = _AUTH.fullmatch(line)

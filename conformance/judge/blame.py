@@ -21,8 +21,8 @@ class BlameRules:
 
     Attributes:
         rows_by_kind: the rows that a violation of this kind breaks.
-        explaining_kinds: kinds that say what was done instead of the right thing. A copy in the wrong place explains why
-            there is none in the right one, and not the other way round, so these violations are listed before others.
+        explaining_kinds: kinds that say what was done instead of the right thing. A copy in the wrong place explains why there
+            is none in the right one, and not the other way round, so it is listed before the failures that may follow from it.
         fallback_rows: the row to blame where the scenario has none for this kind; by whether all servers are of 2010.
     """
 

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A *cell* is one scenario with one value of each of its axes, run against one candidate. An expectation is judged on the
+A *cell* is one scenario with one value for each axis and one candidate for each server. An expectation is judged on the
 history up to the event with which its step ended: what happened later neither fulfils nor violates it. Therefore
 `judge_cell` adds the events one by one to a `Trace`, and calls the check of an expectation whenever such an event comes.
 The rules of the model and the checks of the harness are judged once, on the whole history.

@@ -41,10 +41,10 @@ def expectation_check(
 ) -> Callable[[ExpectationCheck[E]], ExpectationCheck[E]]:
     """Return a decorator that registers a function as the check of an expectation, and returns the function unchanged.
 
-    `model` declares the expectation's fields; its registered verb names the check. `rows_by_kind` has the requirements
-    that a violation of each kind breaks. Violations of `explaining_kinds` are listed before others, since they say what
-    was done instead. `fallback_rows` has the requirement to blame where the scenario names none for a kind: under False
-    for servers of 2013 and later, under True where all are of 2010.
+    `model` declares the expectation's fields; its registered verb names the check. `rows_by_kind` has the requirements that a
+    violation of each kind breaks. Violations of `explaining_kinds` say what was done instead of the right thing, and are listed
+    before the failures that may follow from them. `fallback_rows` has the requirement to blame where the scenario names none
+    for a kind: under False for servers of 2013 and later, under True where all are of 2010.
     """
 
     def register(check: ExpectationCheck[E]) -> ExpectationCheck[E]:

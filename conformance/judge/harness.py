@@ -49,10 +49,10 @@ def _find_missed_occasions(context: CheckContext, steps: Sequence[Step]) -> Iter
 
 
 def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
-    """Yield an error for each message that the harness sent with other octets than the scenario means.
+    """Yield an error for each attempt in which the harness sent a message with other octets than the scenario means.
 
-    One transaction in the session with the right octets suffices. Sessions in which a fault fired are left out. Without this
-    check an attack that the harness makes harmless by mistake would look like one that the server withstood.
+    One transaction in the attempt's session with the right octets suffices. Sessions in which a fault fired are left out.
+    Without this check an attack that the harness makes harmless by mistake would look like one that the server withstood.
     """
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     faulted = {event.session for event in trace.events_of(FaultFired)}

@@ -18,7 +18,7 @@ _MAX_EVIDENCE = 20
 def build_verdict(
     check: str, requirements: tuple[str, ...], finding: Finding, step: Step | None = None, *, complete: bool = True
 ) -> Verdict:
-    """Return the verdict of a finding; its sentence is that of the first violation, or of the first undecided thing.
+    """Return the verdict of a finding; its sentence is that of the first violation, or of the first undecided thing ("": a pass).
 
     An inapplicable finding is not applicable. A violation fails, however the history ends; without violations an undecided
     thing is inconclusive. Without an occasion an expectation is inconclusive, and a rule of the model (`step` is None) not

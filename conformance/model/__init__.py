@@ -21,7 +21,8 @@ The decorators of `rules` register a function: `rule` one that takes `Facts`, `i
 `Facts.context`. After a cell has run, `conformance.judge.cell` calls every rule once for the whole history, except those that
 the scenario waives. A rule changes nothing and returns one `Finding`:
 
-- `occasions` counts the chances to fail. Without an occasion and a violation, the rule says nothing about the cell.
+- `occasions` counts the chances to fail. Without an occasion, a violation and an `undecided` entry, the cell has no
+  verdict of the rule (one named `invariant.` is not applicable then).
 - Each violation has a sentence and the numbers of the events that show it. The check fails on the first violation. Its
   requirement is the violation's `row`, else the first of the decorator's requirements that the scenario names (the first of
   all where it names none).
@@ -40,9 +41,9 @@ A `Transaction` is one mail transaction. Its `n` and `t` are those of MAIL, `dot
 before it); `replies` are the final replies, `acceptance` is the first positive one or None. Its `kind` is `shadow` (a copy that
 the server is to hold, 2013 and later), `tracked` (mail of which the client keeps the shadow, 2010) or `plain`.
 
-A session is *altered* where a fault changed, added or removed octets in it, and *delayed* where a fault held octets back, for
-a while or until it was healed. The harness may open sessions under a server's name; rules leave these out, since no server is
-responsible for them.
+A session is *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets back (`stall`), and
+*delayed* where a fault held or slowed octets, or may have delayed its dial. The harness may open sessions under a server's name:
+what is said in these is no act of that server, while the replies of the other side are judged.
 """
 
 import sys

@@ -2,10 +2,10 @@
 (SR-CFG-01 to SR-CFG-03), and everything else is taken.
 
 The ranges are those of the table in docs/node-contract.md, stated here a second time on purpose: judging goes by the
-documents alone. That a refused change changes nothing, and that one that was taken is in force afterwards, is judged by every
-other rule: each goes by the parameters in force (`Facts.parameter`, `Facts.listener_limits`).
+documents alone. That a refused change changes nothing, and that one that was taken is in force afterwards, is judged by
+the rules about those parameters: they go by the values in force (`Facts.parameter`, `Facts.listener_limits`).
 
-A candidate that claims only `relay` is given its configuration by templates, and has none of these parameters.
+A candidate that claims only a relay's capabilities is given its configuration by templates, and has none of these parameters.
 
 An *offer* is a `Configured` event: `changes` maps parameters to values (or `listeners.NAME` to limits of that listener),
 `refused` is the server's error text, None when it took the configuration. Each rule judges one recorded history and returns a
@@ -82,7 +82,8 @@ class _Problem:
 def configurations_are_checked(facts: Facts) -> Finding:
     """Check that servers refuse each configuration with a value out of range or contradicting listener limits, and no other.
 
-    A refusal has to name what is wrong. `preference_fits_attempts` judges LocalOnly beside remote attempts.
+    A parameter that does not exist, or a value of another type, is out of range. A refusal has to name what is wrong.
+    `preference_fits_attempts` judges LocalOnly beside remote attempts.
     """
     return _check_answers(
         facts, "a wrong configuration is refused by name, and no other is refused", is_preference=False

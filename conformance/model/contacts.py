@@ -26,9 +26,9 @@ class Contact:
     """An attempt of one server at a session with another's listener `transport`, from its begin to its end.
 
     It is `failed` where the other did not even accept EHLO, or no connection came about. It is `reached` where the other gave a
-    positive reply to a later command than EHLO, other than QUIT, and the session was not broken off. It is `unclear` otherwise.
-    `n` and `t` are those of the dial if a fault held it back, else of the connection. While the session is open, `end_n` is the
-    number after the history's last event, and `end_t` the time of that event.
+    positive reply to a later command than EHLO, other than QUIT, and the session was not broken off (reset, or closed before QUIT
+    was answered). It is `unclear` otherwise. `n` and `t` are those of the dial if a fault held it back, else of the connection.
+    While the session is open, `end_n` is the number after the history's last event, and `end_t` the time of that event.
     """
 
     n: int
@@ -85,7 +85,7 @@ def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int
     """Return the names of queue databases that were seen: (reader, owner) -> event's number, time and name, in order.
 
     A server names its database when it asks for redundancy, when it grants that, and in its discard lists. The reader is the
-    other side.
+    other side. Sessions that the harness opened under a server's name are not left out.
     """
     found: dict[tuple[str, str], list[tuple[int, float, str]]] = defaultdict(list)
     for session in trace.sessions.values():

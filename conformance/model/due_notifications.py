@@ -14,7 +14,7 @@ message for him, or a report about his failure, and with the message when its jo
   again before it knows that it is done.
 - The notification is younger than ShadowMessageAutoDiscardInterval, and the primary's queue was not wiped.
 
-A notification is *delivered* when the asking server sends any further command in that session (wire.md).
+A notification is *delivered* when the asking server sends any further command in that session (docs/wire-profile.md).
 
 `n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
 

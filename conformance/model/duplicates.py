@@ -37,6 +37,8 @@ _WINDOW_ABOVE_MAX_S = 86400.0
 
 
 _DEATHS = frozenset({"killed", "exited", "paused"})
+"""Actions of a `NodeEvent` by which a server *dies*: it may not act on a reply that it has just got."""
+
 _PROMPT_S = 1.0
 """Seconds within which a server acts on a reply: one that died earlier need not have recorded it."""
 
@@ -47,7 +49,7 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
 
     Only for candidates that claim `duplicate-detection`. Each delivery to a mailbox with both header fields is an occasion. Pairs
     of which the server may not know the first delivery are not judged. A later delivery is one violation, however many earlier
-    ones it repeats.
+    ones it repeats. Deliveries to different stores, of a mailbox that moved, are not compared.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")
     if "duplicate-detection" in context.claims:
@@ -85,7 +87,7 @@ def no_duplicate_in_another_form(facts: Facts) -> Finding:
 
 
 def _check_equal_at_once(facts: Facts, finding: Finding, deliveries: list[Delivered]) -> None:
-    """Add a violation for each delivery whose content the giver began to send before the store had taken an equal one.
+    """Add an occasion and a violation for each delivery whose content the giver began to send before the store took an equal one.
 
     `deliveries` are equal messages for one mailbox, in order. Both must be in different sessions of the same giver. Left out are
     pairs where the giver may have given up the first attempt (SendConnectionInactivityTimeout), and where its node changed its

@@ -8,9 +8,9 @@ the message as its own, for one of three reasons:
 
 1. It could open no session to the primary for ShadowResubmitTimeSpan. `_last_contact` says from when the holder may count.
    If its next hop could not be reached then, the transmission may follow when the primary is back.
-   Only sessions that the holder opened itself to the primary's listener `transport` are looked at. The holder may count sessions
-   that the primary opened, and those to the listener `delivery`, too. Then it waits longer, which is never too early (rulings 17
-   and 38).
+   As contact only sessions from the holder to the primary's listener `transport` count, those that the harness opened under its
+   name too. The holder may count sessions that the primary opened, and those to the listener `delivery`. Then it waits longer,
+   which is never too early (rulings 17 and 38).
 2. It has seen that the primary's queue database is another one: what the old database held may be lost.
 3. The copy had been discarded, so that Safety Net holds it, and a resubmission was asked for.
 
@@ -228,7 +228,10 @@ def _is_query(command: Command) -> bool:
 
 
 def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
-    """Yield the time of each failed connection of the holder to the primary, and of each session without an answer to EHLO."""
+    """Yield the time of each failed connection of the holder to the primary, and of each session without a 2yz to EHLO.
+
+    Those with any listener of the primary count.
+    """
     pair = (copy.holder, copy.primary)
     yield from (event.t for event in context.trace.events_of(ConnectFailed) if (event.client, event.server) == pair)
     for session in context.trace.sessions.values():
@@ -259,7 +262,7 @@ def _has_seen_other_database(context: CheckContext, sent: Transaction, copy: Hel
 def _database_names(context: CheckContext, copy: HeldCopy) -> list[tuple[int, str]]:
     """Return the names of its database that the primary gave the holder, each with its event's number, in order.
 
-    The primary names it in its requests for shadow copies, and in its discard lists.
+    The primary names it in its requests for shadow copies, in its discard lists, and where it grants a request of the holder.
     """
     names = []
     for session in context.trace.sessions.values():

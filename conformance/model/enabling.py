@@ -162,11 +162,11 @@ def _has_slow_disk(facts: Facts, server: str) -> bool:
 
 @rule("SR-ENA-04", "SR-ENA-03", "SR-ENA-05", "SR-ENA-06", "SR-BND-08", "SR-PRF-07", "SR-TMO-01", "SR-TMO-02")
 def answer_without_copy(facts: Facts) -> Finding:
-    """Check the final reply to each message from outside the boundary of which no shadow copy was made.
+    """Check the final reply to each message from outside the boundary, as to whether a shadow copy could be made.
 
-    A message during which a change of one of the two switches was offered is left out, and so are altered sessions, messages
-    without a reply, and candidates that do not claim `shadow-2013`. A message that was refused for want of a copy must not be
-    transmitted either.
+    Where a copy is mandatory, only messages of which none was stored in time are judged. A message during which a change of one
+    of the two switches was offered is left out, and so are altered sessions, messages without a reply, and candidates that do not
+    claim `shadow-2013`. A message that was refused for want of a copy must not be transmitted either.
     """
     finding = Finding(
         "451 4.4.0 'Message failed to be made redundant' exactly where no copy could be made and one is mandatory"

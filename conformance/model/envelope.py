@@ -132,7 +132,10 @@ def _difference_from_given(facts: Facts, sent: Transaction, given: list[Transact
 
 
 def _is_ascii(message: MessageMade) -> bool:
-    """Return whether a message needs no SMTPUTF8, so that a client that passes it on should leave that out (RFC 6531 3.4)."""
+    """Return whether addresses and content of a message are all ASCII: a client that passes it on should not say SMTPUTF8 then.
+
+    Such a message needs none (RFC 6531 3.4). False proves nothing: eight-bit content alone may do without it.
+    """
     return not message.digest.eight_bit and all(map(str.isascii, (message.sender, *message.recipients)))
 
 

@@ -107,9 +107,9 @@ def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
 def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) -> frozenset[str] | None:
     """Return the parties to which a server may pass what it took over from a primary (ruling 35); None where that is not known.
 
-    They are the other next hops of the explicit route by which the message went to the primary. The set is empty where the route
-    has no others, and where the primary hosts the mailbox. None is returned for a mailbox elsewhere or that may have moved, and
-    where no route leads to the primary.
+    They are the other next hops of the route by which the message went to the primary: that for its domain, else that for `*`.
+    The set is empty where the route has no others, and where the primary hosts the mailbox. None is returned for a mailbox
+    elsewhere or that may have moved, and where no route leads to the primary.
     """
     topology, domain = facts.topology, recipient.rpartition("@")[2].lower()
     routes = [route for route in topology.routes if not route.servers or server in route.servers]

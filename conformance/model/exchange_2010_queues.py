@@ -68,7 +68,7 @@ def queues_of_2010(facts: Facts) -> Finding:
 
 
 def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval) -> None:
-    """Check that one shadow is in its queue while it is to be kept, and in no queue when it is not.
+    """Check that one shadow is in its shadow queue while it is to be kept, and in none once it was reported or must have expired.
 
     A shadow that was not stored at the inspection, or whose reply the holder may not have read, is not judged. For one that was
     taken over, `_check_notification` is called.
@@ -193,8 +193,8 @@ def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
     """Return whether a holder may have taken a shadow over before an event without a transmission that shows it.
 
-    It may have where it saw two databases of the primary, or where ShadowHeartbeatRetryCount contacts did not reach the primary
-    and there may be another next hop.
+    It may have where two names of the primary's database were seen at any time, or where ShadowHeartbeatRetryCount contacts did
+    not reach the primary and there may be another next hop.
     """
     holder, primary = held.copy.holder, held.copy.primary
     contacts = [

@@ -83,8 +83,9 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
     """Return the row that forbids a transmission of a shadow, and why in words; None where it is permitted.
 
     It is forbidden after a discard notification that the holder surely remembers. Otherwise it is permitted if the holder may
-    have seen another database of the primary; if enough attempts had failed, unless it goes to the primary though other hops are
-    known and the holder was not restarted; or if it repeats a takeover that was tried in vain before.
+    have seen another database of the primary; if enough attempts had failed, unless it goes to the primary, the holder was not
+    restarted, and the other hops are known (or it is known that there are none); or if it repeats a takeover that was tried in
+    vain before.
     """
     copy, sent = held.copy, promotion.transmission
     holder, primary = copy.holder, copy.primary

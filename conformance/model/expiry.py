@@ -47,10 +47,11 @@ class QueuedMessage:
 
 @rule("SR-MNT-14")
 def expires_in_time(facts: Facts) -> Finding:
-    """Check of each message that only met with transient failures that its report comes neither too early nor too late.
+    """Check of each message that only met with transient failures that it expires with a report, and not too early.
 
-    Too late is also an attempt to pass the message on after that time. A message with a null reverse-path has no report. A
-    message that a next hop accepted in time is no occasion. Only candidates that claim `shadow-2013` are judged.
+    A report that was sent is judged for coming too early only. Without one, an attempt to pass the message on after its expiry is
+    a violation, and so is no report by then. A message with a null reverse-path has no report. A message that a next hop accepted
+    in time is no occasion. Only candidates that claim `shadow-2013` are judged.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
     if "shadow-2013" not in facts.context.claims:

@@ -4,10 +4,10 @@ The judge (`conformance.judge.cell`) makes one `Facts` for each cell, after its 
 decides whether something was right, reads a file or waits.
 
 `n` is an event's number in the history, `t` its time in documented seconds since the cell began; `after_n` and `before_n` exclude
-these two events. A *server under test* is one of the topology's servers, by its name; a *party* may also be a sender or a sink of
-the harness. A *primary* delivers a message of which the *holder* keeps a shadow copy. A *dial* is a client's call for a
-connection. A fault *altered* a session where it changed, added or removed octets, *held* it where it kept octets back (`stall`),
-and *delayed* it where it kept them back or slowed them.
+these two events, except in `possible_...` and `may_be_off`, which include them. A *server under test* is one of the topology's
+servers, by its name; a *party* may also be a sender or a sink of the harness. A *primary* delivers a message of which the
+*holder* keeps a shadow copy. A *dial* is a client's call for a connection. A fault *altered* a session where it changed, added or
+removed octets, *held* it where it kept octets back (`stall`), and *delayed* it where it kept them back or slowed them.
 """
 
 from bisect import bisect_left
@@ -60,7 +60,7 @@ class WorkingSpan:
 
 @dataclass(frozen=True, slots=True)
 class HeldInterval:
-    """A stored copy, and the last event and time at which it is surely held.
+    """A stored copy, and the event and time up to which it is surely held, that event excluded.
 
     It is held from its stored reply until the holder is notified, begins to transmit it itself, or loses its database.
     `until_n` and `until_t` are None when none of that happens in the history; the end may lie before the stored reply.
@@ -270,7 +270,8 @@ class Facts:
     def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:
         """Return the limits of a receive connector in force at event `n`: limit's name -> documented seconds.
 
-        `listener` names the connector, such as `transport` (SR-TMO-06, SR-TMO-07).
+        The limits are `connection_timeout` and `connection_inactivity_timeout`. `listener` names the connector, such as
+        `transport` (SR-TMO-06, SR-TMO-07).
         """
         return self.listener_limits_between(server, listener, n, n)[0]
 
@@ -314,14 +315,14 @@ class Facts:
         return ParameterChanges(self.context)
 
     def possible_parameter_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
-        """Return each value that a transport parameter may have had between two events, the oldest first.
+        """Return each value that a transport parameter may have had from one event to another, both included; the oldest first.
 
         A change is under way from its offer until the server's answer: then the old and the new value are possible.
         """
         return self._parameter_changes.possible_values(server, name, after_n, before_n)
 
     def possible_parameter_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
-        """Return the least and the greatest number that a parameter may have been between two events.
+        """Return the least and the greatest number that a parameter may have been from one event to another, both included.
 
         A change under way counts with both values. The documented default takes the place of a value that is no number.
         """
@@ -362,7 +363,7 @@ class Facts:
     def database_names_seen(self) -> Mapping[tuple[str, str], list[tuple[int, float, str]]]:
         """The names of queue databases that were seen: (who read the name, whose database) -> names in order.
 
-        Each is a tuple of the event's number, its time and the name.
+        Each is a tuple of the event's number, its time and the name. Sessions of the harness under a server's name count too.
         """
         return find_database_names(self.trace)
 
@@ -443,7 +444,10 @@ class Facts:
 
     @cached_property
     def shadow_attempts_by_primary(self) -> Mapping[str, list[ShadowAttempt]]:
-        """The attempts of each server under test to have a shadow copy stored, in order."""
+        """The attempts of each server under test to have a shadow copy stored, in order.
+
+        Those that the harness made under a server's name count too.
+        """
         found: dict[str, list[ShadowAttempt]] = defaultdict(list)
         for attempt in self.trace.shadow_attempts:
             if self.is_tested_server(attempt.client):

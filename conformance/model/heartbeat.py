@@ -13,7 +13,7 @@ which the holder was in contact with the primary, or tried to be. A `Discard` is
 `FaultArmed` event puts a fault in force on links (`A -> B transport`, `A disk`), or ends it (`healed`). A `Transaction` is one
 mail transaction: `n` and `t` are those of its MAIL. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later),
 `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault changed, added or
-removed octets in it, and *held* where a fault kept octets back until it was healed. Of a server's listeners `frontend` is for
+removed octets in it, and *held* where a fault kept octets back (`stall`). Of a server's listeners `frontend` is for
 mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a
 time may miss a bound.
 """

@@ -12,7 +12,7 @@ A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `rep
 positive final reply or None, `message` the scenario's name of the message or None, and `recipients` those that were not refused.
 Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the
 shadow) or `plain`. A session is *altered* where a fault changed, added or removed octets in it, and *disturbed* where any fault
-acted in it or delayed it.
+acted in it or may have delayed it.
 
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server.
 """
@@ -26,7 +26,7 @@ from conformance.trace.sessions import Transaction
 
 @rule("SR-IOP-01", timed=False)
 def no_xshadow_for_2010(facts: Facts) -> Finding:
-    """Check each session that a 2010 server has with a later one: the later one offers no XSHADOW, and the client tracks no mail.
+    """Check each session that a 2010 server has as client of a later one: no XSHADOW is offered, and the client tracks no mail.
 
     That mail is tracked is judged only in sessions that the 2010 server opened itself. Altered sessions are left out.
     """

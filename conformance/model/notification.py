@@ -1,12 +1,12 @@
 """Judges discard notifications: who is notified of what, when, and how often.
 
-It judges SR-MNT-01, SR-MNT-04, SR-MNT-05, SR-MNT-12, SR-WIR-04 and SR-WIR-05. A *primary* notifies the *holder* of a shadow copy
-that it may discard the copy, in a *discard list*: its reply to the holder's query. The list may say how many notifications are
-left for a further query. A notification is *due* in a reply where the primary surely had it queued for the asking holder, and
-*delivered* once the asking server sent a further command in that session (`due_notifications`). One in a reply without a further
-command may have been read or not: it may be repeated (SR-WIR-05). Whether a primary that stopped had recorded that a notification
-was delivered is not seen either, so a restart permits a repetition. That a notification does not come too early is judged in
-`discards`. `n` is an event's number, times are documented seconds.
+It judges SR-MNT-01, SR-MNT-04, SR-MNT-05, SR-MNT-07, SR-MNT-08, SR-MNT-12, SR-CRE-08, SR-WIR-04 and SR-WIR-05. A *primary*
+notifies the *holder* of a shadow copy that it may discard the copy, in a *discard list*: its reply to the holder's query. The
+list may say how many notifications are left for a further query. A notification is *due* in a reply where the primary surely had
+it queued for the asking holder, and *delivered* once the asking server sent a further command in that session
+(`due_notifications`). One in a reply without a further command may have been read or not: it may be repeated (SR-WIR-05). Whether
+a primary that stopped had recorded that a notification was delivered is not seen either, so a restart permits a repetition. That
+a notification does not come too early is judged in `discards`. `n` is an event's number, times are documented seconds.
 
 Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
 `conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A violation blames
@@ -291,10 +291,10 @@ def unasked_notifications_deleted(facts: Facts) -> Finding:
 
 
 def _copies_passed_on(facts: Facts, query: Query) -> Iterator[tuple[ShadowCopy, int, float]]:
-    """Yield the asking holder's copies whose message its primary had passed on before a query.
+    """Yield the asking holder's copies whose message, or a report about it, the primary had transmitted before a query.
 
-    Each comes with number and time of the last reply to that. A report about the message counts as well; only replies after the
-    copy was stored count.
+    Only transmissions count to which a final reply, positive or not, came between the stored copy and the query. Each copy comes
+    with the number of the last of these replies (those to reports come behind the others), and with the latest time of any.
     """
     for copy in facts.trace.copies:
         if (copy.primary, copy.holder) == (query.server, query.client) and copy.transaction.message is not None:

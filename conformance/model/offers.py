@@ -1,8 +1,8 @@
 """Judges the offers of shadow verbs and the replies to them (SR-WIR-01, SR-WIR-03).
 
 A server of 2013 or later offers XSHADOWREQUEST on `transport` to the peers that may ask it for copies, and to no other: mailbox
-servers of its boundary of 2013 or later, whose `accept_xshadow` it grants, while ShadowRedundancyEnabled is true. Only sessions
-of servers under test on an externally secured listener are judged, where EHLO says who the peer is.
+servers of its boundary of 2013 or later, whose `accept_xshadow` it grants, while ShadowRedundancyEnabled is true. Offers are
+judged in sessions between servers under test on an externally secured listener only, where EHLO says who the peer is.
 
 A shadow verb with malformed arguments gets 501 5.5.4, one out of order 503 5.5.1; where several refusals of the wire profile fit,
 any of them is right (ruling 33). After a refusal the session stays usable: the server does not end it (RFC 5321 3.8).
@@ -12,9 +12,9 @@ and violations, as `conformance.model` describes (`timed=False`: it compares no 
 
 An `Exchange` is a command with its reply, None before it. `keywords` of a session are those of the last reply to EHLO, None
 before it. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL. A session is *altered* where a fault
-changed, added or removed octets in it, and *disturbed* where any fault acted in it or delayed it. Of a server's listeners
-`frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `claims` are the
-capabilities that the candidate claims.
+changed, added or removed octets in it, and *disturbed* where any fault acted in it or may have delayed it. Of a server's
+listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `claims` are
+the capabilities that the candidate claims.
 """
 
 import re

@@ -6,10 +6,11 @@ In a DAG that spans sites ShadowMessagePreferenceSetting says whether members in
 (remote) are asked, and in which order; the limits MaxRetriesForRemoteSiteShadow and MaxRetriesForLocalSiteShadow say how often.
 In one site, DAG or not, only the local limit counts (SR-PRF-06).
 
-An attempt that ended before MAIL does not show for which message it was made, nor whether it was one: it may have been a
-heartbeat. So attempts are counted twice. An attempt in the wrong order is judged by all that may have been made for the message
-(`_count_possible_remote_attempts`), the limit by those that were surely made for it (`_is_surely_for_message`). Too few attempts
-are seen where the server gives up: `redundancy` judges acknowledgements, `enabling` refusals; both use this module's functions.
+An attempt that ended before the content does not show for which message it was made, and one before MAIL may have been no attempt
+but a heartbeat. So attempts are counted twice. An attempt in the wrong order is judged by all that may have been made for the
+message (`_count_possible_remote_attempts`), the limit by those that were surely made for it (`_is_surely_for_message`). Too few
+attempts are seen where the server gives up: `redundancy` judges acknowledgements, `enabling` refusals; both use this module's
+functions.
 
 The *effort* for a message begins with the MAIL by which the *primary* is given it, and ends with its final reply; meanwhile the
 primary tries to have a copy stored by a possible *holder*. `n` is an event's number. Rulings are those of docs/rulings.md.
@@ -19,12 +20,12 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 its `row`, else the rule's first requirement.
 
 A `ShadowAttempt` is a primary's (`client`) try to have a copy stored by another server; its `message` is None where it ended
-before MAIL. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
-dot (None before it), `replies` the final replies, `acceptance` the first positive final reply or None, and `message` the
-scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked`
-(2010: mail of which the client keeps the shadow) or `plain`. A session is *disturbed* where any fault acted in it or delayed it.
-Of a server's listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store.
-`facts.slack` is by how many seconds a time may miss a bound.
+before the content, or the content is of no message of the scenario. A `Transaction` is one mail transaction: `n` and `t` are
+those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies` the final replies, `acceptance` the
+first positive final reply or None, and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that
+the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is
+*disturbed* where any fault acted in it or may have delayed it. Of a server's listeners `frontend` is for mail from outside,
+`transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a time may miss a bound.
 """
 
 import math
@@ -262,7 +263,8 @@ def _check_number(
 def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transaction) -> bool:
     """Return whether an attempt was surely made for the message that the primary was given in `given`.
 
-    One that ended before MAIL was, if the primary waited for no other message, and can have had no other purpose.
+    One that ended before its content was, if the primary had been given no other unanswered message, and it can have had no other
+    purpose.
     """
     if attempt.message is not None:
         return attempt.message == given.message
@@ -315,7 +317,7 @@ def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
 
     It may be a heartbeat, if the client holds a copy for the asked server. It may be for a message that the client has to pass
     on, for a copy that it promoted (its primary stopped or could not be reached), or for what it makes redundant again after a
-    stop of its own or a request to send messages again.
+    stop of its own or, at any time of the history, a request to send messages again.
     """
     client, n = attempt.client, attempt.n
     if _has_mail_to_pass_on(facts, client, n):

@@ -1,6 +1,7 @@
 """Judges that a holder promotes itself when it must: after ShadowResubmitTimeSpan without contact, and for a new database.
 
-It judges SR-MNT-09, SR-MNT-11, SR-OUT-01, SR-OUT-02, SR-OUT-05 and SR-OUT-07, and that each message is promoted once (SR-OUT-08).
+It judges SR-MNT-09, SR-MNT-11, SR-BND-09, SR-OUT-01, SR-OUT-02, SR-OUT-05, SR-OUT-06 and SR-OUT-07, and that each message is
+promoted once (SR-OUT-08).
 
 Theory of operation
 -------------------
@@ -15,7 +16,8 @@ The deadlines are those of the outage table (EX2016):
 
 That a copy was promoted is shown by a transmission of its message to a next hop, a shadow copy not counted: delivery does not
 wait for the new shadow (ruling 24). A next hop that cannot be reached, or refuses the sender or a recipient, is tried: an attempt
-of the holder at any place but a shadow server's counts as one for the message if no other message was sent in it.
+of the holder at any place but a shadow server's counts as one for the message if the message was sent in it, or if nothing shows
+which was.
 
 That a promotion is not too early is judged in `early_promotion`. `n` is an event's number, times are documented seconds.
 
@@ -134,8 +136,8 @@ def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
 def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, since: float, deadline: float) -> bool:
     """Return whether the holder began to pass a copy's message on by `deadline`, or tried to between `since` and `deadline`.
 
-    A try is an attempt at any next hop in which no other message was sent. The holder may also have found that it had put the
-    message into each recipient's mailbox itself: such a promotion shows nothing, and the answer is True.
+    A try is an attempt at any next hop in which this message was sent, or nothing shows which was. The holder may also have found
+    that it had put the message into each recipient's mailbox itself: such a promotion shows nothing, and the answer is True.
     """
     name = held.copy.transaction.message or ""
     recipients = facts.context.normalize_addresses(held.copy.transaction.recipients)
@@ -231,10 +233,10 @@ def new_database_noticed(facts: Facts) -> Finding:
 def _deadline_of_new_database(
     facts: Facts, pair: ShadowPair, held: HeldInterval
 ) -> tuple[float, float, int, str] | None:
-    """Return the first deadline that a new database of the primary sets for promoting a copy.
+    """Return the first deadline for promoting a copy that a new database of the primary sets, and that the servers worked up to.
 
     The tuple has since when and until when, the number of the event that shows it, and what happened, in words. None where the
-    history shows no new database, or ends before the deadline, or where a server did not work until then.
+    history shows no new database, or where it ends, or a server stops working, before each deadline.
     """
     found: list[tuple[float, int, str, tuple[str, ...]]] = [
         (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
@@ -282,7 +284,8 @@ def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
 def database_names(facts: Facts) -> Finding:
     """Check that a queue database keeps its name for its life, and that a new one, after a wipe, has a new name.
 
-    The wire profile says so. Altered sessions are left out, and names in a session that was open when the queue was wiped.
+    The wire profile says so. Altered sessions are left out, and names that came after a wipe in a session that was opened before
+    it.
     """
     finding = Finding("a queue database has one name for its life, and no other has it")
     wipes = {server: [e.n for e in events if e.action == "wiped"] for server, events in facts.node_events.items()}

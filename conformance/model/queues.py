@@ -9,7 +9,7 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies` the final replies, and `acceptance` the
 first positive final reply or None. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked` (2010:
 mail of which the client keeps the shadow) or `plain`. A session is *altered* where a fault changed, added or removed octets in
-it, *held* where a fault kept octets back until it was healed, and *disturbed* where any fault acted in it or delayed it.
+it, *held* where a fault kept octets back (`stall`), and *disturbed* where any fault acted in it or may have delayed it.
 `facts.slack` is by how many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 
 Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed
@@ -43,9 +43,10 @@ _DRAIN_S = 10.0
 def shadow_queue_for_each_next_hop(facts: Facts) -> Finding:
     """Check that recipients for which the primary needs different next hops are in different shadow queues.
 
-    Two kinds of pairs are judged: a recipient outside the organization and one with a mailbox, and two recipients outside
-    with no next hop in common. Whether two mailboxes have the same next hop depends on the kind of routing group. The next
-    hops must differ by the holder's routes, which it uses, and by the primary's.
+    The first recipient of each queued shadow is compared with the others. Two kinds of pairs are judged: a recipient outside the
+    organization and one with a mailbox, and two recipients outside with no next hop in common. Whether two mailboxes have the
+    same next hop depends on the kind of routing group. The next hops must differ by the holder's routes, which it uses, and by
+    the primary's.
     """
     finding = Finding("a shadow queue for each next hop of the primary")
     for inspection in facts.compute_once(inspections):
@@ -88,9 +89,9 @@ def _needs_own_hop(facts: Facts, server: str, first: str, other: str) -> bool:
 def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
     """Check that an inspected server has moved each copy of which it was notified from its shadow queue to its Safety Net.
 
-    The rule judges candidates that claim `safety-net`, and copies of which the server was notified while it worked, in a session
-    that no fault altered or held. A copy may be missing after SafetyNetHoldTime, or a resubmission. How long it stays in Safety
-    Net: SR-SFN-02.
+    The rule judges candidates that claim `safety-net`, and copies of which the server was notified while it worked, more than
+    COMMIT_TIME_S ago, in a session that no fault altered or held; not copies that it may have promoted before. A copy may be
+    missing after SafetyNetHoldTime, or a resubmission. How long it stays in Safety Net: SR-SFN-02.
     """
     finding = Finding("a copy whose primary has processed it in Safety Net, and not in a shadow queue")
     if "safety-net" not in facts.context.claims:
@@ -187,7 +188,7 @@ def drained_wholly(facts: Facts) -> Finding:
 
 
 def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: float) -> bool:
-    """Return whether `source` could not send to `target` between event `after_n` and time `end`.
+    """Return whether `source` may have been unable to send to `target` between event `after_n` and time `end`.
 
     One of them stopped, a connection failed, or a fault acted on a session between them.
     """

@@ -25,7 +25,7 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `acceptance` the first positive final
 reply or None, and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that the server is to
 hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it, and *held* where a fault kept octets back until it was healed. Of a server's
+fault changed, added or removed octets in it, and *held* where a fault kept octets back (`stall`). Of a server's
 listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `claims` are
 the capabilities that the candidate claims.
 
@@ -128,7 +128,7 @@ def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transact
 def _has_reason_to_go_without_copy(
     facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]
 ) -> bool:
-    """Return whether every permitted attempt failed between MAIL and the final reply `answer`, or a holder was silent.
+    """Return whether as many attempts as are permitted failed between MAIL and the final reply `answer`, or a holder was silent.
 
     Callers have seen that no copy was stored.
     """
@@ -141,9 +141,9 @@ def _has_reason_to_go_without_copy(
 def count_attempts(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> dict[bool, int]:
     """Return how many attempts at a copy began between MAIL and the final reply `answer`, by where the asked server is.
 
-    The key is True for other sites and False for the primary's own. Callers have seen that no copy was stored, so all of these failed. An
-    attempt that ended before MAIL may have been for this message. A session in which the holder did not offer shadow redundancy
-    counts as an attempt too, and so does one that was lost before the primary could ask for a copy.
+    The key is True for other sites and False for the primary's own. Callers have seen that no copy was stored, so all of these
+    failed. An attempt that ended before its content may have been for this message. A session in which the holder did not offer
+    shadow redundancy counts as an attempt too, and so does one that was lost before the primary could ask for a copy.
     """
     primary = transaction.server
     servers = [

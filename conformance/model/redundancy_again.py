@@ -25,9 +25,9 @@ from conformance.trace.promotions import PromotedTransmission
 def redundant_again_after_promotion(facts: Facts) -> Finding:
     """Check that an attempt at a new shadow copy follows each promotion of a message that is not delivered at once.
 
-    Any attempt since the promoted copy was stored counts, and one that ended before MAIL may have been for this message. The rule
-    does not judge 2010 servers, servers without a possible holder or with redundancy off, servers that stopped before the attempt
-    was due, and histories that end before that.
+    Any attempt since the promoted copy was stored counts, and one that ended before its content may have been for this message.
+    The rule does not judge 2010 servers, servers without a possible holder or with redundancy off, servers that stopped before
+    the attempt was due, and histories that end before that.
     """
     finding = Finding("a new shadow copy of each message that is taken over and waits for its next hop")
     for name, promotions in facts.promotions_by_message.items():

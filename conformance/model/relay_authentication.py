@@ -1,8 +1,9 @@
 """Judges AUTH (RFC 4954) at a server that offers it: its order, its challenges, and what follows a failure (group AUT).
 
 The rules go by the conversations of the scenario (`Talked`): within TLS, where most servers offer AUTH, the link sees encrypted
-octets only. A server *offers* AUTH while the last reply to EHLO has the keyword. 421 is permitted at any time. A `TalkExchange`
-is a line that the harness `said` and the reply's `code`, None without one; `closed`: the server closed the connection instead.
+octets only. A server *offers* AUTH while the last reply to EHLO has the keyword. 421 is permitted in reply to AUTH and to a
+response. A `TalkExchange` is a line that the harness `said` and the reply's `code`, None without one; `closed`: the server closed
+the connection instead.
 
 `n` is an event's number. Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail)
 and violations, as `conformance.model` describes (`timed=False`: it compares no times).
@@ -27,7 +28,8 @@ _UNDECODABLE = "!"
 class _Said:
     """An exchange of a conversation in which AUTH is offered.
 
-    `within`: the line is a response, behind a 334. `authenticated`: AUTH has succeeded before; `amid`: a mail transaction is open.
+    `within`: the line is a response, behind a 334. `authenticated`: AUTH has succeeded before. `amid`: a MAIL was accepted,
+    and neither RSET, EHLO, HELO, STARTTLS nor an empty line that got 250 came since.
     `next` is the exchange that follows, None for the last one.
     """
 

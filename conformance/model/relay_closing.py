@@ -6,7 +6,7 @@
 Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail) and violations, as
 `conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
 those of its MAIL. A session is *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets
-back until it was healed, and *disturbed* where any fault acted in it or delayed it. `facts.slack` is by how many seconds a time
+back (`stall`), and *disturbed* where any fault acted in it or may have delayed it. `facts.slack` is by how many seconds a time
 may miss a bound.
 
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `FaultFired` event is a fault that acted.

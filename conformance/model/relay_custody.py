@@ -1,4 +1,4 @@
-"""Judges what a server passes on: only what it was handed, and nothing twice (RL-ACK-02, RL-ACK-03, RL-SMG-01, RL-RCP-01).
+"""Judges what a server passes on: only what it was handed, and nothing twice (RL-ACK-02, RL-ACK-04, RL-SMG-01, RL-RCP-01).
 
 A server is *handed* a message when its final dot reaches the server; before that it has nothing (RFC 5321 4.1.1.4). Each handing
 permits one *end* of the message for each of its recipients: a next hop accepts it, or refuses it for good. After that end the

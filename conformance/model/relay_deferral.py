@@ -3,7 +3,7 @@
 It judges RL-421-01, RL-GRY-01, RL-RTY-03, RL-LMT-01 and RL-LIM-03. Each rule looks at the tries (`relaying`) that ended in one
 way, such as 421; `_find_forgotten` makes its finding. After such a try the server that is responsible for the recipient tries
 again, until a next hop has decided or the message expires. No clause gives a relay an interval that binds it; RFC 5321 4.5.4.1
-recommends half an hour between tries. So a recipient counts as forgotten where the server has worked for `_PATIENCE_S`, or for
+recommends half an hour between tries. So a recipient counts as forgotten where the server has worked for `_PATIENCE_S`, and for
 two of the intervals that the harness set, without a try or another connection to a next hop. A history that ends before that is
 no occasion.
 

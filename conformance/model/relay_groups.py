@@ -8,8 +8,8 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 `conformance.model` describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. A `Transaction` is
 one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies`
 the final replies, `message` the scenario's name of the message or None, and `recipients` those that were not refused. A session
-is *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets back until it was healed, and
-*disturbed* where any fault acted in it or delayed it. `facts.slack` is by how many seconds a time may miss a bound.
+is *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets back (`stall`), and
+*disturbed* where any fault acted in it or may have delayed it. `facts.slack` is by how many seconds a time may miss a bound.
 
 Records: an `Exchange` is a command with its reply, None before it; `FailureReports` has the reports of failures, each with the
 server that made it (`origin`) and the recipients (`failed`).

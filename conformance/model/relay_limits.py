@@ -3,7 +3,7 @@
 `n` is an event's number. Each rule judges one recorded history, `facts`, and returns a `Finding` of occasions (chances to fail)
 and violations, as `conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction:
 `n` and `t` are those of its MAIL. A session is *altered* where a fault changed, added or removed octets in it, and *held* where a
-fault kept octets back until it was healed.
+fault kept octets back (`stall`).
 """
 
 from conformance.model.facts import Facts
@@ -27,7 +27,7 @@ _LONG_PATH, _LONG_LINE = 100, 256
 
 @rule("RL-LIM-01", timed=False)
 def a_hundred_recipients_are_taken(facts: Facts) -> Finding:
-    """Check that no recipient is refused as one too many before a hundred of the transaction were accepted.
+    """Check that no recipient is refused as one too many before a hundred in a row were accepted.
 
     The refusal has the enhanced status code 4.5.3 or 5.5.3. Without one 452 to RCPT may mean that a disk is full, and is no
     violation. Sessions that a fault altered are left out.

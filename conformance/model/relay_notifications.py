@@ -201,7 +201,10 @@ class StatusReports:
     """
 
     def __init__(self, facts: Facts) -> None:
-        """Collect the reports at their origins: the servers under test that sent them first, without having been sent them."""
+        """Collect the reports at their origins: the servers under test that sent them first, and were not sent them.
+
+        Sending or getting a shadow copy of a report does not count.
+        """
         self.all: list[_Report] = []
         self.altered: list[_Report] = []
         names: dict[str, list[str]] = defaultdict(list)

@@ -9,8 +9,8 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `replies` the final replies, `acceptance` the
 first positive final reply or None, and `message` the scenario's name of the message or None. Its `kind` is `shadow` (a copy that
 the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is
-*altered* where a fault changed, added or removed octets in it, and *disturbed* where any fault acted in it or delayed it.
-`facts.slack` is by how many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
+*altered* where a fault changed, added or removed octets in it, and *disturbed* where any fault acted in it or may have delayed
+it. `facts.slack` is by how many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 """
 
 from collections.abc import Iterator

@@ -144,8 +144,8 @@ def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
 def _concerned(facts: Facts) -> Iterator[tuple[Key, float, _FailedTls]]:
     """Yield each message and recipient for which TLS failed with a next hop since the server acknowledged the message.
 
-    Each comes with the time at which it was handed, and the first such failure. Nothing is yielded with `timers: own`, where the
-    server's intervals are not known.
+    Each comes with the time at which it was handed, and the first such failure at the first of its next hops that has one.
+    Nothing is yielded with `timers: own`, where the server's intervals are not known.
     """
     failures = facts.compute_once(_failures)
     if not failures or facts.context.cell.timers == "own":
@@ -197,7 +197,7 @@ def failed_tls_is_transient(facts: Facts) -> Finding:
 
 @rule("RL-TLS-04")
 def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
-    """Check that a server that sends mail in the clear elsewhere does so, too, where TLS keeps failing.
+    """Check that a server that sends mail in the clear in any session with a sink does so, too, where TLS keeps failing.
 
     Such a server does not require TLS (RFC 3207 4 leaves it to the client's policy). Within `_patience` of the failure it must
     have begun a transaction with the message, or delivered it; a server that stopped, or had no time for that, is no occasion.

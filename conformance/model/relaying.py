@@ -78,10 +78,11 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class HopConnection:
-    """A connection of a server to another party that failed, or in which no mail was sent, or mail of an unknown message.
+    """A connection of a server to another party that failed, or in which no mail, or mail of an unknown message, was sent.
 
-    `n` and `t` are those of its begin, `end_n` and `end_t` those of its end or of the deciding reply, infinite without one.
-    `refusal` is the 4yz or 5yz reply in it, None without one. `server` is the other party.
+    A transaction of a known message that broke off is one too, besides its `Try`. `n` and `t` are those of its begin, `end_n` and
+    `end_t` those of its end or of the deciding reply, infinite without one. `refusal` is the 4yz or 5yz reply in it, None without
+    one. `server` is the other party.
     """
 
     server: str

@@ -9,9 +9,9 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 its `row`, else the rule's first requirement. A function with the decorator `invariant` gets the `context` of the facts instead. A
 `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final dot (None before
 it), `replies` the final replies, and `message` the scenario's name of the message or None. A session is *altered* where a fault
-changed, added or removed octets in it, and *disturbed* where any fault acted in it or delayed it. Of a server's listeners
-`frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how
-many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
+changed, added or removed octets in it, and *disturbed* where any fault acted in it or may have delayed it. Of a server's
+listeners `frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack`
+is by how many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 """
 
 import math
@@ -63,9 +63,9 @@ def one_final_reply(context: CheckContext) -> Finding:
 def commands_are_answered(facts: Facts) -> Finding:
     """Check that no command waits for its reply for `_PATIENCE_S`, or gets the 421 of a timeout in its place.
 
-    A wait that the session or the history ends counts from `_PATIENCE_S` on. The final dot is left out: its reply may be
-    withheld. So are disturbed sessions, and those whose server or client was stopped or paused. There is at most one violation in
-    a session.
+    A wait that the session or the history ends counts from `_PATIENCE_S` on. Left out are the final dot, since its reply may be
+    withheld (the last chunk of BDAT is not left out), disturbed sessions, and those whose server or client was stopped or paused.
+    There is at most one violation in a session.
     """
     finding = Finding("each command is answered before the client gives up")
     for session in facts.trace.sessions.values():

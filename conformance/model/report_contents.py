@@ -42,7 +42,7 @@ def reports_return_what_was_asked_for(facts: Facts) -> Finding:
     """Check that a report returns the header only for RET=HDRS, or if nothing failed; and for RET=FULL the whole message.
 
     A large message may be cut to its header, and so may one with eight-bit octets, since the next hop may not take it. A report
-    that returns nothing, or that requests with different RET ask for, is no violation.
+    that returns nothing is no violation. One of a failure is not judged where the requests have no RET, or different ones.
     """
     finding = Finding("reports return what RET asks for")
     requests = facts.compute_once(Requests)

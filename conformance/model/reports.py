@@ -72,7 +72,7 @@ class FailureReports:
         """
         self.all: list[_Report] = []
         self.message_ids: set[str] = set()
-        """The Message-IDs of all reports."""
+        """The Message-IDs of all delivery status notifications, whatever their action is."""
         by_id: Mapping[str, list[MessageMade]] = defaultdict(list)
         for message in facts.trace.messages.values():
             if message.message_id:
@@ -272,8 +272,9 @@ def failures_are_reported(facts: Facts) -> Finding:
     """Check that a server that is responsible for a message reports each recipient for whom a next hop refused it for good.
 
     No clause says how soon, so this is judged at the end of the drain, unless the report may still wait for its own next hop;
-    then it is undecided. Only candidates that claim `dsn` are judged. Messages with a null reverse-path or NOTIFY=NEVER (RFC
-    3461) are not judged, nor are servers that were wiped, nor servers of 2010 whose copy another server took over (ruling 19).
+    then it is undecided. Only candidates that claim `dsn` are judged. Messages with a null reverse-path, without a Message-ID, or
+    with a NOTIFY that asks for no report of failures (RFC 3461) are not judged, nor are servers that were wiped, nor servers of
+    2010 whose copy another server took over (ruling 19).
     """
     finding = Finding("each permanent failure is reported to the sender")
     if "dsn" not in facts.context.claims:
@@ -312,8 +313,8 @@ def failures_are_reported(facts: Facts) -> Finding:
 def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_n: int) -> bool:
     """Return whether after event `after_n` the server tried in vain to send the message's sender mail with a null reverse-path.
 
-    That was refused or broken off before its content: nothing shows that it was the report. A transaction without any recipient
-    counts.
+    The RCPT for the sender was refused, or DATA got 5yz, or the transaction ended without any recipient: nothing shows that it
+    was not the report.
     """
     sender = facts.context.normalize_address(message.sender)
     for sent in facts.trace.transactions:
@@ -339,8 +340,8 @@ def was_refused_a_report(facts: Facts, server: str, message: MessageMade, after_
 def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: MessageMade, after: float) -> bool:
     """Return whether a report about a message may still wait when the history ends.
 
-    The history has no drain, the server is down, or it was not quiet in the drain and after event `after` it tried to reach the
-    next hop of the message's sender.
+    The history has no drain, the server is down at its end, or the transport was not quiet in the drain and the server had, after
+    event `after`, a connection to the next hop of the message's sender that shows no mail of a known message.
     """
     drained = facts.trace.events_of(Drained)
     if not drained or facts.is_down_at_end(server):

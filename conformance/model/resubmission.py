@@ -32,8 +32,8 @@ def resubmission_of_what_is_held(facts: Facts) -> Finding:
     """Check that a server asked to resubmit a mailbox database sends what it holds for it once more, and nothing else.
 
     What it sends again is judged for each recipient: it may pass a message on as often as it was handed it, and as often again
-    for each request for the recipient's database; never to a 2010 server, nor across the boundary. Only servers are judged that
-    accepted a command.
+    for each request for the recipient's database; never to a 2010 server. What it sends again beyond that across the
+    boundary is blamed on SR-SFN-04. Only servers are judged that accepted a command.
     """
     finding = Finding("the held messages of the mailbox database sent again, and no others")
     requests: dict[str, list[CommandRun]] = defaultdict(list)

@@ -156,8 +156,9 @@ def _find_end_of_duty(
 def possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
     """Return the parties to which the server may pass a message on for the recipient.
 
-    For a mailbox elsewhere these are all servers and stores: site routing takes detours, and its database may become active
-    elsewhere. A server whose queues are redirected may pass everything on to the other.
+    For a mailbox elsewhere, and for any mailbox where a step moves databases (`activate`), these are all servers and stores: site
+    routing takes detours, and its database may become active elsewhere. A server whose queues are redirected may pass everything
+    on to the other.
     """
     actions = [step.action for step in facts.context.cell.all_steps]
     redirected = {action.to for action in actions if isinstance(action, Redirect) and action.sender == server}

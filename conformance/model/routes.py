@@ -22,8 +22,9 @@ its `row`, else the rule's first requirement. A `Transaction` is one mail transa
 and `dot_t` those of its final dot (None before it), `replies` the final replies, `acceptance` the first positive final reply or
 None, `message` the scenario's name of the message or None, and `recipients` those that were not refused. Its `kind` is `shadow`
 (a copy that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A
-session is *disturbed* where any fault acted in it or delayed it. Of a server's listeners `frontend` is for mail from outside,
-`transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a time may miss a bound.
+session is *disturbed* where any fault acted in it or may have delayed it. Of a server's listeners `frontend` is for mail from
+outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a time may miss
+a bound.
 
 Records: a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an administrator's command to a server.
 """

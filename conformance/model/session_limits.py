@@ -12,7 +12,7 @@ AUTH, octets of the client flow that no event shows, so there the server may end
 - A send connector (a server as client) closes a session in which it waits for SendConnectionInactivityTimeout.
 
 Both sides of the limits are judged. A limit that is changed while the session is open counts from the same moment, in its old or
-its new value (ruling 22). Candidates that claim only `relay` are not bound by these limits.
+its new value (ruling 22). Candidates that claim only a relay's capabilities are not bound by these limits.
 
 From some faults on, what the link recorded may differ from what the two parties saw: it is *hidden*. A session is judged up to
 these. `n` is an event's number, `t` its time in documented seconds.
@@ -22,9 +22,9 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 requirement. A `Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final
 dot (None before it), and `replies` the final replies. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later),
 `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *delayed* where a fault kept octets, or the
-connection, back for any time, and *disturbed* where any fault acted in it or delayed it. Of a server's listeners `frontend` is
-for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how many seconds a
-time may miss a bound. `claims` are the capabilities that the candidate claims.
+connection, back for any time, and *disturbed* where any fault acted in it or may have delayed it. Of a server's listeners
+`frontend` is for mail from outside, `transport` for other servers, `delivery` that of its mailbox store. `facts.slack` is by how
+many seconds a time may miss a bound. `claims` are the capabilities that the candidate claims.
 
 Records: a `NodeEvent` says what happened to a server, such as `ready`, `killed`, `wiped` (it lost its queue); a `FaultFired`
 event is a fault that acted.
@@ -237,8 +237,8 @@ def _end_hidden_from(facts: Facts, session: Session) -> float:
     """Return the time from which the client's end of the session may not be recorded; infinity for never.
 
     Faults hide it that alter the session (a muted one's end is recorded), hold or delay octets, or cut the link, and a server
-    that is paused. A client that is interrupted does not keep its limits. Where the dial was delayed, it is the session's
-    opening.
+    that is paused. A client that is interrupted does not keep its limits. Where the dial was delayed, or octets were held
+    (`stall`) and no fault delayed any, it is the session's opening.
     """
     faults = facts.faults_by_session.get(session.name, ())
     if session.name in facts.trace.delayed_sessions and not any(f.action in DELAYING_FAULTS for f in faults):

@@ -12,7 +12,7 @@ seen, so there are two opinions of each thing:
 - The holder is *waiting* for the primary from the opening of a session, or a command, to the reply. While it waits, it need not
   ask again, so a heartbeat counts from the end of the last wait (`waits`).
 
-The rules in `heartbeat`, `promotion`, `early_promotion` and `queues` read the pairs; nothing here decides whether something was
+The rules in `heartbeat`, `promotion` and `queues` read the pairs; nothing here decides whether something was
 right. `n` is an event's number, times are documented seconds.
 
 Records: a `HeldInterval` is a stored copy (`copy`) with the event and time until which it is surely held (`until_n`, `until_t`;

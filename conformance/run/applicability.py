@@ -1,4 +1,4 @@
-"""Decides whether a cell applies to an assignment of candidates: for runs, for trials of defects, and for `candidate check`.
+"""Decides whether a cell applies to an assignment of candidates: for runs, trials of defects and plans, and `candidate check`.
 
 A *cell* is one scenario with one value for each axis. An *assignment* says which candidate (implementation under test) plays
 each of its servers. The *scale* is what documented times are divided by. A *reason* says in words why a cell does not apply.
@@ -144,10 +144,10 @@ def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
-    """Return `SERVER (candidate) waits DURATION ...` for the first server that a fault makes wait for a silent next hop.
+    """Return `SERVER (candidate) waits DURATION ...` for the first server that waits unscaled for a next hop that a fault mutes.
 
-    "" for none, or when its candidate waits for no unscaled time. A fault at `dot` other than `before` falls silent when the
-    next hop has the whole message: the server does not wait then.
+    "" for none; a server whose candidate has no such wait is passed over. A fault at `dot` other than `before` falls silent
+    when the next hop has the whole message: the server does not wait then.
     """
     for step in cell.all_steps:
         match step.action:

@@ -1,8 +1,9 @@
 """Runs one cell: starts its nodes, runs its steps, heals and drains, ends everything, and returns the recorded history.
 
-`conformance.execute` calls it for each cell of a run, in the process that runs pytest. A *world* is all parties of a cell:
-nodes, sinks and the links between them. The *drain* is the time after the last step in which outstanding messages arrive.
-At the end the secrets of the cell are removed from the files that its nodes have left.
+`conformance.execute` calls it for each cell of a run, in the process that runs pytest; trials of defects, of candidates and of
+plans call it for one cell each. A *world* is all parties of a cell: nodes, sinks and the links between them. The *drain* is the
+time after the last step in which outstanding messages arrive. At the end the secrets of the cell are removed from the files
+that its nodes have left.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ class RecordedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether the cell came to the end of its drain, so that its history is whole; means nothing with `inapplicable`."""
+        """Whether there was no `problem` and no timeout, so that the history is whole; means nothing with `inapplicable`."""
         return not self.problem and not self.timed_out
 
 
@@ -87,7 +88,8 @@ class CellRunner:
         """Run the cell on a loop and return what was recorded.
 
         A failure of a node, the scenario or the harness is described in the result. Raises KeyboardInterrupt (but not
-        LoopBlocked), and exceptions of types that _HARNESS_ERRORS does not have.
+        LoopBlocked), exceptions of types that _HARNESS_ERRORS does not have, and OSError when candidates cannot be prepared,
+        or files not be deleted or redacted at the end.
         """
         events: list[AnyEvent] = []
         try:

@@ -8,8 +8,8 @@ A cell is a coroutine function `main(clock)`. There are two `CellLoop`s to run i
   be used with a clock that jumps, since all cells of a loop share its time. The tasks of a cell are distinguished from those of
   others by the context in which they were created (`create_cell_task`, `tracked_task_factory`).
 
-When a cell has ended, its tasks and sockets get a short time to end by themselves. What is left then is cancelled,
-closed and reported as `Leftovers`: a node that was not stopped properly would disturb the next cell.
+When a cell has ended, its tasks (on a loop of its own also its sockets) get a short time to end by themselves. What is left
+then is cancelled, closed and reported as `Leftovers`: a node that was not stopped properly would disturb the next cell.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ def _cancel_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -
     """Cancel `main` and run the loop until it has cleaned up.
 
     Code that blocks the loop meanwhile is interrupted again, _MAX_INTERRUPTIONS times at most. Raises what `main` raises in
-    the end.
+    the end, but neither CancelledError nor LoopBlocked.
     """
     main.cancel()
     for _ in range(_MAX_INTERRUPTIONS):

@@ -138,7 +138,8 @@ class CellTimeout(Exception):
 def cell_timeout(cell: Cell, settings: Settings) -> float:
     """Return how many real seconds a cell may take: `settings.cell_timeout` if it is set.
 
-    The default is 10 minutes more than the steps and the drain take at most on the clock; where time jumps, these take no time.
+    The default is 10 minutes more than the steps (`_duration`) and the drain may take on the clock; where time jumps, these
+    take no time.
     """
     if settings.cell_timeout is not None:
         return settings.cell_timeout
@@ -148,12 +149,15 @@ def cell_timeout(cell: Cell, settings: Settings) -> float:
 
 
 def _duration(steps: Iterable[Step]) -> float:
-    """Return an upper bound of how long steps take one after another, documented seconds."""
+    """Return how long steps may take one after another, documented seconds; an estimate, as that of one step is."""
     return sum(_step_duration(step) for step in steps)
 
 
 def _step_duration(step: Step) -> float:
-    """Return an upper bound of how long one step takes, documented seconds; 0 for steps that need no documented time."""
+    """Return how long one step may take, documented seconds; 0 for steps that need no documented time.
+
+    That is a generous estimate and no upper bound: a `send` counts as one session for each try, however many messages it has.
+    """
     match step.action:
         case Advance(by=by):
             return by

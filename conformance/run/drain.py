@@ -1,8 +1,9 @@
 """The end of every scenario: heal all faults, wait until every accepted message is accounted for, within a time limit.
 
 `conformance.run.cell` calls `drain` after the last step. A message is *accounted for* when it has arrived at a sink for each
-recipient for whom a server accepted it, or was reported as failed; until then it is *undelivered*. All this decides only how
-long the run waits: the judge has rules of its own about lost messages.
+recipient for whom a server accepted it, or was reported as failed; until then it is *undelivered*. One with a null
+reverse-path, whose failure is not reported, is accounted for too when a next hop has refused it for good. All this decides only
+how long the run waits: the judge has rules of its own about lost messages.
 """
 
 import asyncio
@@ -35,10 +36,11 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    After that go on for 2.5 heartbeat intervals, in which a message may arrive twice; then inspect nodes, since none may hold
-    a finished message (`_inspect_nodes`). The limit is `world.cell.drain` documented seconds: when messages are missing then,
-    neither is done. In any case record the nodes that ended on their own, a shortage of the machine, `Drained` with the
-    missing messages (`quiet`: none), and the lag. A node that ended on its own, or could not start again, is not started.
+    The wait (`_wait_until_delivered`) takes `world.cell.drain` documented seconds at most. If all are accounted for then, go on
+    for 2.5 heartbeat intervals, in which a message may arrive twice. If nothing is undelivered after these, inspect nodes,
+    since none may hold a finished message (`_inspect_nodes`), and the drain is `quiet`. In any case record the nodes that ended
+    on their own, a shortage of the machine, `Drained` with `quiet` and the undelivered messages, and the lag. A node that ended
+    on its own, or could not start again, is not started.
     """
     world.heal_all()
     await heal_disks(world)
@@ -98,10 +100,10 @@ async def _inspect_nodes(world: World) -> None:
 
 
 async def _wait_until_delivered(world: World, undelivered: "Undelivered", until: float) -> bool:
-    """Wait until no background send goes on and all messages are accounted for, or no node runs that could deliver them.
+    """Wait until no background send goes on, and until all messages are accounted for or no node runs that could deliver them.
 
-    Wait at most until `until`, a time of the clock in documented seconds. Return whether all are accounted for; at `until`
-    False.
+    Wait at most until `until`, a time of the clock in documented seconds. Return whether all are accounted for; False at
+    `until`, also if only a background send goes on then.
     """
     recorded = asyncio.Event()
     unsubscribe = world.recorder.subscribe(lambda event: recorded.set())
@@ -215,7 +217,7 @@ class Undelivered:
                 pass
 
     def _give_up(self, recipients: Iterable[str]) -> None:
-        """Remove all messages with a null reverse-path for these recipients, since a next hop has refused one for good.
+        """Take all messages with a null reverse-path as arrived at these recipients, since a next hop has refused one for good.
 
         The refusal may come before the content, so which of the messages was refused is not known.
         """

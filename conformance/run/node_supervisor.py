@@ -50,7 +50,7 @@ class NodeSupervisor:
         """Start the node on the data that it has, wait until it is ready, and record that.
 
         A refused configuration or a failed start is recorded, and raised: as CannotRestart when the node has run on that data
-        before and now fails to start.
+        before and now fails to start. Unsupported is raised and not recorded.
         """
         self._require(running=False, stage="start")
         self._record("started")

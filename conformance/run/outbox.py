@@ -52,9 +52,10 @@ class Outbox:
         self._sends.setdefault(name.partition("#")[0], []).append(task)
 
     async def wait_for_sends(self, name: str) -> None:
-        """Wait until the background sends of a step or conversation have ended. Raises what they raised.
+        """Wait until the background sends of a step or conversation have ended, one after another as they were begun.
 
-        `m#3` stands for its whole step `m`. Returns at once for a name without background sends.
+        Raises what one of them raised, without waiting for those after it. `m#3` stands for its whole step `m`. Returns at once
+        for a name without background sends.
         """
         for task in self._sends.get(name.partition("#")[0], []):
             await task

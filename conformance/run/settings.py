@@ -1,4 +1,8 @@
-"""The settings of a run, which are the same for all of its cells; `conformance.execute` makes them of the command line."""
+"""The settings of a run, which are the same for all of its cells.
+
+`conformance.suite.options` makes them of the command line; commands that run single cells (`explore`, `candidate check`, trials
+of defects) make their own.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

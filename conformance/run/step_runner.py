@@ -28,8 +28,9 @@ _DEADLINE_EPSILON_S = 0.001
 class StepRunner:
     """Runs steps in one world. `handlers` has a function for each step verb.
 
-    The `since` of an expectation is the label of an earlier step: `within` is counted from the beginning of that step. `_holds`
-    asks the judge whether an expectation holds on the events so far.
+    The `since` of an expectation is the label of an earlier step: `within` is counted from the time that `_began` has for that
+    step; without `since`, from when the expectation is reached. `_holds` asks the judge whether an expectation holds on the
+    events so far.
     """
 
     def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: ExpectationHolds) -> None:
@@ -45,9 +46,9 @@ class StepRunner:
             await self._run_step(step)
 
     async def _run_step(self, step: Step) -> None:
-        """Run one step and record its beginning and its end, or its failure, and then the lag.
+        """Run one step; record its beginning and its end, and then the lag, or its beginning and its failure.
 
-        Raises what the handler of the step raises.
+        Raises what the handler of the step raises. An expectation is left to `_run_expect`.
         """
         if isinstance(step.action, Expect):
             await self._run_expect(step, step.action)

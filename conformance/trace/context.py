@@ -90,8 +90,8 @@ class ExpectationContext(CheckContext):
     """What an expectation is judged on: the history up to the end of its step.
 
     `since` is the time from which the bounds `after` and `within` count, `since_n` the number of the event from which the check
-    counts what happened. Both are those of the step with the label in `since:`; without a label `since` is when the expectation
-    was reached, and `since_n` is 0.
+    counts what happened. Both are those of the beginning of the step with the label in `since:` (of a `start`, its end).
+    Without a label `since` is when the expectation was reached, and `since_n` is 0.
     """
 
     since: float = 0.0

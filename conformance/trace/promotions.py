@@ -126,8 +126,8 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
 
     A refused message was not handed over, unless a fault altered the session, and with it maybe the reply. One without a reply
     was; on the `delivery` listener only while the session is open, or at once (_AT_ONCE_S) when it was lost: there a mailbox
-    server passes on what it is given before it replies, and for its mailboxes only. A transaction whose content has not ended
-    before that of the transmission handed nothing over, nor did a shadow copy.
+    server passes on what it is given before it replies, for the same recipients and not as a shadow copy. A transaction whose
+    content has not ended before that of the transmission handed nothing over, nor did a shadow copy.
     """
     if given.server != transmission.client or given.kind == "shadow":
         return False

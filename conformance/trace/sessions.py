@@ -159,8 +159,8 @@ class Session:
     def add_reply(self, event: Reply) -> Transaction | None:
         """Give the next reply to the command or content that it answers.
 
-        Return the transaction of which it is a final reply, None for a reply to a command or to a content outside of any
-        transaction. A refused RCPT moves its recipient from `recipients` to `refused`; a refused MAIL ends the transaction.
+        Return the transaction of which it is a final reply (see `_add_final_reply`), None for any other reply. A refused RCPT
+        moves its recipient from `recipients` to `refused`; a refused MAIL ends the transaction.
         """
         self.replies.append(event)
         if event.to == "CONTENT":

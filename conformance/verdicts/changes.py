@@ -1,6 +1,6 @@
 """Compares the outcomes of one cell in two or more runs: the kind of a change, its possible causes, and flakiness.
 
-A *cell* is one scenario with one value of each of its axes, run against one candidate. A *remark* on a passed cell says
+A *cell* is one scenario with one value for each axis and one candidate for each server. A *remark* on a passed cell says
 that a row (requirement) of the level `should` is violated. The *state* of a cell is its outcome with the remark. Pages that
 compare runs use this module, and Spark the SQL that `conformance.verdicts.sql` makes of its tables.
 """

@@ -148,7 +148,7 @@ def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
 
     Queries and sessions before event `since_n`, the step labelled `since`, do not count. At least one query is wanted without
     `times`. `every` is the longest time between two queries, also from `since` to the first and from the last to the end of the
-    history. With `before`, each session in which mail was sent is an occasion of its own.
+    history. With `before`, each ended session in which mail was sent is an occasion of its own.
 
     With `answered` only queries with a discard list as the reply count, or only those without one. If `times`
     permits no query, there is an occasion only where there was a session between them, or `by` holds a copy for `at`.

@@ -21,6 +21,7 @@ from conformance.trace.sessions import Transaction, parse_path
 
 _DSN, _EIGHT_BITS, _UTF8 = "DSN", "8BITMIME", "SMTPUTF8"
 _KEYWORDS = {"RET": _DSN, "ENVID": _DSN, "NOTIFY": _DSN, "ORCPT": _DSN, "BODY": _EIGHT_BITS, "SMTPUTF8": _UTF8}
+"""The parameters that are compared, and the EHLO keyword of the extension that defines each."""
 
 Parameters = dict[str, dict[str, str]]
 """Recipient ('' for those of MAIL) -> parameter -> value."""
@@ -30,7 +31,8 @@ Parameters = dict[str, dict[str, str]]
 def same_content(expected: SameContentExpected, context: ExpectationContext) -> Finding:
     """Check each shadow copy, or each transmission to `to`, against the message, trace fields aside.
 
-    A copy has all recipients of the message, a transmission some of them.
+    A copy has all recipients of the message, a transmission some of them. Only transmissions by servers under test count. Each
+    is an occasion; none confirms, so no times are compared.
     """
     what = f"transmissions of {expected.of} to {expected.to}" if expected.to else f"shadows of {expected.of}"
     finding = Finding(f"{what} with the same envelope and content")
@@ -101,7 +103,8 @@ def _parameters_of(context: ExpectationContext, sent: Transaction) -> Parameters
 def _normalized_parameters(text: str, path: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of the parameters in `text`, the rest of a command after its path; keywords in capitals.
 
-    BODY=7BIT, and an ORCPT that is the recipient's own address `path`, mean the same as no parameter and are left out.
+    Parameters that `_KEYWORDS` does not have are left out, and so are BODY=7BIT and an ORCPT that is the recipient's own address
+    `path`, since these mean the same as no parameter.
     """
     for word in text.split():
         name, _, value = word.partition("=")

@@ -99,9 +99,9 @@ def _add_reply_violation(
 ) -> None:
     """Add the violation of an unexpected reply, with its kind.
 
-    `missing`: the message was accepted and had to be refused, so the refusal is missing; `surplus`: it was refused and had
-    to be accepted; `size`: that with 552, where RL-CNT-02 is one of the scenario's `requirements`; `other`: it was
-    refused with another code of the expected class.
+    `missing`: the message was accepted and had to be refused, so the refusal is missing; `surplus`: it was refused, or got no
+    reply, and had to be accepted; `size`: that with 552, where RL-CNT-02 is one of the scenario's `requirements`; `other`: it
+    was refused with a code of the expected class, and the code, enhanced code or text is another one; '' anything else.
     """
     accepted = attempt.code is not None and attempt.code // 100 == 2
     expects_acceptance = isinstance(expected.code, int) and expected.code // 100 == 2

@@ -250,7 +250,10 @@ def _find_attempts(
 
 
 def _first_mail(context: ExpectationContext, message: MessageMade) -> int:
-    """Return the number of the sender's first MAIL for a message, or that of the message's event where there is none."""
+    """Return the number of the sender's first MAIL for a message, or that of the message's event where there is none.
+
+    That is the first MAIL after the message was made, in the sessions in which the harness sent it.
+    """
     sessions = [
         context.trace.sessions[a.session]
         for a in context.attempts(message.message)

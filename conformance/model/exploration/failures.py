@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from conformance.model.exploration.causes import Outcome
 
 WINDOW = "the window of duplicate detection passes"
-"""The cause that every way to a duplicate in a mailbox has in addition to those of a recipient outside."""
+"""The cause that a way to a duplicate has for a mailbox, in addition to those for a recipient outside; not after a failover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One row of the page: what is lost or duplicated, in servers of which generation, why, and by which ways.
+    """One entry of the page: what is lost or duplicated, in servers of which generation, why, and by which ways.
 
     `ways` are sets of essential causes (`essential_causes`).
     """

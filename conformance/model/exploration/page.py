@@ -57,7 +57,7 @@ def failure_of(scope: Scope, way: Way) -> Failure:
 
 
 def render_page(analyses: Sequence[Analysis]) -> str:
-    """Return the page as Markdown. Raises Undescribed when a description is missing or describes nothing that was found."""
+    """Return the page as Markdown. Raises Undescribed when a description is missing, or has a way that was not found."""
     found: dict[Failure, list[tuple[Scope, Way]]] = {failure: [] for failure in FAILURES}
     for analysis in analyses:
         for way in analysis.ways:
@@ -110,7 +110,8 @@ def scope_line(analysis: Analysis) -> str:
 def _format_failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str:
     """Return the text about one failure as Markdown; `shown` are the ways that were found for it, each with its scope.
 
-    There is at least one; the sequence of steps is the shortest of theirs. A duplicate says too who can read it twice.
+    There is at least one; the sequence of steps is the shortest of theirs. A duplicate says too who can read it twice, and a loss
+    (2013) whether it was found with RejectMessageOnShadowFailure.
     """
     lines = [f"**{failure.title}.** {failure.explanation}", "Needed, one of:" if len(failure.ways) > 1 else "Needed:"]
     if failure.outcome == "duplicated":

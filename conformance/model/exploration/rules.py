@@ -1,9 +1,9 @@
 """What a rule of the explored model is: which steps an obedient server, a sender or a clock may take for one message.
 
-A rule yields each step that it permits in a state. Its name is that of its function, and `rows` are the rows of the catalogue from which
-it is written. The table `RULES` has all of them; the search (`search.py`) applies them to every state, and can leave some out, which is
-how they are tested. Below the table are the helpers with which rules build the next state of a message; states are never changed in
-place. Servers are numbers.
+A rule yields each step that it permits in a state. Its name is that of its function, and `rows` are the rows of the catalogue
+from which it is written. The table `RULES` has all of them (those of whole servers are in `server_rules.SERVER_RULES`); the
+search (`search.py`) applies them to every state, and can leave some out, which is how they are tested. Below the table are the
+helpers with which rules build the next state of a message; states are never changed in place. Servers are numbers.
 
 A `Custody` is one server's responsibility for the message (`copy`: what that server has of it), with what each other server holds of it as
 a shadow (`held`, by number of the server): HELD is a shadow that the primary knows of, UNNOTED one of which it has no note, DISCARDABLE one

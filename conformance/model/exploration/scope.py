@@ -123,7 +123,7 @@ def _scopes() -> Iterator[Scope]:
 
 
 SCOPES = tuple(_scopes())
-"""The scopes that a test explores in every run."""
+"""Every scope but the two largest."""
 
 THREE_SERVERS = Scope(
     name="three-servers",

@@ -186,7 +186,7 @@ class Model:
 def _numbered(thing: T, numbers: dict[T, int], things: list[T]) -> int:
     """Return the number of a thing; a new thing gets the next one, and is entered into `numbers` and `things`.
 
-    Raises OverflowError where there are more things than `_BITS` bits can number.
+    Raises OverflowError where there are as many things as `_BITS` bits can number.
     """
     if thing not in numbers:
         numbers[thing] = len(things)

@@ -13,7 +13,7 @@ class Copy(IntEnum):
     """What a server has of a message for which it is the primary server."""
 
     GONE = 0
-    """Nothing: handed on, rejected or lost. The custody stays for as long as another server holds a shadow of it."""
+    """Nothing: handed on, rejected or lost. The custody stays for as long as `held` has another entry than NONE."""
     RECEIVED = 1
     """The sender's final dot has arrived, and the sender waits for the reply."""
     QUEUED = 2
@@ -63,6 +63,7 @@ class Sender(IntEnum):
     KEEPS_AGAIN = 2
     """To be sent again, since a session ended without a reply."""
     WAITS_AGAIN = 3
+    """As WAITS, for the second time."""
     LEFT = 4
     """The second session ended without a reply too. The message is still the sender's."""
     ANSWERED = 5
@@ -120,7 +121,10 @@ UNANSWERED = Message(Sender.LEFT, 0, tracked=False, requested=False, custodies=(
 
 
 def with_custodies(message: Message, custodies: list[Custody]) -> Message:
-    """Return the message with these custodies, sorted; those with neither a copy nor a shadow are left out."""
+    """Return the message with these custodies, sorted.
+
+    Those that are GONE, and whose `held` has only NONE, are left out.
+    """
     return message._replace(custodies=tuple(sorted(c for c in custodies if c.copy != Copy.GONE or any(c.held))))
 
 

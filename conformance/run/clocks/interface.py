@@ -56,8 +56,9 @@ class Clock(Protocol):
     def note_progress(self) -> None:
         """Note that an event was recorded.
 
-        Where time jumps, the event loop counts jumps and turns since the last such note, and ends the cell by a Runaway (a
-        ClockError) when there are too many. A clock on which time passes by itself flushes the recorded events.
+        Where time jumps, the event loop counts turns (in virtual time also jumps) since the last such note, and such notes
+        since the last jump; it ends the cell by a Runaway (a ClockError) when there are too many. A clock on which time
+        passes by itself flushes the recorded events.
         """
 
     def flush_with(self, flush: Callable[[], None]) -> None:
@@ -78,7 +79,8 @@ class Clock(Protocol):
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """Return a context that cancels its body and raises ClockError when time cannot go on.
 
-        Of nested contexts only the innermost one does so. Where time passes by itself the context does nothing.
+        Of nested contexts the innermost one does so, and the one around it at the next such error. On the scaled and the real
+        clock the context does nothing.
         """
 
 

@@ -98,7 +98,10 @@ class ScaledClock:
         self._timer.cancel()
 
     def _check_lag(self) -> None:
-        """Add to the lag by how much this call is late, if that is more than _TOLERATED_S, and schedule the next call."""
+        """Add to the lag by how much this call is late, if that is more than _TOLERATED_S, and schedule the next call.
+
+        What `take_lag` has counted of this lateness already is left out.
+        """
         now = self._loop.time()
         late = now - self._check_due
         self._late += late - self._overdue_taken if late > _TOLERATED_S else 0.0

@@ -1,6 +1,7 @@
 """The clocks whose time jumps: virtual time, and the shifted time of the machine and of foreign programs.
 
-A Runaway is a ClockError of the event loop: time jumps, or the loop turns, again and again without a recorded event.
+A Runaway is a ClockError of the event loop: time jumps, or the loop turns, again and again without a recorded event, or too many
+events are recorded without a jump.
 """
 
 import asyncio

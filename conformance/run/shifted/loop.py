@@ -169,9 +169,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none.
 
-        The base class calls it when no socket is ready and no callback is to be run. Without a jump it blocks for 5 ms at most,
-        while time is held for 1 s. A program's request for a wait that cannot be shifted is reported as UnshiftedWait,
-        programs that are busy for too long as NeverQuiet.
+        The base class calls it when no socket is ready and no callback is to be run. While time is held it blocks until the
+        next timer is due, for 1 s at most. Otherwise it blocks until nothing is in flight, and without a jump some milliseconds
+        more. Sockets that become ready right before a jump are returned instead. A program's request for a wait that cannot be
+        shifted is reported as UnshiftedWait, programs that are busy for too long as NeverQuiet.
         """
         when = self.next_timer()
         if self._holds:  # reasons not to jump, such as a node that starts
@@ -231,10 +232,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _choose_jump_target(self, earliest: float, when: float) -> float:
         """Return where to jump in a wait until `when`: to `earliest`, a program's timer, or later; note lag if later.
 
-        The target is `earliest` in the first jumps and in the first part of MAX_EXACT_WAIT_S, and as long as the wait may still end
-        within its limit at the pace so far. Else the wait is to end within MAX_REAL_WAIT_S: the real time that is left allows for as
-        many more jumps as the jumps so far took, and the rest of the wait is divided by their number. A jump beyond `earliest` ends at
-        most MAX_SKIP_FRACTION of the wait after now.
+        The target is `earliest` in the first jumps and in the first part of MAX_EXACT_WAIT_S, and as long as the wait may still
+        end within its limit at the pace so far. Else the wait is to end within MAX_REAL_WAIT_S: the rest of the wait is divided
+        by the number of jumps for which, at the pace so far, the real time that is left suffices. A jump beyond `earliest` ends
+        at most MAX_SKIP_FRACTION of the wait after now. Also count the jump in the wait, and note the node that causes the lag.
         """
         now, real = self.time(), time.monotonic()
         wait = self._current_wait(when, now, real)

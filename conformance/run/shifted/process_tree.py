@@ -159,8 +159,8 @@ class ProcessTree:
     def _none_was_woken(self, slots: Mapping[int, Slot], *, all_asleep: bool) -> bool:
         """Whether no wait of a thread has ended since `slots` were read, and none is about to end.
 
-        When a waiting thread was about to run, begin a new epoch, and return True only after all have answered that one
-        without any wait having ended (see the module).
+        When a waiting thread was about to run (not `all_asleep`), begin a new epoch, and return True only after all have
+        answered that one without any wait having ended (see the module).
         """
         before = {tid: slots[tid].woken for tid in self._waiting}
         after = {slot.tid: slot.woken for slot in self.page.slots() if slot.waits}

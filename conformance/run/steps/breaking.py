@@ -17,14 +17,17 @@ from conformance.scenarios.steps.nodes import SurvivingNames
 
 @handles(Fault)
 async def fault(world: World, action: Fault) -> str:
-    """Arm a fault on the links that the step selects, after healing one of the same name. Raises ValueError if there are none."""
+    """Arm a fault on the links that the step selects, after healing one of the same name.
+
+    Raises ValueError if there are no such links, or if the fault makes no sense.
+    """
     world.links.arm(action)
     return "armed"
 
 
 @handles(Partition)
 async def partition(world: World, action: Partition) -> str:
-    """Cut every link between two groups of parties. Raises ValueError if there is none between them."""
+    """Cut every link between two groups of parties, after healing a cut of the same name. Raises ValueError without a link."""
     world.links.partition(action)
     return "cut"
 
@@ -55,7 +58,10 @@ async def answer(world: World, action: Answer) -> str:
 
 @handles(Offer)
 async def offer(world: World, action: Offer) -> str:
-    """Set the keywords that a sink offers from the next EHLO on; within TLS the same without STARTTLS, if not given apart."""
+    """Set the keywords that a sink offers from the next EHLO on; within TLS the same without STARTTLS, if not given apart.
+
+    Raises KeyError for an unknown sink.
+    """
     sink, within_tls = world.sink(action.sink), action.within_tls
     sink.keywords = action.keywords
     sink.secured_keywords = (
@@ -83,8 +89,8 @@ async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
 async def disk(world: World, action: Disk) -> str:
     """Make a server's disk full, read-only, slow or failing; if a test write proves that, record that the fault fired.
 
-    Only a full or read-only disk is tested by a write. Each sync of a slow disk takes `action.lasting` longer, documented
-    seconds. Raises ValueError when a trouble of this name is in force.
+    Only a disk that is full now (not from a later write on) or read-only is tested by a write. Each sync of a slow disk takes
+    `action.lasting` longer, documented seconds. Raises ValueError when a trouble of this name is in force.
     """
     if action.name in world.disk_troubles:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")

@@ -17,6 +17,6 @@ async def advance(world: World, action: Advance) -> str:
 
 @handles(Await)
 async def await_sends(world: World, action: Await) -> str:
-    """Wait until the background sends of the named step or conversation have ended. Raises what they raised."""
+    """Wait until the background sends of the named step or conversation have ended. Raises what the first that failed raised."""
     await world.outbox.wait_for_sends(action.of)
     return ""

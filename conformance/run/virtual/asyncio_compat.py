@@ -1,8 +1,9 @@
 """The private names of asyncio on which virtual time is built, and a check that this Python's asyncio still has them.
 
 asyncio has no public way to see that a socket was accepted, written to or closed, or when the next timer is due. This module
-and `tracking_loop` are the only ones of the harness that use its private names. `incompatibilities` compares them with the
-asyncio that is running; a name that only changed its meaning is found by the tests of virtual time.
+and `tracking_loop` are the only ones of the harness that use its private names (`transport` has two names that asyncio's TLS
+looks for). `incompatibilities` compares them with the asyncio that is running; a name that only changed its meaning is found by
+the tests of virtual time.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ _SIGNATURES: dict[str, tuple[str, ...]] = {
     ),
     "_child_watcher_callback": ("pid", "returncode", "transp"),
 }  # fmt: skip
-"""The methods of SelectorEventLoop that `tracking_loop` overrides, with their parameters (without `self`)."""
+"""The methods of SelectorEventLoop that `tracking_loop` overrides or calls, with their parameters (without `self`)."""
 
 _HANDLE_SLOTS = {
     "_callback", "_args", "_cancelled", "_loop", "_source_traceback", "_repr", "_context", "_scheduled", "_when",
@@ -67,7 +68,10 @@ _ATTACH_PARAMETERS = _parameters(base_events.Server, "_attach")
 
 
 def incompatibilities() -> list[str]:
-    """Return the private names that this Python's asyncio lacks, or has with other parameters; empty when it fits."""
+    """Return the private names that this Python's asyncio lacks, or has with other parameters; empty when it fits.
+
+    `TimerHandle` stands for all attributes of handles.
+    """
     names = [
         f"SelectorEventLoop.{name}"
         for name, parameters in _SIGNATURES.items()

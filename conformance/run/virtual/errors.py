@@ -17,7 +17,7 @@ _MAX_COROUTINES = 4
 
 
 class ClockError(RuntimeError):
-    """Virtual time cannot go on. The message lists the tasks that wait, and where in the code."""
+    """Virtual or shifted time cannot go on. In this module's subclasses the message lists the tasks that wait, and where."""
 
 
 class Deadlock(ClockError):
@@ -25,7 +25,10 @@ class Deadlock(ClockError):
 
 
 class Runaway(ClockError):
-    """The clock jumps, or the loop turns, again and again without progress; limits are those of `VirtualClockEventLoop`."""
+    """The clock jumps, or the loop turns, again and again without progress, or there is progress again and again without a jump.
+
+    The limits are those of `VirtualClockEventLoop`.
+    """
 
 
 class Stall(ClockError):
@@ -33,7 +36,7 @@ class Stall(ClockError):
 
 
 class Exhausted(ClockError):
-    """A connection cannot be accepted because the process may open no more files, and none is closed while time stands still."""
+    """A connection cannot be accepted, mostly since the process may open no more files; time stands still, so none is closed."""
 
 
 class UnsupportedPython(RuntimeError):

@@ -9,7 +9,7 @@ and answers two questions:
   call. They cannot when a peer belongs to another process, when a socket has refused octets, or when a connect has no
   answer yet: then the result is None, and the kernel has to be asked.
 - `find_pending`: what is still in flight? TCP_INFO of both ends answers that. It is asked when there was no prediction,
-  when a poll contradicted the prediction, and before each jump.
+  when a poll contradicted the prediction, when a read or accept waits for what was predicted, and before each jump.
 
 Only connections with news are looked at. An endpoint becomes *active* when its connection is established and when it
 sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_deactivate`). When the peer has not read
@@ -141,7 +141,10 @@ class InFlightTracker:
             return Endpoint(sock, None, None)
 
     def _add(self, endpoint: Endpoint) -> Endpoint:
-        """Add an endpoint as active, connect it with its peer if that is known, and return it; a Unix socket is not added."""
+        """Add an endpoint as active, connect it with its peer if that is known, and return it; a Unix socket is not added.
+
+        The peer becomes active too.
+        """
         if endpoint.flow is None:  # Unix sockets deliver before send() returns
             return endpoint
         self._endpoints[endpoint.flow] = endpoint
@@ -160,8 +163,8 @@ class InFlightTracker:
     def predict_readable(self) -> list[SelectorKey] | None:
         """Return the keys of the sockets that are about to become readable; None when the counters cannot say which.
 
-        Sockets that the loop does not read from now are left out. Endpoints whose octets have all been read are no longer
-        active afterwards.
+        Sockets that the loop does not read from now are left out; listeners with a connection to accept are among the others.
+        Endpoints whose octets were found to be read are no longer active afterwards.
         """
         if self._connecting:
             return None
@@ -308,7 +311,10 @@ class InFlightTracker:
         return 0 if key is None else key.events
 
     def _deactivate(self, endpoint: Endpoint) -> None:
-        """Take an endpoint out of the active ones; keep it as unread, or remove it when both ends are closed."""
+        """Take an endpoint out of the active ones.
+
+        Keep it as unread while its open peer has not read all. Remove it, and its peer if that is known, when both are closed.
+        """
         self.active.pop(endpoint, None)
         self._unread.pop(endpoint, None)
         peer = endpoint.peer

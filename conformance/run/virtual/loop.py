@@ -204,9 +204,9 @@ class VirtualClockEventLoop(TrackingEventLoop):
         """Return the sockets to serve; if there are none, wait or let time jump. Reports a Runaway.
 
         Sockets that the tracker's counters predict to be readable are returned without asking the kernel, except in the poll
-        after `note_spurious_wakeup`. Otherwise block until the kernel has delivered what is in flight. `turns` is the number of
-        turns since the last poll. Without `may_wait` the method neither waits for processes nor jumps, as there are callbacks
-        to run.
+        after `note_spurious_wakeup` and while `polls_every_turn`. Otherwise the kernel is asked; where the counters cannot say
+        what is readable, or it has not come yet, block until what is in flight is delivered. `turns` is the number of turns
+        since the last poll. Without `may_wait` the method neither waits for processes nor jumps, as there are callbacks to run.
         """
         self._turns += turns
         if self._turns > self._max_turns:
@@ -242,8 +242,8 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Wait for what is held or in flight and return the sockets that became ready, or jump and return none.
 
-        The loop calls this when no socket is ready and no callback is to be run. Calls `before_waiting` first. Reports a
-        ClockError and returns none when time cannot jump either.
+        The loop calls this when no socket is ready and no callback is to be run. Calls `before_waiting` first. While time is
+        held it blocks until a socket is ready, without limit. Reports a ClockError and returns none when time cannot jump either.
         """
         if self.before_waiting is not None:
             self.before_waiting()  # flushes the recorded events, say

@@ -2,8 +2,9 @@
 
 It differs from `asyncio.SelectorEventLoop` in these points, for which it overrides private methods (`asyncio_compat`):
 
-- A turn polls the sockets only when there is nothing else to do, or after MAX_TURNS_WITHOUT_POLL turns. asyncio queues the
-  callbacks of ready sockets for later in the turn; here they are called at once, by `_serve_sockets`.
+- A turn polls the sockets only when there is nothing else to do, after MAX_TURNS_WITHOUT_POLL turns, and with
+  `polls_every_turn`. asyncio queues the callbacks of ready sockets for later in the turn; here they are called at once, by
+  `_serve_sockets`.
 - Timers of equal times are called in the order in which they were made, or after `shuffle_ties` in any.
 - Transports are `TrackedTransport`s, and connecting, accepting and listening are noted in `tracker`.
 - While a child process runs, time is held: what it does cannot be seen.
@@ -116,7 +117,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Make one turn: serve the sockets unless there is something else to do, then call what is ready and due.
 
-        An exception of a callback goes to the loop's exception handler.
+        An exception of a callback goes to the loop's exception handler; SystemExit and KeyboardInterrupt are raised.
         """
         ready = self._ready
         self._turns_since_poll += 1
@@ -207,7 +208,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     # watching sockets
 
     def start_reading(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` whenever a socket is readable that is not watched yet; cheaper than `watch_readable`."""
+        """Call `on_readable` whenever a socket is readable. It must not be watched yet; cheaper than `watch_readable`."""
         self.sockets.register_later(descriptor, EVENT_READ, (ReadHandle(on_readable), None))
 
     def watch_readable(self, descriptor: int, on_readable: Callable[[], None]) -> None:
@@ -305,8 +306,8 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     ) -> None:
         """Accept one connection and start its transport in the same turn; the next poll reports another one.
 
-        With TLS asyncio accepts. Without a connection to accept, only the next poll is made to ask the kernel. When no
-        descriptors are left, `cannot_accept` is called.
+        With TLS asyncio accepts. Without a connection to accept, only the next poll is made to ask the kernel. At any other
+        error, such as when no descriptors are left, `cannot_accept` is called, and then asyncio's own method.
         """
         if sslcontext is not None:
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)

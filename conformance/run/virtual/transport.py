@@ -3,8 +3,8 @@
 It does what asyncio's own transport does, in fewer turns of the loop: `connection_made` is called as soon as the transport
 exists, and octets go to the protocol in the turn in which they are read.
 
-How much a single read returns must not depend on when the kernel delivers. So where the peer has sent more than was read,
-the transport waits until all of it has been delivered, and reads it together.
+How much a single read returns must not depend on when the kernel delivers. So where a peer of the same loop has sent more than
+was read, the transport waits until all of it has been delivered, and reads it together, as far as the buffer has room.
 
 `tracking_loop` makes a transport for each connected socket. An *endpoint* is the tracker's record of one end of a
 connection, with its counters. Octets are *unsent* while the kernel has not taken them.
@@ -164,7 +164,8 @@ class TrackedTransport(asyncio.Transport):
     def _receive(self, buffer: memoryview) -> int:
         """Read into `buffer`, count the octets, and return their number; 0 at the end of the stream.
 
-        Blocks until everything that the peer has sent is delivered. Raises BlockingIOError when it has sent nothing.
+        Blocks until everything that a peer of the same loop has sent is delivered, unless the buffer is full before. Raises
+        BlockingIOError when the peer has sent nothing, and OSError for a reset.
         """
         sock, endpoint = self._sock, self._endpoint
         assert sock is not None
@@ -236,7 +237,7 @@ class TrackedTransport(asyncio.Transport):
     def write_eof(self) -> None:
         """Send a FIN once everything written was sent; do nothing when closing, or the second time.
 
-        Raises OSError when the connection is lost already.
+        Raises OSError when the peer has reset the connection and that was not read yet.
         """
         if not self._closing and not self._eof_requested:
             self._eof_requested = True
