@@ -62,7 +62,7 @@ class PlannedTrial:
 
 
 def active_defects() -> tuple[Defect, ...]:
-    """Return the reference's defects that are in force, sorted by name."""
+    """Return the reference's defects that are in force, sorted by name, without those that show only on failing disks."""
     return tuple(defect for defect in _read_catalogue() if not defect.retired)
 
 

@@ -35,7 +35,7 @@ class DefectRow:
     right: tuple[str, ...]
     """The checks that blamed, first of all, the requirement that the defect breaks."""
     first_blame: str | None = None
-    """The first requirement of the first failed verdict of the first cell, in the corpus's order, that has one."""
+    """The first requirement of the first failed verdict of the first cell, in the corpus's order, that has one; None if none has."""
     blind: tuple[tuple[str, int], ...] = ()
     """(requirement blamed, in how many cells) by the checks that need no expectation; the most frequent first."""
     first_blind_blame: str | None = None

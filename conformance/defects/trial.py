@@ -53,9 +53,10 @@ class TrialRunDirectory:
     def create(
         cls, directory: Path, trials: Iterable[PlannedTrial], seed: int, command: tuple[str, ...]
     ) -> "TrialRunDirectory":
-        """Write the header of a run of these trials, and return its directory. Raises RunDirectoryError if that holds a run already.
+        """Write the header of a run of these trials, and return the object for its directory.
 
-        Each defect is a candidate of its own there. `command` are the words that started the run.
+        Raises RunDirectoryError if the directory holds a run already. Each defect is a candidate of its own there. `command` are
+        the words that started the run.
         """
         planned = tuple(trials)
         defects = dict.fromkeys(trial.defect for trial in planned)
@@ -134,7 +135,7 @@ class FinishedTrial:
 
 
 def run_trial(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory | None = None) -> Trial:
-    """Run and judge one cell; with `run_directory` keep its history and verdicts there. Blocks.
+    """Run and judge one cell, and return the result; with `run_directory` keep its history and verdicts there. Blocks.
 
     A trial that uses more than CPU_LIMIT_S of processor time has the outcome ERROR.
     """

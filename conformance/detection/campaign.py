@@ -6,9 +6,10 @@ from 0.
 
 Theory of operation
 -------------------
-The trials are run plan by plan: the first plan of every series, then the second of every series whose defect was not caught yet, and so
-on. So a measurement that ends early has tried all series about as far, and its numbers can be compared. Each process is forked from one
-that has everything loaded. A process gets a trial when it has ended the one before, so that no plan is run for a defect that is caught.
+The trials are run plan by plan: the first plan of every series, then the second of every series in which the defect was not
+caught yet, and so on. So a measurement that ends early has tried all series about as far, and its numbers can be compared. Each
+process is forked from one that has everything loaded. A process gets a trial when it has ended the one before, so that no plan is
+run for a defect that is caught.
 """
 
 import random
@@ -100,7 +101,7 @@ def visible_defects(names: Sequence[str] = ()) -> tuple[Defect, ...]:
     """Return the defects that the model can see, sorted by name: all, or those that are named.
 
     Raises ValueError for another name. The model cannot see a defect that only a scenario's expectation can catch
-    (`needs_expectation`).
+    (`needs_expectation`). Defects that show only on failing disks are left out too.
     """
     visible = [defect for defect in active_defects() if not defect.needs_expectation]
     if unknown := sorted({*names} - {defect.name for defect in visible}):

@@ -45,7 +45,8 @@ class PlanTrial:
     """What came of one plan of a series, by its number from 0.
 
     `check` and `requirement` are those of the first violation that counts, '' without one. `accused` is whether the reference violates a
-    check in this plan too, `broken` whether the plan took too much processor time.
+    check in this plan too, `broken` whether the plan took too much processor time. `faults` is how many faults the plan has, `fired` how
+    many of them acted.
     """
 
     series: Series

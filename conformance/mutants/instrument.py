@@ -70,11 +70,11 @@ class _Instrumentation(ast.NodeTransformer):
         self._changes = changes
 
     def visit(self, node: ast.AST) -> Any:
-        """Return what replaces a node: for a statement with sites, a list of a recording call and the statement; else one node.
+        """Return what replaces a node: one node or, for a statement with sites, a list of a recording call and the statement.
 
         Nodes without sites stay, with what is in them replaced. A changed condition is recorded where the condition is evaluated,
-        and a change in the pattern of a `case` where its `match` is reached. Assertions, signatures and annotations are left as
-        they are.
+        without a call before the statement, and a change in the pattern of a `case` before its `match`. Assertions, signatures
+        and annotations are left as they are.
         """
         if isinstance(node, ast.Assert | ast.arguments | ast.pattern):
             return node

@@ -233,7 +233,10 @@ def _drop_last_operand(node: ast.AST) -> ast.AST | None:
 
 
 def _change_arithmetic(node: ast.AST) -> ast.AST | None:
-    """Return an operation with another operator, such as - for +; None for any other node, and if the left operand is a literal."""
+    """Return an operation with another operator, such as - for +.
+
+    None for operators that are not in `_ARITHMETIC`, such as `**`, if the left operand is a literal, and for any other node.
+    """
     if (
         not isinstance(node, ast.BinOp)
         or type(node.op) not in _ARITHMETIC

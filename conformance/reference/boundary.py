@@ -1,8 +1,9 @@
 """The transport high-availability boundary: which servers are in it, and which may keep shadows (SR-BND-01, SR-BND-02).
 
-Pure functions of the configuration of one server ("this server"); a `peer` is another server that it lists. A *shadow* is a
-redundant copy of a message. From 2013 on a server has a shadow made on another one when it receives a message. In 2010 a server
-keeps the shadow of what it sends, and says so to the receiver with the verb XSHADOW.
+Pure functions of the configuration of one server ("this server"); a `peer` is another server that it lists. A DAG (database
+availability group) is a group of mailbox servers, which may be in several sites. A *shadow* is a redundant copy of a message.
+From 2013 on a server has a shadow made on another one when it receives a message. In 2010 a server keeps the shadow of what it
+sends, and says so to the receiver with the verb XSHADOW.
 """
 
 from conformance.reference.config import NodeConfiguration, Peer
@@ -46,7 +47,7 @@ def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
     """Return whether this server, of 2010, advertises XSHADOW to a client: a peer with the right ms-Exch-SMTP-Accept-XSHADOW (SR-E10-18).
 
     `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client, which is
-    not offered it; nor is any client while shadow redundancy is disabled here.
+    not offered it; nor is a peer of the role `submission`, nor any client while shadow redundancy is disabled here.
     """
     return peer is not None and peer.accept_xshadow and _xshadow_rights_count(config, peer)
 
@@ -54,8 +55,8 @@ def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
 def sends_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
     """Return whether this server, of 2010, sends XSHADOW to a peer: this server has ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19).
 
-    `peer` is None for a next hop outside of the organisation, to which it is not sent; nor to any while shadow redundancy is
-    disabled here.
+    `peer` is None for a next hop outside of the organisation, to which it is not sent; nor is it to a peer of the role
+    `submission`, nor to any while shadow redundancy is disabled here.
     """
     return peer is not None and peer.send_xshadow and _xshadow_rights_count(config, peer)
 

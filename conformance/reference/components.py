@@ -1,8 +1,9 @@
 """The composition root: which class a node uses for each of its components, and how the components are made.
 
 `ComponentClasses` has one field (slot) for each component; its defaults are the classes of Exchange 2013 and later.
-`ComponentSets` has one such set for 2013 and later and one for 2010. A defect or a reading replaces the class in a slot
-(`SLOTS`), so that no component ever asks which generation or defect it runs in.
+`ComponentSets` has one such set for 2013 and later and one for 2010. A defect (a deliberate mistake, to test the harness) or a
+reading (another way to conform) replaces the classes in some slots (`SLOTS`), so that none of the classes here asks which
+generation or defect it runs in.
 """
 
 from collections.abc import Mapping

@@ -20,17 +20,19 @@ Address = tuple[str, Annotated[int, Field(ge=1, le=65535)]]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""Seconds, or 0 for no time at all."""
+
 Attempts = Annotated[int, Field(ge=0, le=255)]
 Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$")]
 
 
 class ConfigurationError(ValueError):
-    """The configuration cannot be read or used; the text is one line, which names the refused parameters."""
+    """The configuration cannot be read or used; the text is one line, which names the refused parameters, if any."""
 
 
 class _StrictModel(BaseModel):
-    """A frozen model that accepts no unknown fields and converts no types, except JSON lists to tuples (`strict=False`)."""
+    """A frozen model without unknown fields or conversion of types, except of integers to floats and JSON lists to tuples."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -39,7 +41,7 @@ class Listener(_StrictModel):
     """A receive connector: its address, and the limits of its sessions in real seconds.
 
     `connection_timeout` limits the age of a session, busy or not (SR-TMO-07), `connection_inactivity_timeout` the silence of the
-    client. `externally_secured`: a client is the peer that its EHLO names, without AUTH.
+    client. `externally_secured`: on the listener `transport` a client that has not authenticated is the peer that its EHLO names.
     """
 
     host: str = "127.0.0.1"
@@ -272,7 +274,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_contract_keys(self) -> "NodeConfiguration":
-        """Raise ValueError for keys of version 2 of the node contract in a configuration that states version 1; else change nothing."""
+        """Return the configuration; raise ValueError if it states version 1 of the node contract and has keys of version 2."""
         contract_2_keys = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
         if self.contract == 1 and (contract_2_keys or any("hub" in site.model_fields_set for site in self.sites)):
             raise ValueError(f"{', '.join(contract_2_keys) or 'sites.hub'}: unknown in contract 1")
@@ -280,7 +282,7 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> "NodeConfiguration":
-        """Raise ValueError if two servers have one name, or two mailboxes one address, compared without case; else change nothing."""
+        """Return the configuration; raise ValueError if two servers have one name, or two mailboxes one address, but for case."""
         names = [self.name, *(peer.name for peer in self.peers)]
         if len(set(map(str.casefold, names))) != len(names):
             raise ValueError("peers: a name is given to two servers")
@@ -318,7 +320,7 @@ class NodeConfiguration(_StrictModel):
 def parse_configuration(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
     """Return the configuration in a JSON document, validated by the model `kind`, which a defect may have replaced.
 
-    Raises ConfigurationError with one line that names every wrong parameter, or says that the text is not JSON.
+    Raises ConfigurationError with one line that names every wrong parameter found, or says that the text is not JSON.
     """
     try:
         return kind.model_validate(json.loads(text))

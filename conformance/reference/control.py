@@ -29,7 +29,7 @@ async def serve_commands(directory: Path, command: Command) -> AsyncIterator[Non
 
     A socket that a killed node left there is replaced; the socket is removed at the end. Each connection has one request and one
     response. `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses: the response
-    then is an `error`, as it is for a line that is not a request.
+    then is an `error`, as it is for a line that is not a request. After any other exception of `command` there is no response.
     """
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -38,11 +38,11 @@ class DuplicateDetection(Component):
         self._alarm = host.alarms.new(self.clean_up)
 
     def start(self) -> None:
-        """Schedule the clean-up of the delivered-to table, at the start of the node."""
+        """Schedule the clean-up of the delivered-to table, if it has entries, at the start of the node."""
         self._set_alarm()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply a changed DuplicateCleanupInterval: it counts anew from the reload."""
+        """Apply DuplicateCleanupInterval, changed or not: it counts anew from the reload."""
         self._alarm.cancel()
         self._set_alarm()
 
@@ -86,7 +86,7 @@ class DuplicateDetection(Component):
     def tracking_window(self) -> float:
         """The tracking window in force, real seconds: DuplicateTrackingWindow, or FALLBACK_WINDOW if that exceeds MAX_WINDOW (SR-DUP-04).
 
-        The configured window is already divided by `scale`, the two constants are not.
+        The configured window is already divided by `scale`; the two constants, a day and 49 days, are not.
         """
         window = self.host.transport.DuplicateTrackingWindow
         scale = self.host.config.scale
@@ -95,7 +95,7 @@ class DuplicateDetection(Component):
     def clean_up(self) -> None:
         """Remove expired entries from the delivered-to table (SR-DUP-07), and schedule the next clean-up if any entries are left.
 
-        An entry is expired if its delivery is longer ago than the tracking window. The alarm calls this.
+        An entry is expired if its delivery is at least the tracking window ago. The alarm calls this.
         """
         removed = self.host.delivered.remove_before(self.host.now() - self.tracking_window)
         self.host.log.info("delivered-to table: %d expired entries removed", removed)

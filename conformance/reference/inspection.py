@@ -5,7 +5,8 @@ of it.
 
 The kinds of queues: `submission` (messages for which a shadow is still to be made), `delivery` (to one next hop), `shadow`
 (copies kept for another server, their primary), `safety-net` and `shadow-safety-net` (messages and copies held after their
-processing), and `discard` (notifications by which another server learns that it may give up a copy). Times are POSIX seconds.
+processing), and `discard` (notifications by which another server learns that it may give up a copy). Times are POSIX seconds. The
+*delivered-to table* records the deliveries into mailboxes here, by which duplicates are recognised.
 """
 
 from collections.abc import Iterable, Iterator

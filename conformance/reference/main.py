@@ -90,7 +90,7 @@ async def _serve(node: Node) -> int:
 
     A signal stops the node in an orderly way, a failure kills it. The code is 1 if a task or a timer of the node failed, before
     or during its stop, else 0. Meanwhile SIGHUP reloads the configuration, and the socket in the data directory takes
-    administrators' commands. Raises what `Node.start` raises.
+    administrators' commands. Raises what `Node.start` and `Node.stop` raise, and OSError if that socket cannot be opened.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

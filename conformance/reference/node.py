@@ -2,8 +2,8 @@
 
 A node that runs as a program (main.py) and a node in the harness's process are both this `Node`, made by `create`. The status
 file is JSON, `{"revision": N, "applied": true}`: by it the harness sees that a changed configuration is in force (node contract).
-`revision` is a number that the writer of the configuration gives it. A node is *running* from the end of `start` until `stop` or
-`kill`.
+`revision` is a number that the writer of the configuration gives it. A node counts as *running* from the moment when `start` has
+opened its database until `kill`, with which `stop` ends.
 """
 
 import asyncio
@@ -61,8 +61,9 @@ class Node:
     async def start(self) -> None:
         """Read the configuration, open the database and the listeners, and resume the messages in the database.
 
-        The data directory is created if it does not exist, and the status file says that the configuration is applied. Raises
-        ConfigurationError, DatabaseError, or OSError (such as a port that is in use); `kill` then closes what was opened before.
+        The data directory is created if it does not exist, and the status file, if configured, says that the configuration is
+        applied. Raises ConfigurationError, DatabaseError, or OSError (such as a port that is in use); `kill` then closes what was
+        opened before.
         """
         config = load_configuration(self._path, self._classes.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
@@ -104,8 +105,9 @@ class Node:
         """Stop in an orderly way: close the listeners and sessions, let messages in transmission finish, and write all to disk.
 
         Waits GRACE seconds at most for messages being sent, and as long again for those being received. A session ends with 421,
-        at once or after the reply to its message. Then does what `kill` does, which is all if the node was killed or never
-        started. Raises DatabaseError if the last commit fails.
+        at once or after the reply to its message. The last commit waits without limit while the disk is full. Then does what
+        `kill` does, which is all if the node was killed or never started. Raises DatabaseError, without that, if the last commit
+        fails.
         """
         for server in self._servers:
             server.close()
@@ -126,7 +128,7 @@ class Node:
     async def kill(self) -> None:
         """End as a killed process would: close all sockets at once, and lose what is not committed to the database.
 
-        Waits until all tasks of the node, except the current one, have been cancelled. A second call changes nothing.
+        Waits until all tasks of the node, except the current one, have ended. A second call changes nothing.
         """
         self._ended = True
         for server in self._servers:
@@ -143,8 +145,8 @@ class Node:
         """Read the configuration file again and apply it: to open sessions, to each component, and for the future.
 
         Raises ConfigurationError if it is refused: a parameter is wrong, or one that cannot change was changed. The configuration
-        in force then stays. The status file says whether the new one was applied. Raises DatabaseError if the node is not
-        running. Returns once all is on disk that the new configuration made the components write.
+        in force then stays. The status file says whether the new one was applied. Raises DatabaseError if the node is not running
+        or the commit fails. Returns once all is on disk that the new configuration made the components write.
         """
         host = self._running
         before = host.config
@@ -234,7 +236,7 @@ def write_status(path: Path, revision: int, error: str = "") -> None:
 def _refuse_immutable_changes(before: NodeConfiguration, after: NodeConfiguration) -> None:
     """Raise ConfigurationError, which names them, if the configurations differ in fields that a reload cannot change.
 
-    These are the fields in `_IMMUTABLE`, and which listeners there are and at which addresses.
+    These are the fields in `_IMMUTABLE`, such as `name` and `data_dir`, and which listeners there are and at which addresses.
     """
     changed = [name for name in _IMMUTABLE if getattr(before, name) != getattr(after, name)]
     for name in _LISTENERS:

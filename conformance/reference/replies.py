@@ -60,7 +60,7 @@ MAX_TEXT = 32 * 1024
 
 @lru_cache(maxsize=256)
 def parse_reply(code: int, message: str) -> Reply:
-    """Return the reply that a server sent, cut to `MAX_TEXT`, with unprintable characters replaced by `?`; cached.
+    """Return the reply that a server sent, cut to `MAX_TEXT` characters, with unprintable characters replaced by `?`; cached.
 
     `message` has its lines without the code, separated by LF. An enhanced status code at the beginning of the first line is taken
     off each line that begins with it.

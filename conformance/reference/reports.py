@@ -56,7 +56,8 @@ class Reports(Component):
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
         """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT, else do nothing.
 
-        A recipient is reported once: whose delay has been reported is recorded in the queue database.
+        DELAY_NOTIFICATION_TIMEOUT is four real hours. A recipient is reported once: whose delay has been reported is recorded in
+        the queue database.
         """
         host = self.host
         requested = [recipient for recipient in recipients if "DELAY" in recipient.notify]

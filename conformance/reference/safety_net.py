@@ -52,7 +52,7 @@ class SafetyNet(Component):
         self.set_alarm()
 
     def hold_time(self, place: Place) -> float:
-        """Return how long a message is held in one of `_PLACES`, real seconds.
+        """Return how long a message is held in `safety-net`, `shadow-safety-net` or `shadow`, real seconds.
 
         After processing that is SafetyNetHoldTime (SR-SFN-02); for a shadow without a discard notification it is
         SafetyNetHoldTime + MessageExpirationTimeout (SR-SFN-03).
@@ -79,7 +79,7 @@ class SafetyNet(Component):
         )
 
     def set_alarm(self) -> None:
-        """Make the alarm for `drop_expired` due no later than the expiry of a message that comes to any of `_PLACES` now."""
+        """Make the alarm for `drop_expired` due no later than the expiry of a message that is held (`_PLACES`) from now on."""
         earliest_expiry = self.host.now() + min(map(self.hold_time, _PLACES))
         self._alarm.set(min(self._alarm.due or earliest_expiry, earliest_expiry))
 
@@ -107,8 +107,9 @@ class SafetyNet(Component):
     async def _resubmit_shadows(self, primary: str, messages: Sequence[Message], addresses: Sequence[str]) -> None:
         """Resubmit messages of the shadow Safety Net unless their primary server answers with the queue database that they came from.
 
-        Opens a session with that server, whose answer to XQDISCARD names its queue database, and waits for the answer.
-        `addresses` (in lower case) are those of the mailboxes that failed over.
+        Opens a session with that server, whose answer to XQDISCARD names its queue database, and waits for the answer. There is
+        none if that server is unknown here or shadow redundancy is disabled. `addresses` (in lower case) are those of the
+        mailboxes that failed over.
         """
         # None for a primary that does not answer: then no message's database is equal to it
         database = await self.host.manager.query_in_new_session(primary)

@@ -58,8 +58,8 @@ class RejectsBeforeItForgets(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept or refuse a message; delete one that is refused for want of a shadow only five seconds after the reply.
 
-        Correct is to delete it, also on disk, before the reply. A node that starts again before the five seconds are over
-        delivers it.
+        Return the reply. Correct is to delete it, also on disk, before the reply. A node that starts again before the five
+        seconds are over delivers it.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -83,7 +83,7 @@ class TakesNoSecondTransmission(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Refuse (554) a message with the sender and content of one that was accepted since the start; accept others correctly.
 
-        Correct is to accept a repeated transmission.
+        Return the reply. Correct is to accept a repeated transmission.
         """
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.seen:
@@ -115,7 +115,7 @@ class DeliversEverythingTwice(Acceptance):
     """Puts every message into its queue twice."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Start to deliver a copy of the stored message under a new id, then acknowledge and deliver the message itself."""
+        """Start to deliver a copy of the stored message under a new id; then acknowledge and deliver it itself, and return the reply."""
         host = self.host
         name = host.identity.new_id()
         copy = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
@@ -141,7 +141,10 @@ class RedirectsNothing(Redirection):
     """Says that it has redirected its queues, and leaves them where they are."""
 
     async def redirect(self, target: str) -> dict[str, int]:
-        """Redirect nothing, and return the counts of an empty queue: no message redirected to the server `target`, and none kept."""
+        """Redirect nothing, and return the counts of an empty queue: no message redirected to the server `target`, and none kept.
+
+        A wrong `target` is not refused.
+        """
         return {"redirected": 0, "kept": 0}
 
 
@@ -166,7 +169,7 @@ class AcknowledgesWhatASyncFailedFor(Acceptance):
     async def acknowledge(self, message: Message) -> Reply:
         """Acknowledge a message; return the acknowledgement (250) also if the commit that writes it to disk fails with DatabaseError.
 
-        The delivery of the message is then not started.
+        The delivery of the message is then not started. On a full disk the reply is 452, as is correct.
         """
         try:
             return await super().acknowledge(message)

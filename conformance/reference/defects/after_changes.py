@@ -55,9 +55,9 @@ class OffersXshadow(ShadowVerbs):
         return [*super().ehlo_keywords(), *(["XSHADOW"] if is_hub and self.offers_to_hubs else [])]
 
     async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
-        """Answer XSHADOW, where it is offered, with 250, this server's name and its queue database; answer other verbs correctly.
+        """Answer XSHADOW, where it is offered, with 250, this server's name and the id of its queue database; answer other verbs correctly.
 
-        Nothing is recorded: the hub gets no discard notifications.
+        Return the lines of the reply. Nothing is recorded: the hub gets no discard notifications.
         """
         if verb == "XSHADOW" and "XSHADOW" in self.ehlo_keywords():
             return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
@@ -110,7 +110,10 @@ class RestartLosesTheIdleLimit(Receiver):
     """Ends no idle session once it was started a second time."""
 
     def _on_idle_timer(self) -> None:
-        """End an idle session correctly on the node's first start; on a later start do nothing, so that the session stays open."""
+        """Handle the idle timer correctly until the node is restarted; after a restart do nothing, so that an idle session stays open.
+
+        It then ends only at the limit of its age.
+        """
         if number_of_starts(self.host) == 1:
             super()._on_idle_timer()
 
@@ -181,8 +184,8 @@ class RefusesWrongValuesOnce(NodeConfiguration):
     def _leave_out_what_is_wrong(cls, document: Any) -> Any:
         """Return the JSON document; from the second one with a count out of range on, without those counts, so that it is accepted.
 
-        The first such document is returned as it is, and validation refuses it. `refused` has name and data directory of each
-        node to which that has happened in this process.
+        The first such document of a node is returned as it is, and validation refuses it. `refused` has name and data directory
+        of each node to which that has happened in this process.
         """
         transport, name = document["transport"], f"{document['name']} {document['data_dir']}"
         counts = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow", "ShadowHeartbeatRetryCount")
@@ -243,8 +246,8 @@ class SilenceEndsShadowing(ShadowCreation):
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Have a shadow stored; return whether one was.
 
-        Once that took more than ten seconds, return False for all later messages. The seconds are those of the event loop, and
-        count also if a shadow was stored in the end.
+        Once that took more than ten seconds, return False for later messages, until a call that was under way then ends sooner.
+        The seconds are those of the event loop, and count also if a shadow was stored in the end.
         """
         if self.ended:
             return False
@@ -264,9 +267,9 @@ class AvoidsUnreachable(RemoteQueue):
     unreachable: ClassVar[set[tuple[str, str]]] = set()
 
     async def deliver(self, attempt: Any) -> None:
-        """Make the attempts of the queue, without the servers of the next hop that could once not be reached, from now on.
+        """Make an attempt and further ones of the queue, from now on without the servers of the hop that could once not be reached.
 
-        If none or all of its servers are of that kind, all are tried, as is correct.
+        Such servers are left out of `hop` for good, unless no other one would be left in it.
         """
         avoided = [name for name in self.hop.servers if (self.host.name, name) in self.unreachable]
         if avoided and len(avoided) < len(self.hop.servers):
@@ -301,7 +304,10 @@ class AvoidsAServerForEver(Delivery):
         super().start()
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return an `AvoidsUnreachable` queue for a next hop outside of the boundary (`transport`), the correct queue for any other."""
+        """Return the correct queue for a next hop, but an `AvoidsUnreachable` one for servers of other boundaries (`transport`).
+
+        These are servers of the organisation; for next hops outside of it the queue is correct.
+        """
         if hop.kind == "transport":
             return AvoidsUnreachable(self.host, hop, self.record_outcome)
         return create_hop_queue(self.host, hop, self.record_outcome)
@@ -312,4 +318,7 @@ class HubRestartAsksNoMore(HubManager):
     """After a restart asks no next hop for discard status before mail goes there."""
 
     def start(self) -> None:
-        """Do nothing at the start of the node: no next hop is watched; correct is to watch each for which shadows are held."""
+        """Do nothing at the start of the node: no next hop is watched before mail goes there.
+
+        Correct is to watch each for which shadows are held.
+        """

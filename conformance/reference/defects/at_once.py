@@ -1,7 +1,8 @@
 """Defects that show where several sessions do the same at the same time.
 
 `make_redundant_or_refuse` tries to have a copy (shadow) of a message stored on another server before the message is acknowledged.
-A 2010 server withholds the reply to a message until its delivery instead.
+A 2010 server withholds the reply to a message until its delivery instead, for MaxAcknowledgementDelay at most. `deadline` is the
+event loop's time by which the sender must have its reply.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
@@ -51,7 +52,10 @@ class EqualMessagesAtOnce(DuplicateDetection):
         return await super().claim_delivery(key)
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """End a delivery as is correct; of two deliveries of one message at a time record only the one that ends first."""
+        """End a delivery as is correct; of two deliveries of one message at a time record only the one that ends first.
+
+        If that one has failed (`delivered` false), none is recorded.
+        """
         if key in self._in_progress:
             super().end_delivery(key, delivered=delivered)
 
@@ -61,7 +65,10 @@ class OneSessionHasAnIdleLimit(Receiver):
     """Has one timer for idle sessions, which the newest session takes away from the others."""
 
     def _on_idle_timer(self) -> None:
-        """Handle the idle timer correctly in the newest open session of the node; in any other do nothing, so that it stays open."""
+        """Handle the idle timer correctly in the newest open session of the node; in any other do nothing, so that it stays open.
+
+        It then ends only at the limit of its age.
+        """
         newest = max(self._sessions, key=lambda session: session._started_at, default=self)  # of its own class
         if newest is self:
             super()._on_idle_timer()
@@ -74,7 +81,10 @@ class HubWithholdsOneReplyAtATime(DelayedAcknowledgement):
     busy = False
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait, as is correct, until no recipient of the message is pending; return at once while another message is waited for."""
+        """Wait, as is correct, until no recipient of the message is pending, or a limit has passed (MaxAcknowledgementDelay, `deadline`).
+
+        Return at once while another message is waited for.
+        """
         if self.busy:
             return
         self.busy = True

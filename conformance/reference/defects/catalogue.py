@@ -24,8 +24,8 @@ for _package in (defects, readings):
 def apply_by_name(classes: ComponentSets, names: str) -> ComponentSets:
     """Return a copy of `classes` with the defects and conforming readings in `names`, joined with `+`; EVERY stands for all readings.
 
-    A defect replaces the class of its slot, so of two defects in one slot only the last acts. Readings are applied last, in
-    front of defects, and add up. Raises ValueError for an unknown name.
+    A defect replaces the classes of its slots, so of two defects with one slot only the last acts there. Readings are applied
+    last, in front of defects, and add up. Raises ValueError for an unknown name.
     """
     requested = names.split("+")
     if unknown := [name for name in requested if name not in DEFECTS and name not in READINGS and name != EVERY]:

@@ -1,9 +1,9 @@
 """Defects that show only after a reload: settings as they were at the start, and what a change destroys.
 
 In a reload the node reads its configuration file again: `host.config`, with the transport parameters in `host.transport`, is
-replaced, and `reconfigured` of each component is called. Most classes here give their component a host whose parameters do not
-change. A *primary* is a server for which this one keeps copies (shadows); after ShadowResubmitTimeSpan without a session with it
-they are promoted, which makes them messages of this server.
+replaced, and `reconfigured` of each component is called. Most classes here give their component a host in which one parameter keeps
+the value of the start (`_as_at_the_start`). A *primary* is a server for which this one keeps copies (shadows); after
+ShadowResubmitTimeSpan without a session with it they are promoted, which makes them messages of this server.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"

@@ -77,7 +77,10 @@ class PrefersLocal(ChoosesByDistance):
     """Under PreferRemote, tries the members of its own site first."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return, under PreferRemote, the servers of the own site and then those of other sites; correct is the reverse order."""
+        """Return, under PreferRemote, the servers of the own site and then those of other sites; correct is the reverse order.
+
+        Under another preference, and in a boundary of one site, the list is correct.
+        """
         transport = self.host.transport
         if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
             return super().servers_to_try()
@@ -90,7 +93,10 @@ class NeverFallsBack(ChoosesByDistance):
     """Under PreferRemote, does not try the local members when all remote attempts have failed."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return, under PreferRemote, only the servers of other sites; correct is those of the own site after them."""
+        """Return, under PreferRemote, only the servers of other sites; correct is those of the own site after them.
+
+        Under another preference, and in a boundary of one site, the list is correct.
+        """
         transport = self.host.transport
         if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
             return super().servers_to_try()
@@ -112,7 +118,10 @@ class RemoteOnlyGoesNear(ChoosesByDistance):
     """Under RemoteOnly, tries local members when the remote ones have failed."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct servers to try and, under RemoteOnly, after them each server of the own site once."""
+        """Return the correct servers to try and, under RemoteOnly, after them each server of the own site once.
+
+        In a boundary of one site the list is correct.
+        """
         added = self.same_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" else []
         # without another site the preference has no meaning, and the correct attempts are local
         return super().servers_to_try() + (added if self.other_site_peers() else [])
@@ -127,7 +136,7 @@ class ShiftsAttemptLimits(ChoosesByDistance):
     def servers_to_try(self) -> list[Peer]:
         """Return the servers to try, of other sites and then of the own one, with more or fewer attempts than correct.
 
-        `remote_shift` and `local_shift` are by how many.
+        `remote_shift` and `local_shift` are how many more; fewer if negative.
         """
         correct = super().servers_to_try()
         other_sites = [peer for peer in correct if peer.site != self.host.config.site]
@@ -135,7 +144,7 @@ class ShiftsAttemptLimits(ChoosesByDistance):
         return self._shifted(other_sites, self.remote_shift) + self._shifted(own_site, self.local_shift)
 
     def _shifted(self, peers: list[Peer], change: int) -> list[Peer]:
-        """Return attempts at the same servers, `change` more or fewer; none if there were none."""
+        """Return attempts at the same servers, `change` more, or fewer if that is negative; none if there were none."""
         return self.attempts_in_turn(peers, len(peers) + change) if peers else []
 
 
@@ -186,7 +195,10 @@ class RemoteLimitWithinOneSite(ChoosesByDistance):
     """Within one site tries as often as the remote limit says."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return, in a boundary of one site, as many attempts as MaxRetriesForRemoteSiteShadow; correct is the limit of the own site."""
+        """Return, in a boundary of one site, as many attempts as MaxRetriesForRemoteSiteShadow; correct is the limit of the own site.
+
+        In a boundary of several sites the list is correct.
+        """
         if self.other_site_peers():
             return super().servers_to_try()
         return self.attempts_in_turn(self.same_site_peers(), self.host.transport.MaxRetriesForRemoteSiteShadow)

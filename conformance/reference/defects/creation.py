@@ -37,7 +37,8 @@ class OffUntilSwitchedOn(ShadowCreation):
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Make a shadow only after ShadowRedundancyEnabled was false at an earlier message; return whether one was stored.
 
-        Before that return True, as if one were stored, unless RejectMessageOnShadowFailure is set.
+        Before that return True, as if one were stored, unless RejectMessageOnShadowFailure is set. While the parameter is false
+        return False, as is correct.
         """
         self.switched = self.switched or not self.host.transport.ShadowRedundancyEnabled
         if self.switched:
@@ -52,7 +53,7 @@ class ShadowsThoughDisabled(ShadowCreation):
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Make a shadow; if ShadowRedundancyEnabled is false, try it on the first server only. Return whether one was stored.
 
-        Correct is to make none and to open no session if it is false (SR-ENA-02).
+        Correct is to make none and to open no session if it is false (SR-ENA-02). `deadline` is ignored then.
         """
         if self.host.transport.ShadowRedundancyEnabled:
             return await super().make_shadow(message, content, deadline)
@@ -138,7 +139,10 @@ class ShadowsTwice(ShadowCreation):
     """Makes a shadow on every server that it may ask."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make a shadow on every server that may be tried, not on the first that succeeds only; return whether any was stored."""
+        """Make a shadow on every server that may be tried, not on the first that succeeds only; return whether any was stored.
+
+        `deadline` and ShadowRedundancyEnabled are ignored.
+        """
         # `servers_to_try` lists a server once for each attempt at it
         peers = {peer.name: peer for peer in self.host.choice.servers_to_try()}.values()
         return any([await self.try_server(peer, message, content) for peer in peers])

@@ -55,7 +55,10 @@ class ForgetsRefusalsWithTheSession(Outbound):
     """Tries a recipient again that the next hop had refused for good, when the session is lost before the message has passed."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Transmit a message; if the session is lost, raise SessionLost without the refusals that the next hop had given in it."""
+        """Transmit a message; return its replies by recipient.
+
+        If the session is lost, raise SessionLost without the refusals that the next hop had given in it.
+        """
         try:
             return await super().transmit(attempt, server, dialogue)
         except SessionLost as lost:
@@ -91,7 +94,7 @@ class GivesUpOnUnlistedCodes(AltersReplies):
     """Takes a 4yz code that it does not know for a permanent refusal."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return the next hop's replies by recipient, with 554 in place of each 4yz code that is not in `_LISTED`."""
+        """Return the next hop's replies by recipient, with 554 in place of each 4yz code that RFC 5321 does not list (`_LISTED`)."""
         return {
             to: Reply(554, "5.0.0", reply.text) if reply.code // 100 == 4 and reply.code not in _LISTED else reply
             for to, reply in replies.items()
@@ -114,9 +117,9 @@ class _OneReply(LmtpDialogue):
     """A session that leaves all replies to a content but the first unread."""
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content, and return its first reply once for each of the accepted recipients.
+        """Send the content, and return its first reply once for each of the accepted recipients, whose number is `recipients`.
 
-        The session is marked as ended by the server, so that no further message is sent among the unread replies.
+        The other replies stay unread. `server_ends_session` is set for that reason, but `Dialogue.transmit` sets it anew afterwards.
         """
         replies = await super().send_content(content, 1)
         self.server_ends_session = True

@@ -33,7 +33,8 @@ class TellsAnybody(DiscardStatus):
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Return the reply to XQDISCARD, also with the notifications that are queued for the other known servers, `limit` in all.
 
-        That is a list of the lines of the reply, and the notifications in them. Correct are those for the asking `server` only.
+        That is a list of the lines of the reply, and the notifications in them. Correct are those for the asking `server` only,
+        which alone are counted in the last line, as those that are left.
         """
         lines, events = await super().answer_query(server, limit)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]
@@ -118,7 +119,10 @@ class ForgetsWhenTold(DiscardStatus):
     """Forgets a notification with the reply that tells it, whether that arrives or not."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Return the reply to XQDISCARD, and delete the notifications in it at once; correct is to wait for another command (SR-WIR-05)."""
+        """Return the lines of the reply to XQDISCARD, and no notification to confirm: those in it are deleted at once.
+
+        Correct is to delete them after another command of the asking server (SR-WIR-05).
+        """
         lines, events = await super().answer_query(server, limit)
         self.confirm_read(events)
         return lines, []  # the caller has nothing left to confirm
@@ -129,9 +133,10 @@ class ReleasesAfterTheFirstFork(Completion):
     """Offers the discard notification when the first of several next hops has the message."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Queue the discard notifications at every call, also while other next hops do not have the message yet.
+        """Queue the discard notifications of a primary message at every call, also while other next hops do not have it yet.
 
-        It is called after each attempt at one next hop; `row_id` is `Message.id`. Correct is to queue them when no recipient is pending.
+        Then release it if it is processed. Called after each attempt at one next hop; `row_id` is `Message.id`. Correct is to
+        queue them when no recipient is pending.
         """
         message = self.host.messages.get(row_id)
         if message is not None and message.place == "primary":

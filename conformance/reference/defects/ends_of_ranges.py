@@ -1,7 +1,8 @@
 """Defects that show at the ends of the ranges of parameters: 0 that is taken for nothing, rounding, and numbers of too few bits.
 
-Several classes give their component a host with wrong `transport` parameters. Times are real seconds, as in the node's
-configuration.
+Several classes give their component a host with wrong `transport` parameters: `_In32Bits` (times as milliseconds in 32 bits, which begin
+again after 49.7 days), `_InWholeMinutes` (times rounded up) or `_InSevenBits` (numbers of attempts). Times are real seconds, as in the
+node's configuration.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
@@ -57,7 +58,7 @@ class _In32Bits(_HostWithOtherNumbers):
     """Reads times as milliseconds of which 32 bits are left."""
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return, by name, each time of `_OVERFLOW_S` or longer, modulo `_OVERFLOW_S`; shorter times are read correctly."""
+        """Return, by name, each time of 49.7 days (`_OVERFLOW_S`) or longer, modulo that; shorter times are read correctly."""
         times = {name: value for name, value in transport if isinstance(value, float) and value >= _OVERFLOW_S}
         return {name: math.fmod(value, _OVERFLOW_S) for name, value in times.items()}
 

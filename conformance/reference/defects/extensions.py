@@ -60,7 +60,7 @@ class ReportsNoRelay(Reports):
     """Reports deliveries into mailboxes, and leaves those to the next hop that has no DSN."""
 
     def report_succeeded(self, message: Message, recipients: Sequence[Recipient], fate: Fate, hop: NextHop) -> None:
-        """Report recipients that were delivered into mailboxes, and none that were relayed; those are correctly reported too."""
+        """Report recipients that were delivered into mailboxes as is correct, and none that were relayed, who should be reported too."""
         if fate == "delivered":
             super().report_succeeded(message, recipients, fate, hop)
 

@@ -1,8 +1,9 @@
 """Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary has failed, which shadows are taken over.
 
 A primary is the next hop that a message was sent to; this server keeps the shadow until the primary reports, by a discard notification,
-that it has passed the message on. It queries each primary once in an interval; after ShadowHeartbeatRetryCount failed intervals in a row
-it declares the primary failed and promotes its shadows: it delivers them itself.
+that it has passed the message on. It queries a primary after each ShadowHeartbeatTimeoutInterval without a session; after
+ShadowHeartbeatRetryCount failed intervals in a row it declares the primary failed and promotes those of its shadows that have another
+route: it delivers them itself.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
@@ -40,7 +41,10 @@ class HubGivesUpAfterOne(HubManager):
     """Declares a primary failed after one interval without a session."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Set the count of failed intervals to ShadowHeartbeatRetryCount at the first one; the correct class then declares it failed."""
+        """Set the count of failed intervals to ShadowHeartbeatRetryCount at the first one; the correct class then declares it failed.
+
+        That class does nothing if the primary was in contact since the heartbeat began.
+        """
         self.missed_intervals[primary] = self.host.transport.ShadowHeartbeatRetryCount
         super().heartbeat_failed(primary)
 
@@ -194,7 +198,7 @@ class HubKeepsShadowsForEver(HubShadowQueues):
     def expire(self, primary: str, before: float) -> None:
         """Do nothing: no shadow is deleted, however long it has been in the queue of a failed primary.
 
-        Correct are those since `before`.
+        Correct is to delete those that came there at `before` (POSIX seconds) or earlier.
         """
 
 

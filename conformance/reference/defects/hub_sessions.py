@@ -1,7 +1,8 @@
 """Defects of Exchange 2010 servers in their sessions: to whom XSHADOW is offered, which replies are withheld, when delivery is reported.
 
 In Exchange 2010 a sender that says XSHADOW keeps the shadow of what it sends, until the receiver, now the primary, reports by a discard
-notification that it has passed the message on. The reply to a message of any other sender is withheld until the message is delivered.
+notification that it has passed the message on. The reply to a message of any other sender is withheld until the message is delivered,
+for MaxAcknowledgementDelay at most.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
@@ -126,7 +127,10 @@ class HubKeepsShadowsForAnybody(HubOutbound):
     """Keeps a message for a next hop that does not offer XSHADOW, and sends it again when nothing is heard of it."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Send a message; to a next hop that does not offer XSHADOW send it once again an hour later. Return the replies by recipient."""
+        """Send a message; where XSHADOW may not be used, send it to all its recipients once again an hour later.
+
+        Return the replies by recipient.
+        """
         replies = await super().transmit(attempt, server, dialogue)
         # `resubmitted` marks the copy, which is not copied again
         if not self.may_use_xshadow(dialogue, server) and not attempt.message.resubmitted:

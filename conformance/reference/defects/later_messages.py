@@ -35,7 +35,8 @@ class ShadowsFirstMessageOfASession(Receiver):
     async def _accept(self, content: bytes) -> list[Reply]:
         """Accept a message and return the replies to it; from the second one of a session on without a shadow.
 
-        Shadow copies (`_shadow_id`) and messages on the delivery listener are handled correctly.
+        Shadow copies (`_shadow_id`) and messages on the delivery listener are handled correctly. A message without a shadow also
+        loses its parameters of MAIL.
         """
         first, self._accepted_one = not getattr(self, "_accepted_one", False), True
         state = self.session_state
@@ -64,7 +65,7 @@ class RejectsTheFirstOnly(Redundancy):
     rejected = False
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Try to make a shadow; return the correct refusal or None, but None in place of a refusal that follows another one."""
+        """Try to make a shadow; return the correct refusal or None, but None in place of every second of several refusals in a row."""
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is not None and self.rejected:
             self.rejected = False

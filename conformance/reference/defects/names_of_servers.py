@@ -25,7 +25,7 @@ class KeepsNamesAsSaid(ShadowVerbs):
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
         """Return the correct refusal of a shadow verb, or None (permitted), and leave the name in `words`, its arguments, as it was said.
 
-        Correct is to replace that name with the configured one.
+        Correct is to replace that name with the configured one. `second_pattern` is the pattern of the second argument.
         """
         said = words[:1]
         refused = super().refusal(words, second_pattern)

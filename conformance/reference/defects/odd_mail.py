@@ -53,7 +53,7 @@ class LargeMessagesStayInTheSite(ShadowCreation):
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Have a shadow stored; return whether one was. For content above 8192 octets servers of the own site are tried first.
 
-        While that lasts, the same holds for other messages.
+        While that lasts, the same holds for other messages, and for good once two such messages came at the same time.
         """
         choice, site = self.host.choice, self.host.config.site
         if len(content) <= 8192:
@@ -87,7 +87,7 @@ class ForgetsAReportWhoseSenderIsLost(ForgetsWhatItDidNotAcknowledge):
     def eof_received(self) -> bool | None:
         """When the sender has ended its side of the connection, have `DropsLostReports` drop the message in hand, if there is one.
 
-        Then end the session as is correct.
+        That drops it only if its reverse-path is null. Then end the session, and return what the correct class returns to asyncio.
         """
         self.abandon()
         return super().eof_received()
@@ -154,7 +154,7 @@ class HubAsksAfterTheFirstMessage(HubOutbound):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.asked: WeakSet[Dialogue] = WeakSet()
+        self.asked: WeakSet[Dialogue] = WeakSet()  # sessions in which discard status was queried
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Transmit a message, and query discard status after the first of a session in which XSHADOW may be used.

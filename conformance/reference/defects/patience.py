@@ -41,9 +41,9 @@ class _GoesOn(_Impatient):
     """A session that goes on after it has given up waiting for the reply to the final dot."""
 
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
-        """Send the content; if there is no reply within a minute, send RSET in the same session, and raise SessionLost.
+        """Send the content; return its reply once for each accepted recipient.
 
-        The message is then tried again.
+        If there is none within a minute, send RSET in the same session, and raise SessionLost: the message is then tried again.
         """
         try:
             return await super().send_content(content, recipients)
@@ -103,7 +103,10 @@ class TakesALongSessionForASilentOne(Outbound):
     """Leaves a next hop when the session is as old as SendConnectionInactivityTimeout, though no reply took so long."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session that is dropped after SendConnectionInactivityTimeout; correct is to count from each command."""
+        """Return a session, not connected yet, that is dropped SendConnectionInactivityTimeout from now.
+
+        Correct is to count from each command.
+        """
         dialogue = super().new_dialogue(hop, server, dial)
         asyncio.get_running_loop().call_later(dialogue.idle_timeout, dialogue.abort)
         return dialogue
@@ -140,7 +143,7 @@ class HangsUpOnWhatItHasTaken(Receiver):
     """Closes the session in place of acknowledging the message, and delivers it."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Accept or refuse a message, and on the frontend listener close the connection before the reply is sent."""
+        """Accept or refuse a message, and on the frontend listener close the connection before the reply, which is returned, is sent."""
         reply = await super().handle_message(content)
         if self.session_state.listener == "frontend" and self.transport is not None:
             self.transport.close()
@@ -152,7 +155,7 @@ class CountsNoHops(Acceptance):
     """Passes a message on however often it has been through servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message whose Received fields are renamed, so that the check for loops does not count them.
+        """Accept a message whose Received fields are renamed, so that the check for loops does not count them; return the reply.
 
         `add_trace_field` gives them their name back, since it is called after that check.
         """
@@ -174,7 +177,7 @@ class TakesAHundredHopsForALoop(Acceptance):
     """Refuses a message that has been through a hundred servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse a message with a hundred Received fields (correct is more than that), and accept any other."""
+        """Refuse a message with a hundred Received fields or more (correct is more than a hundred), and accept any other."""
         if f"\r\n{content.decode('latin-1')}".count("\r\nReceived:") >= 100:
             return Reply(554, "5.4.6", "too many hops")
         return await super().accept(envelope, content, origin)
@@ -185,7 +188,10 @@ class TakesThirtyHopsForALoop(Acceptance):
     """Refuses a message that has been through thirty servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse a message with more than thirty Received fields (correct is more than a hundred), and accept any other."""
+        """Refuse a message with more than thirty Received fields, that in its first line not counted, and accept any other.
+
+        Correct is to refuse more than a hundred.
+        """
         if content.count(b"\r\nReceived:") > 30:
             return Reply(554, "5.4.6", "too many hops")
         return await super().accept(envelope, content, origin)
@@ -196,7 +202,7 @@ class RefusesTheNullReversePath(Receiver):
     """Answers MAIL FROM:<> with 501, as if it were malformed."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Refuse MAIL with a null reverse-path (501); correct is to accept it, as any other, which is handled correctly."""
+        """Refuse MAIL with a null reverse-path (501), which should be accepted; handle any other MAIL correctly."""
         if (arg or "").upper().startswith("FROM:<>"):
             await self.push("501 5.1.7 an address is missing")
         else:

@@ -1,6 +1,7 @@
 """Defects of several processes on one queue: no lock at all, and a lock that outlasts the process that holds it.
 
 The queue is a database file in the data directory of a node. A delivery attempt is one attempt to send a message to one next hop.
+`record_outcome` gets the hop's replies to it by recipient, and whether the hop takes over delivery status notifications.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"

@@ -137,7 +137,7 @@ class TimeoutRejects(Redundancy):
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Refuse a message when the attempts to make a shadow took longer than a minute and no server has, or may have, its shadow.
 
-        Correct is to refuse it only if redundancy is mandatory.
+        Else, and always by the correct class, it is refused only if redundancy is mandatory.
         """
         began = self.host.now()
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
@@ -165,9 +165,9 @@ class NeedsAPartner(Redundancy):
     """Makes shadows only of what other servers of the organisation hand over."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make a shadow only of a message with a Received field, which another server has handled before.
+        """Make a shadow only of a message with a Received field of another server, which has handled it before.
 
-        Return None where the message may be acknowledged.
+        Return None for any other message, which is acknowledged without a shadow; else what is correct.
         """
         # our own Received field is at the very beginning, without a line end before it
         if content.count(b"\r\nReceived:", 0, content.find(b"\r\n\r\n")) == 0:
@@ -202,7 +202,7 @@ class TellsDiscardAtOnce(Redundancy):
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Queue the discard notification as soon as the shadow is made, before the message is delivered.
 
-        Return None where the message may be acknowledged.
+        Return what is correct: None where the message may be acknowledged, else the refusal.
         """
         refusal = await super().make_redundant_or_refuse(message, content, deadline)
         if refusal is None:

@@ -71,7 +71,10 @@ class ReportsDelaysInSpiteOfNotify(Reports):
     """Reports a delay of hours for every recipient, also where NOTIFY asks for reports of failures only."""
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Report the delay of all recipients, as if each had come with NOTIFY=DELAY; correct is only those that have."""
+        """Report the delay of all recipients, as if each had come with NOTIFY=DELAY; correct is only those that have.
+
+        As is correct, that is once, and only after the message has been pending for four hours.
+        """
         super().report_delayed(message, [replace(one, notify="DELAY") for one in recipients])
 
 

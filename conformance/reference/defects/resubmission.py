@@ -93,7 +93,8 @@ class ResubmitsToAHubAfterAMove(SafetyNet):
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
         """Return the recipients of a held message among `addresses` that were not reached outside of the boundary.
 
-        Correct is to leave out those whose next hop is outside of the boundary now, too (SR-IOP-03).
+        Correct is to leave out those whose next hop is outside of the boundary now, too (SR-IOP-03). A message that was itself
+        resubmitted has none.
         """
         if message.resubmitted:
             return ()

@@ -32,7 +32,7 @@ class DeliveryListenerIsNeverIdle(LocalReceiver):
     """Ends no idle session of the delivery listener."""
 
     def _on_idle_timer(self) -> None:
-        """Do nothing when the idle timer fires, so that the session stays open.
+        """Do nothing when the idle timer fires, so that the session stays open until it reaches the limit of its age.
 
         Correct is to end one that was idle for too long.
         """
@@ -43,7 +43,10 @@ class TransportListenerIsNeverIdle(Receiver):
     """Ends idle sessions at the frontend, and none of the transport listener."""
 
     def _on_idle_timer(self) -> None:
-        """Handle the idle timer correctly in a session of the frontend; in one of the transport listener do nothing: it stays open."""
+        """Handle the idle timer correctly in a session of the frontend; in one of the transport listener do nothing: it stays open.
+
+        It then ends only at the limit of its age.
+        """
         if self.session_state.listener == "frontend":
             super()._on_idle_timer()
 

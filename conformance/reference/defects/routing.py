@@ -126,7 +126,7 @@ class StopsEverywhere(Routing):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> RecipientsByHop:
-        """Return the recipients by next hop, each with its servers in reverse order: those closest to this server first."""
+        """Return the recipients by next hop; one in another boundary has its servers in reverse order: the closest to this server first."""
         return {_reverse_servers(hop): members for hop, members in super().group_by_next_hop(recipients).items()}
 
 
@@ -205,7 +205,10 @@ class PrefersAHubOfTheSite(Routing):
     """Sends mail for another site to a hub of that site, if it has one, before the server that hosts the mailbox."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop, of whose servers hubs come first; correct is the hosting server (from 2013 on)."""
+        """Return the recipients by next hop; among the servers of one in another boundary (`transport`) hubs come first.
+
+        Correct, from 2013 on, is that the server which hosts the mailbox comes first.
+        """
         found: dict[NextHop, list[Recipient]] = {}
         roles = {peer.name: peer.role for peer in self.host.config.peers}
         for hop, members in super().group_by_next_hop(recipients).items():
@@ -228,9 +231,9 @@ class FirstMessageGoesByANeighbour(Routing):
         self.seen: set[str] = set()
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop; the first time for each mailbox of this server that is another server of the boundary.
+        """Return the recipients by next hop; at the first message for a mailbox of this server its hop is another server of the boundary.
 
-        Correct is always its mailbox store, as it is also here if the boundary has no other server.
+        Correct is always the mailbox store of this server, as here if the boundary has no other server.
         """
         found: dict[NextHop, list[Recipient]] = {}
         config = self.host.config

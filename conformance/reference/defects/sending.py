@@ -36,7 +36,7 @@ class AltersReplies(Outbound):
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Send a message to a next hop, and return its replies by recipient as this server misreads them."""
+        """Send a message to a next hop, and return its replies by recipient as this server misreads them (`altered_replies`)."""
         return self.altered_replies(await super().transmit(attempt, server, dialogue))
 
 

@@ -73,7 +73,7 @@ class DropsTheSession(Receiver):
     """Closes the sender's session when the shadow is made, in place of acknowledging the message in it."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Accept or refuse a message, and on the frontend listener drop the connection before the reply is sent."""
+        """Accept or refuse a message, and on the frontend listener drop the connection before the reply, which is returned, is sent."""
         reply = await super().handle_message(content)
         if self.session_state.listener == "frontend":
             self.abort()
@@ -161,7 +161,7 @@ class ForgetsWhatItDidNotAcknowledge(Receiver):
         super().connection_lost(error)
 
     def abandon(self) -> None:
-        """Have `DropsWhatLostItsSender` drop the message that is accepted, if there is one.
+        """Have `DropsWhatLostItsSender` drop the message whose acceptance is under way, if there is one.
 
         A server of 2010 has an acceptance of its own, which drops nothing.
         """

@@ -1,7 +1,8 @@
 """Defects of time limits in one phase of a session only, and of an orderly stop.
 
 A session that is idle for ConnectionInactivityTimeout ends with 421; `_reset_timeout` begins that time anew. A discard
-notification says that a message has been processed, so that the server that keeps its copy (shadow) may give that up.
+notification says that a message has been processed, so that the server that keeps its copy (shadow) may give that up. `stop` ends
+delivery as the node stops: it waits `grace` seconds at most for the attempts under way.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"

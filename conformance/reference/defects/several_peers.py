@@ -70,9 +70,9 @@ class SecondLostSessionIsFinal(Delivery):
     async def record_outcome(
         self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
     ) -> None:
-        """Record the replies to an attempt; the second time without any from a next hop outside, record a permanent failure (550).
+        """Record the replies to an attempt; the second time that a message gets none, record a permanent failure (550) for all recipients.
 
-        Correct is to retry until the message expires.
+        Only attempts at next hops outside of the organisation count. Correct is to retry until the message expires.
         """
         silent: set[int] = self.__dict__.setdefault("_silent", set())
         if not replies and attempt.hop.kind == "outside":
@@ -87,7 +87,10 @@ class RedirectsWhatIsNotDeferred(Delivery):
     """Redirects messages that wait for a session, and leaves those that wait for a retry."""
 
     async def redirect_all(self, target: NextHop) -> None:
-        """Have each queued message tried at the server `target`, except those that wait for a retry, which stay as they are."""
+        """Have each queued message tried at the server `target`, except those that wait for a retry, which stay as they are.
+
+        Waits until the others have been tried.
+        """
         deferred, self._deferred = self._deferred, []
         await super().redirect_all(target)
         self._deferred += deferred
@@ -104,7 +107,10 @@ class RetriesWhatItRedirected(Delivery):
     """Redirects messages that wait for a retry, and tries them again at their next hop later."""
 
     async def redirect_all(self, target: NextHop) -> None:
-        """Have each queued message tried at the server `target`, and leave those that wait for a retry in the list of retries."""
+        """Have each queued message tried at the server `target`, and leave those that wait for a retry in the list of retries too.
+
+        Waits until each has been tried there.
+        """
         deferred = list(self._deferred)
         await super().redirect_all(target)
         self._deferred += deferred

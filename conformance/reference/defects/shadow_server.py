@@ -223,7 +223,7 @@ class DelaysTakeover(ShadowRedundancyManager):
     def promote_if_new_database(self, primary: str, database: str) -> None:
         """Promote the shadows that came from another database of the primary 30 minutes after the new one was seen.
 
-        `database` is "" if the primary named none.
+        `database` is "" if the primary named none: then nothing is done.
         """
         compare = super().promote_if_new_database
         if database and self.host.shadows.rows_of_other_databases(primary, database):
@@ -235,6 +235,7 @@ class NewDatabaseUnderTheOldName(Identity):
     """Gives a new queue database the id that the server's old one had."""
 
     def __init__(self, db: Database, *, directory: Path, seed: int, name: str, now: float) -> None:
+        """Begin as is correct, but with an id of the database that is made of the server's name only, and so never changes."""
         super().__init__(db, directory=directory, seed=seed, name=name, now=now)
         self.database = f"database-of-{name}"
 

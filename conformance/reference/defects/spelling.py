@@ -88,9 +88,9 @@ class DuplicateByTextOfTheDate(DuplicateDetection):
     """Compares the text of the Date field: the same instant in another time zone is another time."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Return the duplicate key of a message, with a number made of the first 40 octets of Date for its submit time.
+        """Return the duplicate key of a message, with a number made of the text of Date for its submit time; None if it has no key.
 
-        None if it has no key.
+        Of the first 40 octets of Date only the last 52 bits, six or seven octets, count.
         """
         key = super().key_of(mailbox, content)
         text = header_field(content, b"Date") or b""

@@ -41,7 +41,10 @@ class KeepsTheTransactionOverTls(Receiver):
     """Goes on within TLS with the transaction that began before it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the session; when called again since TLS has begun, keep EHLO, the mail transaction and its parameters."""
+        """Begin the session; when called again since TLS has begun, keep EHLO, the mail transaction and the parameters of MAIL.
+
+        So RCPT and DATA are accepted; but `_recipients` is emptied, so that the message goes only to recipients named within TLS.
+        """
         session, envelope, parameters = self.session, self.envelope, self._mail_parameters
         super().connection_made(transport)
         if session is not None and self.session is not None:

@@ -35,7 +35,7 @@ class KeepsRecipientsOfRefusedContent(Receiver):
     handled = False
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Handle DATA and the content; keep the recipients if the content was refused for its size, so that it was not handled.
+        """Handle DATA and the content; keep the recipients if the content was not handled, since it was refused for its size.
 
         Correct is to discard them (RFC 5321 4.1.1.4).
         """

@@ -47,7 +47,8 @@ class HubCompletion(Completion):
     def release(self, message: Message) -> None:
         """Queue the discard notifications of a processed message for the servers that keep its shadow (SR-E10-04), and delete it.
 
-        By a discard notification such a server, from which this one got the message, learns that it may give the shadow up.
+        By a discard notification such a server learns that it may give the shadow up: the server that sent the message here, or
+        the failed next hop from which this one has taken it over.
         """
         self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)

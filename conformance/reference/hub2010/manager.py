@@ -3,9 +3,9 @@
 The *primary* is the next hop that a message was sent to; this server keeps a copy of the message, the *shadow*. After each
 ShadowHeartbeatTimeoutInterval without a session the primary is queried (heartbeat): it replies with *discard notifications*,
 which name the shadows of messages that it has passed on. After ShadowHeartbeatRetryCount failures in a row it has failed, and
-those of its shadows that another server can be the next hop for are resubmitted (promoted): this server sends them again. So it does
-when the primary returns with a new queue database.
-*Contact* is a successful session that this server has opened; `watched` has the state of each primary that has an alarm.
+those of its shadows that another server can be the next hop for are resubmitted (promoted): this server sends them again. When a
+primary returns with a new queue database, all its shadows that came from the old one are promoted. *Contact* is a successful
+session that this server has opened; `watched` has the state of each primary that has an alarm.
 """
 
 from conformance.reference.host import Host
@@ -39,17 +39,17 @@ class HubManager(ShadowRedundancyManager):
     def failed_primaries(self) -> frozenset[str]:
         """The primaries that have recently been declared failed.
 
-        One counts as failed for ShadowHeartbeatTimeoutInterval * ShadowHeartbeatRetryCount, the time that detecting it takes.
-        Then mail is routed to it again, although no shadow is left for which it would be queried.
+        One counts as failed for ShadowHeartbeatTimeoutInterval * ShadowHeartbeatRetryCount, the time that detecting it takes,
+        unless it is in contact before. Then mail is routed to it again, although no shadow is left for which it would be queried.
         """
         return frozenset(name for name, until in self._failed.items() if self.host.now() < until)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
         """Query discard status in a session that is open for mail, whether shadows are held or not (SR-E10-05). Raises SessionLost.
 
-        `query_discards` sends XQDISCARD, deletes the shadows that the reply names, and records the contact; if the reply names a new
-        queue database, it promotes the shadows of the old one. Whether shadow
-        redundancy is enabled is not asked here: the caller does.
+        `query_discards` sends XQDISCARD, deletes the shadows that the replies name, and records the contact; if a reply names a
+        new queue database, it promotes the shadows of the old one. Whether shadow redundancy is enabled is not asked here: the
+        caller does.
         """
         await self.query_discards(primary, dialogue)
 
@@ -86,7 +86,7 @@ class HubManager(ShadowRedundancyManager):
 
     @property
     def reply_timeout(self) -> float:
-        """How long to wait for each reply in a heartbeat session, seconds."""
+        """How long to wait for each reply in a heartbeat session, seconds: a tenth of ShadowHeartbeatTimeoutInterval."""
         return REPLY_SHARE * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     def next_session_at(self, primary: str) -> float:
@@ -101,10 +101,11 @@ class HubManager(ShadowRedundancyManager):
         return contact + (missed + 1) * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     async def query_in_new_session(self, primary: str) -> str | None:
-        """Query discard status in a session of its own, as in 2013; return the id of the primary's queue database, None if that failed.
+        """Query discard status in a session of its own, as in 2013; return the id of the primary's queue database or None.
 
-        Afterwards `_answered` has the primary if it was in contact meanwhile: it gave a positive reply to XQDISCARD, even if the
-        session was lost then, or another session with it succeeded.
+        The id is "" if it was not given; None: the primary could not be queried. Afterwards `_answered` has the primary if it was
+        in contact meanwhile: it gave a positive reply to XQDISCARD, even if the session was lost then, or another session with it
+        succeeded.
         """
         self._answered.discard(primary)
         return await super().query_in_new_session(primary)

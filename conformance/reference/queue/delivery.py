@@ -4,7 +4,8 @@
 next hop (bifurcation). `record_outcome` stores the outcome for the recipients of an attempt: failures are reported to the sender,
 recipients without an outcome are retried after MessageRetryInterval until the message expires. When no recipient is pending and
 no report about the message is under way, the message is *processed*. Then `Completion` releases it: its shadow may be discarded,
-and it moves to Safety Net. `Redirection` drains the queues to another server on an administrator's command.
+and it moves to Safety Net, which holds it for a while. `Redirection` drains the queues to another server on an administrator's
+command.
 
 A *primary message* is one that this server has acknowledged or made itself and must deliver (`Message.place` is `primary`). Its
 *shadow* is a copy that another server keeps. These are components of a node: others call them as `host.delivery`,
@@ -98,7 +99,6 @@ class Delivery(Component):
         """Send the journal report if due, and queue attempts for the pending recipients; if there are none, release the message.
 
         It is released only if no report about it is under way, else after the last report.
-
         A shadow that is still to be made is made at the same time: delivery does not wait for it (ruling 24).
         """
         self.host.journaling.send_report_if_due(message)
@@ -136,8 +136,8 @@ class Delivery(Component):
         """Record the replies of the next hop to an attempt, by recipient, and return once they are on disk; the queue calls this.
 
         Sends delivery status notifications to the sender, defers recipients without a final reply (2yz or 5yz), or with none at
-        all, and releases the message if nothing is left to do. The attempt is `finished` then. `takes_over_reports`: the next hop
-        takes over delivery status notifications (RFC 3461).
+        all (`_defer`: if the message has expired, they fail), and releases the message if nothing is left to do. The attempt is
+        `finished` then. `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
         """
         host, message = self.host, attempt.message
         fate = attempt.hop.fate_when_accepted(takes_over_reports=takes_over_reports)
@@ -192,10 +192,11 @@ class Delivery(Component):
     async def redirect_all(self, target: NextHop) -> None:
         """Try each queued message once at one server instead of its next hops (Redirect-Message).
 
-        Waits, without limit, until that is done.
-        Attempts that are being transmitted are left to finish; those that still wait in a queue, and what waits for a retry, are
-        replaced with attempts at `target`. What the target refuses for good has failed; what else it does not accept is routed as
-        usual at the next retry. Messages that arrive meanwhile are also sent to the target, but not waited for.
+        Waits, without limit, until that is done. Attempts that are being transmitted are left to finish; those that still wait in
+        a queue, what waits for a retry, and what a finished attempt leaves to be retried, are replaced with attempts at `target`.
+        What the target refuses for good has failed; what else it does not accept is routed as usual at the next retry, or tried
+        there again if the redirection still lasts then. Messages that arrive meanwhile are also sent to the target, but not
+        waited for.
         """
         self._redirect_target = target
         try:
@@ -234,8 +235,8 @@ class Completion(Component):
     def release_if_processed(self, row_id: int) -> None:
         """Release a primary message if it is processed; then do the same for the message that it is a report about (`cause`).
 
-        Called after each attempt. Does nothing if the row (`Message.id`) is deleted, is no primary message any more, or is not
-        processed.
+        Called after each attempt, and for a message that begins without pending recipients. Does nothing if the row
+        (`Message.id`) is deleted, is no primary message any more, or is not processed.
         """
         message = self.host.messages.get(row_id)
         if message is None or message.place != "primary" or not self.is_processed(message):

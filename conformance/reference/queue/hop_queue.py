@@ -164,8 +164,8 @@ class RemoteQueue(HopQueue):
 
         Each gets its outcome recorded. Return the attempt that was under way when the session was lost (None if each has its
         outcome or is back in the queue), and whether the session could be opened. An attempt goes back to the head of the queue
-        if the session was lost after other messages and before the final dot of this one: then the server cannot have it.
-        `server` and `address` are one of the servers of the hop. Raises nothing if the session is lost.
+        if the session may carry no more, or was lost after other messages and before the content of this one was sent: then the
+        server cannot have it. `server` and `address` are one of the servers of the hop. Raises nothing if the session is lost.
         """
         outbound = self.host.outbound
         dialogue = outbound.new_dialogue(self.hop, server, address)

@@ -24,7 +24,7 @@ class MailboxStore(Component):
     """Delivers into the mailbox databases that are active on this server; `sink` is the address of the mailbox store, an LMTP server."""
 
     async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox for another server of the boundary; return the reply, 451 if its database is not active here.
+        """Deliver to one mailbox for another server of the boundary; return the reply, 451 if it is unknown or not active here.
 
         Otherwise it does what `deliver` does.
         """
@@ -65,7 +65,8 @@ class MailboxStore(Component):
     async def transmit_in(self, session: Dialogue, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Open the session with the mailbox store and transmit the message to one recipient; return its reply, or 451 if it is lost.
 
-        BODY and SMTPUTF8 are sent as in the envelope, DSN parameters are not. The session stays open.
+        BODY and SMTPUTF8 are sent as in the envelope, RET and ENVID are not; NOTIFY and ORCPT are if the store offers DSN. The
+        session stays open unless it is lost.
         """
         try:
             await session.open()

@@ -40,7 +40,7 @@ class Outbound(Component):
         )
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Send what precedes the first message of a session: nothing from 2013 on. Raises SessionLost."""
+        """Send what precedes the first message of a session: nothing from 2013 on. Overrides raise SessionLost."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Transmit a message to the remaining recipients of an attempt; return the final reply for each. Raises SessionLost.
@@ -59,7 +59,7 @@ class Outbound(Component):
         """Query discard status after the last message of a session, before QUIT (SR-MNT-02). Raises SessionLost.
 
         That asks the server which of the copies (shadows) that this server holds for it may be discarded. Does nothing if the
-        server does not offer the shadow verbs.
+        server does not offer the shadow verbs, or none is held.
         """
         if "XSHADOWREQUEST" in dialogue.keywords:  # the server has the shadow verbs, XQDISCARD among them
             await self.host.manager.query_in_session(server, dialogue)

@@ -34,9 +34,9 @@ class TracksInHeartbeats(HubManager):
     """Says XSHADOW before XQDISCARD in a heartbeat too."""
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Send XSHADOW before XQDISCARD in a heartbeat; return the id of the primary's queue database, "" if not given.
+        """Send XSHADOW before XQDISCARD in a heartbeat to a primary that offers it; else do as the reference does.
 
-        Raises SessionLost.
+        Return the id of the primary's queue database, "" if not given. Raises SessionLost.
         """
         watch = self.watched.get(primary)
         if watch is not None and watch.heartbeat_running and "XSHADOW" in dialogue.keywords:
@@ -60,7 +60,7 @@ class AsksAtOnceWhatIsOverdue(HubManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._first_failure_at: dict[str, float] = {}
+        self._first_failure_at: dict[str, float] = {}  # POSIX seconds, by primary
 
     def next_session_at(self, primary: str) -> float:
         """Return when to query a primary next, POSIX seconds: ShadowHeartbeatTimeoutInterval after the last contact.
@@ -117,7 +117,10 @@ class Says421AmidAWithheldReply(Receiver):
     """A 2010 server that is stopped ends a session at once with 421, also where it withholds a reply."""
 
     def shut_down(self) -> None:
-        """End the session with 421 at once as the node stops, also while a reply is withheld; the sender may then send again."""
+        """End the session with 421 as the node stops, on a 2010 server at once, also while a reply is withheld.
+
+        The sender may then send again. A later server waits, as the reference does, for the reply to the message in hand.
+        """
         if self.acceptance_task is not None and self.host.config.generation == "ex2010":
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
         super().shut_down()
@@ -151,7 +154,7 @@ class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.withheld: dict[int, Reply | None] = {}
-        """Messages whose reply is withheld -> the refusal that the report of their failure stored here, None before that."""
+        """Row id of a message whose reply is withheld -> the refusal that the report of its failure stored here, None before that."""
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
         """Start the delivery of a message; when the reply need not be withheld any more, return it.
@@ -172,7 +175,7 @@ class KeepsItsCountOverARestart(HubManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._last_query_at: dict[str, float] = {}
+        self._last_query_at: dict[str, float] = {}  # POSIX seconds, by primary
 
     def start(self) -> None:
         """Read the counts of failed intervals and the times of the last queries from a table in the queue database; then start."""

@@ -74,11 +74,15 @@ class _OpenSessionQueue(RemoteQueue):
 
     @paused.setter
     def paused(self, paused: bool) -> None:
+        """Pause the queue, or go on with it, and wake the sessions that wait for a message."""
         self._paused = paused
         self._wake_up.set()
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Queue an attempt: for a session that waits for one and has none yet, or else as the reference does, in a new session."""
+        """Queue an attempt: for a session that waits for one and has none yet; else as the reference does.
+
+        That is in a new session, unless as many as one next hop may have are open.
+        """
         if self._waiting_sessions > len(self.waiting) and not self.paused:
             self.waiting.append(attempt)
             self._wake_up.set()
@@ -86,7 +90,10 @@ class _OpenSessionQueue(RemoteQueue):
             super().add(attempt)
 
     async def next_in_session(self) -> DeliveryAttempt | None:
-        """Return the next attempt for an open session; wait up to IDLE_SESSION_S for it. None ends the session."""
+        """Return the next attempt for an open session; wait up to IDLE_SESSION_S for it. None ends the session.
+
+        Return None at once when the queue is paused, since the node stops.
+        """
         self._waiting_sessions += 1
         try:
             async with asyncio.timeout(IDLE_SESSION_S):

@@ -62,9 +62,10 @@ class ChecksTheOrderFirst(ShadowVerbs):
     """Answers a second request in one session, and one inside a transaction, with 503 whatever its arguments are."""
 
     def refusal(self, words: list[str], second_pattern: re.Pattern[str]) -> str | None:
-        """Return 503 for a repeated request, and for a command in a transaction, also where its arguments are malformed.
+        """Return 503 in place of 501 for malformed arguments of a repeated request, or of a command in a transaction.
 
-        Otherwise the usual refusal, or None. `second_pattern` is the pattern of the second of the arguments `words`.
+        Otherwise the usual refusal, or None; the caller refuses a well-formed repeated request with 503. `second_pattern` is the
+        pattern of the second of the arguments `words`.
         """
         refused = super().refusal(words, second_pattern)
         # a second argument of the form of an id: the request, not XQDISCARD

@@ -119,7 +119,8 @@ class OneSilenceIsEnough(ShadowCreation):
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Send the copy to one server; return whether it has stored it.
 
-        Raises TimeoutError, which ends all attempts, if that failed after the server was silent for too long.
+        Raises TimeoutError, which ends all attempts, if that failed and took SendConnectionInactivityTimeout, as when the server is
+        silent.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -168,7 +169,7 @@ class CountsOwnSessionsOnly(ShadowRedundancyManager):
     """Takes only sessions that it opened itself for contact with a primary."""
 
     def record_query_from(self, server: str) -> None:
-        """When a server has sent XQDISCARD here, record that it runs, so that it may be chosen as shadow server.
+        """When a server has sent XQDISCARD here, record that it runs: as a shadow server it is not tried last any more.
 
         Its query is no contact with a primary, which would put promotion off.
         """

@@ -1,8 +1,9 @@
 """Accepting a message: what happens between its final dot and the reply (SR-CRE-01, SR-CRE-05).
 
 The session of a listener (session.py) calls `host.acceptance` with each message that it has received, except copies to keep for
-another server (shadows). The *primary server* of a message has acknowledged it and must deliver it. A *trace field* is the
-Received field that each server adds at the beginning of a message.
+another server (shadows). The *primary server* of a message has acknowledged it and must deliver it. To make a message *redundant*
+is to have a copy stored on another server. A *trace field* is the Received field that each server adds at the beginning of a
+message.
 """
 
 from contextlib import suppress
@@ -39,7 +40,8 @@ class Acceptance(Component):
         """Accept a message as its primary: have a shadow made, write it to disk, start its delivery and return 250; or return a refusal.
 
         A message is refused if it loops, has bare line ends, finds the disk full, or has no shadow though redundancy is mandatory
-        (SR-ENA-04). A refused message is not kept. Waits for the shadow until `origin.deadline` at most, and then for the disk.
+        (SR-ENA-04). A refused message is not kept. Waits for the shadow, until `origin.deadline` (see `make_shadow`), and then
+        for the disk.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal

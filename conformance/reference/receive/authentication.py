@@ -110,7 +110,7 @@ class PeerAuthentication(FastSMTP):
     async def smtp_AUTH(self, arg: str) -> None:
         """Handle AUTH PLAIN (RFC 4954); then the peer of the session (`session_state.peer`) is what `identify_peer` returns.
 
-        That is the peer as which the client has authenticated. After a failure it is None, or the peer that the client names in
+        That is the peer as which the client has authenticated. If it never has, it is None, or the peer that the client names in
         EHLO if the listener is externally secured. Replies 502 where authentication is not offered, and 503 amid a mail
         transaction.
         """

@@ -256,7 +256,7 @@ class FastSMTP(PrefixedDir, SMTP):
             self.transport.close()
 
     async def _unknown_command(self, verb: str) -> None:
-        """Refuse an unknown command with 500; at the BOGUS_LIMIT-th of the session with 502, and close the connection."""
+        """Refuse an unknown command with 500; at the BOGUS_LIMIT-th (5th) of the session with 502, and close the connection."""
         self._unknown_commands += 1
         if self._unknown_commands < BOGUS_LIMIT:
             await self.push(f'500 Error: command "{verb}" not recognized')

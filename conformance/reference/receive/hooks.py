@@ -25,7 +25,7 @@ class Hooks(PrefixedDir):
     async def handle_EHLO(
         self, server: "Receiver", session: Session, envelope: Transaction, name: str, responses: list[str]
     ) -> list[str]:
-        """Return the lines of the EHLO reply, to be sent instead of `responses`, those of aiosmtpd."""
+        """Identify the client (`Receiver.ehlo_reply`); return the lines to send instead of `responses`, aiosmtpd's EHLO reply."""
         return server.ehlo_reply(name, responses)
 
     async def handle_RSET(self, server: "Receiver", session: Session, envelope: Transaction) -> str:

@@ -1,7 +1,7 @@
 """Splits the arguments of MAIL and RCPT, and checks the parameters of DSN in them (RFC 3461).
 
-An argument is `FROM:<path> KEY=value ...` or `TO:<path> KEY=value ...` (RFC 5321 4.1.1.11). `Receiver` takes the parameters that aiosmtpd
-does not know out of it; aiosmtpd refuses what is left with 555.
+An argument is `FROM:<path> KEY=value ...` or `TO:<path> KEY=value ...` (RFC 5321 4.1.1.11). `Receiver` (session.py) takes the
+parameters that aiosmtpd does not know out of it; aiosmtpd refuses what is left with 555.
 """
 
 MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW", "SMTPUTF8"})

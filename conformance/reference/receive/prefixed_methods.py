@@ -15,7 +15,7 @@ _NAMES: dict[tuple[Any, Any], tuple[str, ...]] = {}
 
 
 def prefixed_names(kind: Any, prefix: str | tuple[str, ...] = _AIOSMTPD_PREFIXES) -> tuple[str, ...]:
-    """Return the sorted names in a class that start with a prefix, or with any of several; cached."""
+    """Return the sorted names in a class that start with a prefix, or any of several, by default those of aiosmtpd; cached."""
     if (names := _NAMES.get((kind, prefix))) is None:
         names = _NAMES[kind, prefix] = tuple(name for name in dir(kind) if name.startswith(prefix))
     return names

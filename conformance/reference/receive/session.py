@@ -179,8 +179,8 @@ class Receiver(Chunking, PeerAuthentication):
     async def push(self, status: str | bytes) -> None:
         """Send a reply line with an enhanced status code added; the banner and the replies to EHLO and HELO have none (RFC 2034 4).
 
-        A line that has one already, and one with a code 3yz, is sent unchanged. Raises ConnectionResetError if the client is
-        gone.
+        A line that has one already, has a code 3yz, or is followed by another (`250-`) gets none. `FastSMTP.push` sends a reply
+        once its last line is there. Raises ConnectionResetError if the client is gone.
         """
         text = status.decode("ascii") if isinstance(status, bytes) else status
         bare, self._banner_sent = self._in_ehlo or not self._banner_sent, True
@@ -209,7 +209,7 @@ class Receiver(Chunking, PeerAuthentication):
 
         That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords but HELP,
         further PIPELINING, ENHANCEDSTATUSCODES and SMTPUTF8, and those of DSN, CHUNKING and the shadow verbs, as far as they are
-        offered to this client. aiosmtpd has reset the mail transaction.
+        offered to this client. aiosmtpd has reset the mail transaction. It confirms the last discard notifications.
         """
         self.verbs.confirm_discards_read()
         self.session.host_name = name
@@ -340,7 +340,7 @@ class Receiver(Chunking, PeerAuthentication):
         return [await host.acceptance.accept(envelope, content, origin)]
 
     def _set_post_data_state(self) -> None:
-        """Discard the mail transaction, if any: aiosmtpd calls this after a message, after EHLO, HELO, RSET and STARTTLS."""
+        """Discard the mail transaction, if any; aiosmtpd and `end_chunks` call this, such as after a message, EHLO or RSET."""
         super()._set_post_data_state()  # type: ignore[no-untyped-call]
         self.forget_chunks()
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None

@@ -5,7 +5,8 @@ Recipients with a common part of their routes share one transmission to the last
 The connection does not stop at the sites between: it goes directly to the last site of the route, and only if no server there can
 be reached to the site before it. The functions are pure; `config` is the configuration of one server ("this server"), and a
 `peer` is another server that it lists. `Routing` makes them a component of a node, which the delivery of messages calls. A *hub
-site* is one at which mail between other sites has to stop.
+site* is one at which mail between other sites has to stop. A *delivery group* is what a next hop stands for: a DAG, a site, or a
+server outside of the organisation. The *boundary* of this server is its DAG or, without one, its site (boundary.py).
 """
 
 from collections.abc import Iterable
@@ -110,7 +111,7 @@ class Routing(Component):
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
         """Return the recipients by next hop: the message needs one transmission to each (bifurcation).
 
-        A recipient without a route is in a group whose next hop has the kind `nowhere`.
+        A recipient without a route, or of an unknown mailbox, is in a group whose next hop has the kind `nowhere`.
         """
         return group_by_next_hop(self.host.config, recipients)
 

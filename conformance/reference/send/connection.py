@@ -20,7 +20,7 @@ _MAX_LINE = 64 * 1024
 
 
 class SessionLost(Exception):
-    """The server could not be reached, was silent for too long, or ended the session.
+    """The server could not be reached, was silent for too long, ended the session, or gave a reply with which it cannot go on.
 
     `refused` has the recipients that the server had refused for good in the transaction under way, with the reply for each: they
     are not tried again (RFC 5321 4.2.1).

@@ -2,9 +2,10 @@
 
 A *dialogue* is this node's end of a session that it opens: to hand on a message, to have a shadow copy stored, or to ask for
 discard status. Subclasses are in smtp.py and lmtp.py. A session begins with `open`, carries messages with `transmit` and ends
-with `quit`. Each of its commands waits for the reply, `idle_timeout` seconds at most. `outcome_unknown` is True while the final
-dot of a message has no reply: the server may have the message or not. SessionLost, which most methods raise, means that the
-server could not be reached, was silent for too long, or ended the session; after it the dialogue is only good for `abort`.
+with `quit`. Each of its commands waits for the reply, `idle_timeout` seconds at most. `outcome_unknown` is True from the sending
+of a message's content until the reply to its final dot: the server may have the message or not. SessionLost, which most methods
+raise, means that the server could not be reached, was silent for too long, ended the session, or gave a reply with which it
+cannot go on; after it the dialogue is only good for `abort`.
 """
 
 import asyncio
@@ -34,9 +35,9 @@ class Dialogue(ABC):
     """One client session; `idle_timeout` is SendConnectionInactivityTimeout in seconds (SR-TMO-08).
 
     `keywords` are the EHLO keywords of the server (in upper case) with their parameters, and "" for none. `own_name` is the name
-    that the client gives in EHLO. `outcome_unknown`: the final dot of a message was sent and has no reply, so the server may have
-    the message or not. `server_ends_session`: the server has said 421 in the last transaction, so it ends the session (RFC 5321
-    3.8).
+    that the client gives in EHLO. `outcome_unknown`: the content of a message was sent and its final dot has no reply, so the
+    server may have the message or not. `server_ends_session`: the server has said 421 in the last transaction, so it ends the
+    session (RFC 5321 3.8).
     """
 
     def __init__(self, address: Address, own_name: str, idle_timeout: float) -> None:
@@ -84,7 +85,7 @@ class Dialogue(ABC):
     async def command(self, line: str) -> Reply:
         """Send a command line, wait for the reply and return it. Raises SessionLost.
 
-        A line with control characters is not sent: return 501 for it.
+        A line with a character that is not printable is not sent: return 501 for it.
         """
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
@@ -180,9 +181,9 @@ class Dialogue(ABC):
         """Transmit a message as `transmit` says: MAIL, RCPT for each recipient, DATA and the content.
 
         After 421 no further command is sent. After 421 to RCPT recipients that had no permanent refusal get the 421; after 421 to
-        DATA those that were accepted. If no recipient is accepted,
-        or DATA is refused, the transaction is reset with RSET, so that the session can carry another message. Raises SessionLost,
-        also for a reply 2yz to DATA: the server does not expect the content then.
+        DATA those that were accepted. If no recipient is accepted, or DATA is refused, the transaction is reset with RSET, so
+        that the session can carry another message. Raises SessionLost, also for a reply 2yz to DATA: the server does not expect
+        the content then.
         """
         mail_reply = await self.command(self._mail_command(envelope, content) + extra)
         if not mail_reply.positive:

@@ -61,8 +61,8 @@ class ShadowCreation(Component):
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Send the copy to one server in a session of its own; return whether the server has acknowledged it.
 
-        A failed attempt is recorded for the choice of servers, unless it was cancelled or timed out. After a success the session
-        goes on in the background (`_finish_session`).
+        A failed attempt is recorded for the choice of servers, unless it was cancelled, as at the deadline of `make_shadow`.
+        After a success the session goes on in the background (`_finish_session`).
         """
         host = self.host
         dialogue = self.new_dialogue(peer)
@@ -110,7 +110,7 @@ class ShadowCreation(Component):
         """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
 
         It counts as stored if it was accepted for all recipients. The server may hold it if the reply to the final dot was lost.
-        If it certainly does not, the record is removed.
+        After any other failure the record is removed.
         """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be

@@ -5,9 +5,9 @@ this server, which then delivers it (`host.promotion.take_over`). Each primary f
 `next_session_at`. When it is due, a heartbeat session queries discard status (XQDISCARD). Such a query is also made in other
 sessions that are open anyway, which puts the next heartbeat off. The reply names the primary's queue database and the shadows
 that may be discarded, in *discard notifications*. Shadows are promoted when the database is a new one (SR-MNT-11), or when no
-session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09). *Contact* is a successful session with a primary, `watched` has the
-state of each primary that has an alarm. A *dialogue* is this server's end of a session; SessionLost means that it has ended or
-failed.
+session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09). *Contact* is a successful session with a primary, or a query from it
+(ruling 17); `watched` has the state of each primary that has an alarm. A *dialogue* is this server's end of a session;
+SessionLost means that it has ended or failed.
 """
 
 import re
@@ -135,9 +135,10 @@ class ShadowRedundancyManager(Component):
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Send XQDISCARD until no notification remains at the primary, and discard the shadows that the replies name.
 
-        Each reply counts as contact with the primary; one that names a new queue database has shadows promoted. Return the id of
-        the database in the last reply, "" if it gives none. Ends also at a reply without discards, though it says that some
-        remain. Raises SessionLost, also for a reply that is not 2yz.
+        Each positive reply counts as contact with the primary; one that names a new queue database has shadows promoted. Return
+        the id of the database in the last reply, "" if it gives none. Ends also at a reply without discards, though it says that
+        some remain. Waits until the discards are on disk, before the next command confirms the reply. Raises SessionLost, also
+        for a reply that is not 2yz.
         """
         while True:
             if primary in self.watched:
@@ -218,7 +219,8 @@ class ShadowRedundancyManager(Component):
     def _set_alarm(self, primary: str) -> None:
         """Set the alarm of a watched primary to its next session, or unset it while shadow redundancy is disabled.
 
-        Stops watching a primary for which no shadow is held. Does nothing while a heartbeat session with it is open.
+        While it is enabled, stops watching a primary for which no shadow is held. Does nothing while a heartbeat session with it
+        is open.
         """
         watch = self.watched[primary]
         if watch.heartbeat_running:  # the alarm is set when it ends

@@ -34,7 +34,7 @@ RESERVE = 2 * 2**20
 
 
 class DatabaseError(Exception):
-    """The queue database cannot be used: it is damaged, not a queue database, of another version, or in use."""
+    """The queue database cannot be used: damaged, foreign, of another version, in use, closed, or after a failed commit."""
 
 
 class NoRoom(DatabaseError):
@@ -73,7 +73,8 @@ class Database:
     def has_room(self, octets: int) -> bool:
         """Return whether the disk has room for a message of this size, for its write-ahead log, and for RESERVE.
 
-        False also while a commit that found the disk full is being retried.
+        RESERVE is kept for what is to be recorded about messages already acknowledged. False also while a commit that found the
+        disk full is being retried.
         """
         disk = os.statvfs(self._path.parent)
         return not self._full and disk.f_bavail * disk.f_frsize >= 2 * octets + RESERVE
@@ -125,7 +126,8 @@ class Database:
     async def commit(self) -> None:
         """Wait until everything written so far is on disk; while the disk is full, without limit.
 
-        Returns at once if nothing has been written since the last commit. Raises DatabaseError if the commit fails for good.
+        Returns at once if nothing has been written since the last commit. Raises DatabaseError if the commit fails for good, and
+        CancelledError if the database is closed meanwhile.
         """
         if self._commit_timer is not None:
             if self._committed is None:
@@ -188,8 +190,8 @@ class Database:
     def _commit_transaction(self) -> None:
         """Commit the open transaction and wake the callers that wait for it; on a full disk keep it open and retry later.
 
-        After any other failure the callers get DatabaseError, and so does every later use of the database. Does nothing if no
-        transaction is open.
+        After any other failure the callers get DatabaseError, and so does every later statement. Does nothing if no transaction
+        is open.
         """
         if self._connection is None or self._commit_timer is None:
             return

@@ -16,9 +16,10 @@ _databases_made: Counter[Path] = Counter()
 class Identity:
     """The id of this queue database, and new message ids.
 
-    The id of the database is a hash of the node's seed and name, the time, and how many databases were made in this directory.
-    Message ids contain the incarnation, a counter that is incremented on disk at every start, so that an id which was given
-    out and lost in a kill is not given out again. A lost and newly made database has another id: so other servers see the loss.
+    The id of the database is a hash of the node's seed and name, the time, and how many databases this process has made in the
+    directory. Message ids contain the incarnation, a counter that is incremented on disk at every start, so that an id which was
+    given out and lost in a kill is not given out again. A lost and newly made database has another id: so other servers see the
+    loss.
     """
 
     def __init__(self, db: Database, *, directory: Path, seed: int, name: str, now: float) -> None:

@@ -2,8 +2,9 @@
 
 A message is in one *place*: `primary` (this server must deliver it), `shadow` (a copy kept for another server, which must deliver
 it), `safety-net` or `shadow-safety-net` (held after its processing). Each recipient has a *fate*, `pending` at first
-(message.py). `row_id` is the id of a message's row, `Message.id`. A report is a message about another one, its `cause`. Writing
-methods do not wait for the disk: `Database.commit` does.
+(message.py). `row_id` is the id of a message's row, `Message.id`. A report is a message about another one, its `cause`. To make a
+message *redundant* is to have a copy of it stored on another server. Writing methods do not wait for the disk: `Database.commit`
+does.
 """
 
 import sqlite3
@@ -101,7 +102,7 @@ class Messages:
         self._db.write("UPDATE message SET redundancy_pending = 0 WHERE id = ?", (row_id,))
 
     def clear_journal_due(self, row_id: int) -> None:
-        """Record that the journal report of a message has been made."""
+        """Record that no journal report of a message is due any more: it has been made, or no journal recipient is configured."""
         self._db.write("UPDATE message SET journal_due = 0 WHERE id = ?", (row_id,))
 
     def drop(self, row_id: int) -> None:
@@ -140,7 +141,7 @@ class Messages:
         return list(dict.fromkeys(self.recipients_with_fate(row_id, ("pending",))))
 
     def without_delay_report(self, row_id: int, recipients: Iterable[Recipient]) -> list[Recipient]:
-        """Return those of the recipients whose delay has not been reported to the sender."""
+        """Return those of the recipients, compared by address, whose delay has not been reported to the sender."""
         rows = self._db.read("SELECT address FROM recipient WHERE message = ? AND delay_told = 1", (row_id,))
         reported = {row["address"] for row in rows}
         return [recipient for recipient in recipients if recipient.address not in reported]

@@ -102,7 +102,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     """Set the file up for one writer, then make the tables in an empty one or check an existing one.
 
     A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError
-    for a damaged file.
+    for a file that is damaged or in use.
     """
     connection.executescript(_SETTINGS)
     if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:

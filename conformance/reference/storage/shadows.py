@@ -1,7 +1,8 @@
 """The shadow server's side of shadow redundancy on disk: shadows held for primaries, and the last contact with each.
 
-A primary is another server that has sent copies (shadows) of its messages here to keep. *Contact* with it is a session in which
-it has shown that it runs; shadow/manager.py decides what counts.
+A primary is another server that has sent copies (shadows) of its messages here to keep; for a server of 2010 it is the next hop
+that the messages were sent to. *Contact* with it is a session in which it has shown that it runs; shadow/manager.py decides what
+counts.
 """
 
 from typing import NamedTuple, cast
