@@ -3,7 +3,7 @@
 `conformance export --format pcapng` calls `as_pcapng`. A *segment* is one TCP segment that `segments` makes of an event; it
 becomes a *packet*. A file consists of *blocks*, which may have comments as *options*. Packet times are the cell's start plus
 documented time. The section's comment has the cell's node id, its sentence and the command that repeats it. Effects of faults,
-and the evidence of verdicts, are comments of packets.
+and the evidence of verdicts that are neither a pass nor not applicable, are comments of packets.
 """
 
 import io

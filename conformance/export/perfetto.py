@@ -125,7 +125,7 @@ class _TraceBuilder:
 
         `operation` is what a reply means for shadow redundancy, None for nothing. The client of a session that fetches
         a discard list holds the copies; the server that stores a shadow is its holder. A reply to `CONTENT` is the one
-        to the final dot.
+        to the final dot or to `BDAT LAST`.
         """
         if isinstance(event, Command) and event.verb == "MAIL":
             session.mail_began, session.eventful = event.t, True

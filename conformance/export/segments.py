@@ -36,14 +36,14 @@ _MAX_SEGMENT = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One end of a session: a party as a client (`listener` is ''), or one of a server's listeners."""
+    """One end of a session: a party as a client (`listener` is ''), or a listener of a server or sink."""
 
     party: str
     listener: str = ""
 
     @property
     def host_name(self) -> str:
-        """The host name in captures: `mbx1.hub.test` for a listener, `outside.test` for a client."""
+        """The host name in captures: `mbx1.transport.test` for a listener, `outside.test` for a client."""
         return f"{self.party}.{self.listener}.test" if self.listener else f"{self.party}.test"
 
 

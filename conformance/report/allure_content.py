@@ -96,8 +96,8 @@ def describe_cell(cell: CellView, *, remark: str = "") -> None:
 def _add_labels(cell: CellView) -> None:
     """Add the title, the place in Allure's trees (generation, group, scenario; folder, file), and labels.
 
-    Labels are the scenario's rows as tags, the candidate, the row of the first finding that has one, and the severity. Rows that
-    the catalogue lacks are left out.
+    Labels are the scenario's rows as tags, the candidate, the row of the first finding that has one, and the severity. Rows of
+    the scenario that the catalogue lacks are left out.
     """
     header, rows = cell.header, catalogue()
     _current_test.title(visible(f"{cell.name} · {header.candidate}"))
@@ -155,7 +155,7 @@ def _add_parameters(cell: CellView) -> None:
 
 
 def _add_description(cell: CellView) -> None:
-    """Add the title, the rows with their text, the offending exchange, and the command that repeats the cell."""
+    """Add the title, the rows with their text, the offending exchange if there is one, and the command that repeats the cell."""
     header = cell.header
     parts = [
         f"**{escape_markdown(header.title)}**",
@@ -200,7 +200,7 @@ class AllureStep:
 
 
 def allure_steps(cell: CellView) -> tuple[AllureStep, ...]:
-    """Return the scenario's steps in the order in which they began, then the checks that belong to no step.
+    """Return the scenario's steps in the order in which they began, then the checks that belong to no step that began.
 
     A step has the worst outcome of its verdicts. A step without verdicts is a pass if it ended, an error if it failed,
     and inconclusive if the cell ended during it. Of the other checks, those without a finding or remark share one step

@@ -71,7 +71,7 @@ def find_node() -> NodePrograms:
 
 
 def _is_recent(node: Path) -> bool:
-    """Return whether a Node is of the oldest supported version or later, as it says itself; False where it fails."""
+    """Return whether a Node is of the oldest supported version or later, as it says itself; False where it fails to say it."""
     completed = _run([str(node), "--version"], cwd=Path.cwd(), environment={})
     major = completed.stdout.strip().removeprefix("v").partition(".")[0]
     return completed.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
@@ -131,7 +131,7 @@ def build_allure(
     The page needs no web server. `resolve` gives the URLs of the results' links. The trend has the points of `earlier` run
     directories, the oldest first; or, with `history_file`, the points in that file, to which this run's is added. This
     run's point is also written into its run directory; where that cannot be written, `note` is called with a sentence.
-    Runs Allure, which takes seconds. Raises AllureMissing.
+    Runs Allure, which takes seconds. Raises AllureMissing; OSError; ValueError for a damaged point.
     """
     results = run_dir / RESULTS
     if not results.is_dir():
@@ -207,7 +207,8 @@ def _points_of_runs(earlier: Iterable[Path]) -> list[bytes]:
 def _points_in_file(history_file: Path, own_uuid: str | None) -> list[bytes]:
     """Return the latest points of a history file, without the point that an earlier site of this run added.
 
-    One place is left for this run's point. `own_uuid` is None for a run whose site was not built before. [] without the file.
+    One place is left for this run's point. `own_uuid` is None for a run whose site was not built before. [] without the
+    file. Raises ValueError for a line that is not JSON.
     """
     lines = history_file.read_bytes().splitlines(keepends=True) if history_file.is_file() else []
     return [line for line in lines if json.loads(line)["uuid"] != own_uuid][1 - _MAX_POINTS :]
@@ -257,7 +258,7 @@ def _last_output(completed: subprocess.CompletedProcess[str]) -> str:
 def _npm_reason(completed: subprocess.CompletedProcess[str]) -> str:
     """Return npm's error in one line: its code, and its first other line that is not about the system call.
 
-    Where npm says neither, they are its exit code and its last output.
+    Where npm does not say one of them, its exit code or its last output stands there.
     """
     lines = [
         line.removeprefix("npm error").strip() for line in completed.stderr.splitlines() if line.startswith("npm error")

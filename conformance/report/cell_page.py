@@ -48,7 +48,7 @@ _NO_FINDING_TEXT = {
 def cell_page(
     cell: CellView, *, home: str = "", kept: str = "", earlier_outcomes: Sequence[EarlierOutcome] = (), shared: str = ""
 ) -> str:
-    """Return the HTML page of a cell, of at most `MAX_PAGE_OCTETS` unless its findings and verdicts alone are larger.
+    """Return the HTML page of a cell, of at most `MAX_PAGE_OCTETS` unless it is larger even with the fewest rows.
 
     A page that is too large is made again with fewer rows of the diagram. `home` is the relative link to the run's page,
     `kept` that to the copies of the nodes' directories; '' for none. `earlier_outcomes` has the cell's outcomes in earlier

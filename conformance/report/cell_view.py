@@ -46,7 +46,7 @@ class CellView:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The worst outcome of the verdicts; a cell that was cut short is inconclusive at best."""
+        """The worst outcome of the verdicts; inconclusive without verdicts, and at best for a cell that was cut short."""
         outcome = worst_in_cell(verdict.outcome for verdict in self.verdicts)
         return worst_in_cell((outcome, Outcome.INCONCLUSIVE)) if self.cut_short else outcome
 

@@ -105,7 +105,10 @@ def comparison_text(comparison: RunComparison) -> str:
 
 
 def _change_lines(change: CellChange) -> list[str]:
-    """Return the line of a changed cell, with the causes of the change, and the later run's deciding sentence if there is one."""
+    """Return the line of a changed cell, with the causes of the change, and the later run's deciding sentence if there is one.
+
+    Where both runs have the cell and there are no causes, the line says that it may be flaky.
+    """
     cell = change.after or change.before
     assert cell is not None  # one of the two runs has it
     was, now = change.states

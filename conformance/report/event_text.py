@@ -43,7 +43,10 @@ def format_moment(seconds: float) -> str:
 
 
 def rounded_duration(seconds: float) -> str:
-    """Return a duration in seconds as text in its two largest units, smaller ones cut off: `2 h 58 m`, `1 d 4 h`, `12.5 s`."""
+    """Return a duration in seconds as text: `2 h 58 m`, `1 d 4 h`, `12.5 s`.
+
+    The text has its two largest units that are not 0; smaller ones are cut off.
+    """
     parts: list[str] = []
     rest = seconds
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):

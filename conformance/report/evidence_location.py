@@ -30,7 +30,7 @@ Sessions = Mapping[str, Connected]
 
 
 def event_line(event: AnyEvent, sessions: Sessions, *, marked: bool = False) -> str:
-    """Return one printable line: mark, number, time, session, parties, what happened, and its meaning in brackets.
+    """Return one printable line: mark, number, time, session, parties, what happened, and a shadow operation in brackets.
 
     `marked`: a verdict rests on the event. `sessions` has the event that opened each session, by the session's name.
     """
@@ -43,7 +43,7 @@ def event_line(event: AnyEvent, sessions: Sessions, *, marked: bool = False) -> 
 
 
 def session_and_parties(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
-    """Return the name of an event's session and `client -> server  `, each '' for an event without one.
+    """Return the name of an event's session and `client -> server  ` (a delivery: `giver -> sink  `); each may be ''.
 
     A reply gives `client <- server  `: the client is always on the left, so that lines of a session align. Where the
     event that opened the session is missing (a damaged file), the parties are `?`.
@@ -69,7 +69,7 @@ _MAX_SHOWN_EVIDENCE = 4
 
 
 def events_around(events: Sequence[AnyEvent], evidence: Iterable[int], radius: int = 3) -> list[AnyEvent | None]:
-    """Return the evidence's first four events and their neighbours in order, with None wherever events are left out.
+    """Return the evidence's first four events and their neighbours in order, with None between two where events are left out.
 
     The neighbours of an event of a session are the `radius` events before and after it in that session; those of any
     other event are exchanges, deliveries and attempts of any session. Numbers that the history lacks (its file was
@@ -85,7 +85,10 @@ def events_around(events: Sequence[AnyEvent], evidence: Iterable[int], radius: i
 
 
 def _neighbours(events: Sequence[AnyEvent], index: int, radius: int) -> set[int]:
-    """Return the indexes of up to `radius` related events before and after the event at `index`."""
+    """Return the indexes of up to `radius` related events before and after the event at `index`.
+
+    Related are the events of its session; where it has none, all exchanges, deliveries and attempts.
+    """
     session: str | None = getattr(events[index], "session", None)
 
     def is_related(other: AnyEvent) -> bool:
@@ -123,7 +126,10 @@ class EvidenceLocation:
 
 
 def locate_evidence(verdict: Verdict, cell: CellView) -> EvidenceLocation | None:
-    """Return the location of the first event of a verdict's evidence that the history has, or None where it has none of them."""
+    """Return the location of the first event of a verdict's evidence that the history has, or None where it has none of them.
+
+    The evidence is that of `CellView.evidence_of`: it may be the last attempt to send the verdict's message.
+    """
     event = next((cell.event_by_number[n] for n in cell.evidence_of(verdict) if n in cell.event_by_number), None)
     if event is None:
         return None

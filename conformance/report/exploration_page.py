@@ -36,7 +36,10 @@ class ShownPlan:
 
 @dataclass(frozen=True, slots=True)
 class ShownFinding:
-    """A finding on the page: its record, the text of its requirement, and its plan as it was reduced and as it was run."""
+    """A finding on the page: its record, the text of its requirement, and its plan as it was reduced and as it was run.
+
+    `repeat` is the command that runs the reduced plan.
+    """
 
     record: FindingRecord
     clause: str
@@ -113,7 +116,10 @@ def _facts(header: ExplorationHeader, plans: int) -> Mapping[str, str]:
 
 
 def _command(header: ExplorationHeader, plans: int) -> str:
-    """Return the command, quoted for a shell, that runs the same `plans` plans again, into another directory."""
+    """Return the command, quoted for a shell, that runs the same `plans` plans again, into another directory.
+
+    The command does not state the scale of the clock.
+    """
     method = ["--random"] if header.method == "random" else ["--sweep", header.method.removeprefix("sweep-")]
     words = ["conformance", "explore", *method, *header.scenarios, "--candidate", header.candidate.name]
     numbers = ["--seed", str(header.seed), "--plans", str(plans)]

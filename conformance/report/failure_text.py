@@ -27,8 +27,9 @@ _MAX_OTHERS = 6
 def failure_text(cell: CellView, *, width: int = WIDTH) -> str:
     """Return the text about a cell for a terminal, in lines of at most `width` columns where they can be wrapped.
 
-    In this order: the deciding finding with its sentence, expected and seen values and clause; its step in the scenario's
-    file; the offending exchange; other findings; remarks; the command that repeats the cell; the history and logs.
+    In this order: the heading; the baseline's comment on a known failure; the deciding finding with its sentence, expected and
+    seen values and clause; its step in the scenario's file; the offending exchange; other findings; remarks; the command that
+    repeats the cell; the history and logs. Without findings the first verdict's sentence stands in place of these.
     """
     parts = [_heading(cell)]
     if cell.known:
@@ -81,7 +82,10 @@ def exchange_lines(cell: CellView, max_lines: int) -> list[str]:
 
 
 def deciding_sentence(cell: CellView) -> str:
-    """Return the sentence of the deciding finding, printable and cut at 400 characters; '' for a cell without findings."""
+    """Return the sentence of the deciding finding, printable and cut at 400 characters; '' for a cell without findings.
+
+    A finding without a sentence gives the name of its check.
+    """
     return visible(cell.findings[0].sentence or cell.findings[0].check, 400) if cell.findings else ""
 
 
@@ -133,8 +137,8 @@ def _finding_parts(cell: CellView, verdict: Verdict, width: int) -> Iterator[str
 def _step_location(cell: CellView, verdict: Verdict) -> str:
     """Return the place of the step that a verdict is about, and its line of YAML.
 
-    The line is left out where the scenario's file is not available. '' for a verdict without a step, as those of
-    invariants.
+    The line is left out where the scenario's file is not available. '' for a verdict without a line, as those of
+    the model's rules.
     """
     if verdict.line is None:
         return ""
@@ -146,7 +150,10 @@ def _step_location(cell: CellView, verdict: Verdict) -> str:
 
 
 def _exchange_text(cell: CellView, verdict: Verdict, width: int) -> str:
-    """Return the events around a verdict's evidence, one on each line; '' where the history has no event of the evidence."""
+    """Return the events around a verdict's evidence, one on each line; '' where the history has no event of the evidence.
+
+    Lines are cut at `width` characters; `...` stands for events that are left out.
+    """
     evidence = cell.evidence_of(verdict)
     chosen = events_around(cell.events, evidence)
     if not chosen:
@@ -187,7 +194,7 @@ def _remarks(cell: CellView, width: int) -> str:
 
 
 def _repeat_and_files(cell: CellView) -> str:
-    """Return the command that repeats the cell, and the paths of its history, logs and kept directories."""
+    """Return the command that repeats the cell, and the paths of its history, logs and kept directories, where they exist."""
     lines = []
     if cell.header.repeat:
         lines.append(f"{_INDENT}repeat    {visible(cell.header.repeat)}")

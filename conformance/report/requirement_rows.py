@@ -20,8 +20,9 @@ MAX_EVIDENCE = 20
 class RowEvidence(BaseModel):
     """One check of one cell that judged a row; `events` are numbers of events in that cell's history.
 
-    `place` is the scenario's file and line. `exchange` describes the first of the events and `message` the message that it
-    was about; both are '' for a pass.
+    `place` is the scenario's file and line. `exchange` describes the offending event: the first of `events`, or without events
+    the last attempt to send the message. `message` is the message that it was about. Both are '' for a pass, or where there
+    is no such event.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

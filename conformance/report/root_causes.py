@@ -3,7 +3,7 @@
 A requirement (a row of the catalogue) may presuppose others: a shadow copy cannot be discarded in time if it was never
 made. So a server with one mistake may violate many rows, and a list of all violations hides the mistake.
 
-1. Each failed cell is counted for one row: the first requirement of the first verdict that failed (`_violated_row`).
+1. Each failed cell is counted for one row: the first requirement of the first failed verdict that has one (`_violated_row`).
    Known failures are not counted.
 2. The root of each such row is found among the rows that it presupposes (`root_violations`). Only a row that at least as
    many cells violate counts as violated there: what breaks a prerequisite breaks it more often than not.
@@ -26,7 +26,7 @@ from conformance.verdicts import Outcome
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """A violated row of one candidate that presupposes no other violated row.
+    """A violated row of one candidate from which the violations of other rows may follow (steps 2 and 3 of the module).
 
     `cells` counts the failed cells of this row and of the rows in `following`: violated rows that may follow from it, those
     with the most cells first.
@@ -62,7 +62,8 @@ def _violated_row(cell: CellSummary) -> str:
 def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
     """Return the root causes of the violations in these cells, by candidate, those with the most cells first.
 
-    Candidates are in the order of their first cells. Known failures and cells of other outcomes have no part in it.
+    Candidates are in the order of their first cells. Only failed cells that are not known are counted; the others decide which
+    rows were violated on their own, and the order of equal numbers.
     """
     root_causes: list[RootCause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):

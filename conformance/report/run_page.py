@@ -1,10 +1,10 @@
 """The page of a run: summary, failures, matrix, and requirements.
 
-Cells that did not pass are grouped by the requirement that is blamed, or by their sentence where none is. The blamed
-requirement is the first one of the first verdict with the cell's outcome and a requirement. An entry of the table of
-requirements is a tuple of a row for the requirement's text, the rows with the verdicts for all candidates, and the worst of
-their outcomes. `site` calls `run_page`. The *trend* has a line for each earlier run and this one, with a bar of the cells'
-outcomes. The template calls some functions of this module.
+Cells that did not pass are grouped by the requirement that is blamed; those without one, and errors, by candidate and sentence.
+The blamed requirement is the first one of the first verdict with the cell's outcome and a requirement. An entry of the table of
+requirements is a tuple of a row for the requirement's text, the rows with the verdicts for all candidates, and the worst of their
+outcomes. `site` calls `run_page`. The *trend* has a line for each earlier run and this one, with a bar of the cells' outcomes.
+The template calls some functions of this module.
 """
 
 import re
@@ -32,7 +32,7 @@ _MAX_WORST_GROUPS = 4
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Cells that did not pass for the same reason; `title` is the blamed requirement with its text, or the sentence."""
+    """Cells that did not pass for the same reason; `title` is the blamed requirement with its text, or candidate and sentence."""
 
     outcome: Outcome
     title: str
@@ -77,7 +77,10 @@ def candidate_summaries(run: RunSummary, catalogue: Catalogue) -> tuple[Candidat
 
 
 def _group_key(cell: CellSummary) -> str:
-    """Return what a cell has in common with its group: the blamed row, or candidate and sentence without variable parts."""
+    """Return what a cell has in common with its group: the blamed row, or candidate and sentence without variable parts.
+
+    An error always has the latter.
+    """
     if (row := blamed_requirement(cell)) and cell.outcome is not Outcome.ERROR:
         return row
     return f"{cell.header.candidate}: {_VARIABLE_PART.sub('*', cell.sentence)}"

@@ -25,9 +25,9 @@ from conformance.verdicts.outcome import OVER_CELLS
 class CellSummary:
     """One cell of a run, without its events.
 
-    `evidence_locations` has an entry for each verdict: None for a pass and for a verdict without evidence. `known` is
-    the baseline's comment where every failure is known, else ''. `sentence` is that of the deciding finding, printable,
-    '' for a cell without findings. `seconds` is the wall time, or None for a cell that was cut short.
+    `evidence_locations` has an entry for each verdict: None for a pass, and where `CellView.evidence_of` gives no event. `known`
+    is the baseline's comment where every failure is known, else ''. `sentence` is that of the deciding finding, printable, '' for
+    a cell without findings. `seconds` is the wall time, or None for a cell that was cut short.
     """
 
     header: CellHeader
@@ -101,7 +101,10 @@ class RunSummary:
         return (*((run_again,) if again else ()), *((passed, *clauses) if remarked else ()))
 
     def shortfalls(self) -> tuple[str, ...]:
-        """Return the reasons why the run is not a complete run of the suite; none for a complete one."""
+        """Return the reasons why the run is not a complete run of the suite; none for a complete one.
+
+        It may be filtered, without an end, interrupted or damaged, and cells may be missing or cut short.
+        """
         reasons = []
         if self.header.filtered:
             reasons.append("only a part of the suite was asked for")
@@ -211,7 +214,7 @@ class MatrixLine:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes of the line's cells, the worst first."""
+        """The outcomes of the line's cells, each once, the worst first."""
         present = {cell.outcome for square in self.squares for cell in square.cells}
         return tuple(outcome for outcome in OVER_CELLS if outcome in present)
 

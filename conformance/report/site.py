@@ -40,7 +40,7 @@ SHARED = "assets"
 
 @dataclass(slots=True)
 class BuiltSite:
-    """A built site: its first page, the run, the badges, and notes on what could not be built, a sentence each."""
+    """A built site: its first page, the run, the badges' images, and notes on what could not be built, a sentence each."""
 
     page: Path
     run: RunSummary
@@ -92,8 +92,9 @@ def _stage_site(
 ) -> BuiltSite:
     """Stage all pages, statements and badges in `staged`, and write the style sheet and Allure's site directly.
 
-    `pages` maps the slug of each cell with a page to the page's path below `out`; `files` maps addresses of links in
-    Allure's results to the files that they lead to. Both are filled while the run is read, cell by cell.
+    Returns the built site; the parameters are those of `build_site`. The variable `pages` maps the slug of each cell with a page
+    to the page's path below `out`, `files` the addresses of links in Allure's results to the files that they lead to. Both are
+    filled while the run is read, cell by cell.
     """
     (out / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     write_style_sheet(out / SHARED)

@@ -102,7 +102,8 @@ MAX_TREND_RUNS = 200
 class TrendLine:
     """A plot of one measure of one candidate over runs.
 
-    `points` are those of an SVG polyline; `first`, `last`, `least` and `most` are values of the measure.
+    `points` are those of an SVG polyline, `runs` is how many values it shows; `first`, `last`, `least` and `most` are values of
+    the measure.
     """
 
     candidate: str
@@ -209,7 +210,11 @@ def write_tables_page(
 
 
 def tables_page(tables: Sequence[TableOnPage]) -> str:
-    """Return the page as HTML; the aggregation's tables `runs`, `matrix`, `failures` and others must be among `tables`."""
+    """Return the page as HTML. `tables` are those of an aggregation.
+
+    The tables `runs`, `matrix`, `requirements`, `failures`, `changes`, `flaky`, `losses`, `disagreements` and `latency` must be
+    among them: a missing one raises KeyError.
+    """
     rows = {table.name: table.rows for table in tables}
     newest = _newest_runs(rows["runs"], rows["matrix"])
     return render_page(

@@ -1,8 +1,8 @@
 """The summary at the end of a run: for a terminal, and for GitHub Actions as annotations and a step summary.
 
-The run calls this when it has ended. An *annotation* is a line that GitHub shows beside a file; a *square* is one scenario
-with one candidate. A *remark* is a pass although a `should` row is violated. `visible` and the functions `escape_...` make
-texts of a server harmless (`escaping`). A *root cause* is a violated row of the catalogue from which other violations may
+`conformance run` calls this when a run has ended. An *annotation* is a line that GitHub shows beside a file; a *square* is one
+scenario with one candidate. A *remark* is a pass although a `should` row is violated. `visible` and the functions `escape_...`
+make texts of a server harmless (`escaping`). A *root cause* is a violated row of the catalogue from which other violations may
 follow; a *known* failure is in the candidate's baseline.
 """
 
@@ -31,7 +31,8 @@ _MAX_ANNOTATIONS = 10
 def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
     """Return the matrix, the root causes, the cells that did not pass, remarks, counts and notes, in `width` columns.
 
-    Long lists are cut, with the number of the others. With `colour` the text has escape sequences.
+    Long lists are cut; those of root causes and of cells that did not pass end with the number of the others. With `colour` the
+    text has escape sequences.
     """
     out = StringIO()
     console = Console(
@@ -76,8 +77,8 @@ def github_annotations(run: RunSummary) -> Iterator[str]:
     """Yield GitHub workflow commands for the cells that did not pass, at most `_MAX_ANNOTATIONS` of each level.
 
     Violations and harness errors give errors, inconclusive cells warnings, and known failures notices. Paths of files are
-    those of the node ids: relative to the directory where the run was started, which in CI is the repository's root. An
-    annotation about a scenario of the installed package names no file.
+    those of the node ids: relative to pytest's root, which in CI is the repository's root. An annotation whose path is not one
+    of the user's files (`is_users_file`) names no file.
     """
     not_ok = [cell for cell, _ in _not_ok_cells(run, find_root_causes(run.cells))]
     for level in ("error", "warning", "notice"):
@@ -93,12 +94,15 @@ def github_annotations(run: RunSummary) -> Iterator[str]:
 
 
 def is_users_file(file: str) -> bool:
-    """Return whether a path in a node id is a file below the current directory, and not one of the installed package."""
+    """Return whether a path in a node id lies below pytest's root and not in `site-packages`, by its text alone."""
     return not file.startswith(("/", "..")) and "site-packages" not in Path(file).parts
 
 
 def github_step_summary(run: RunSummary) -> str:
-    """Return the Markdown that GitHub shows as the summary of a step: counts, notes, matrix, remarks, and what did not pass."""
+    """Return the Markdown that GitHub shows as the summary of a step: counts, notes, matrix, remarks, and what did not pass.
+
+    Long lists are cut; of a cell's remarks only the first is shown.
+    """
     lines = [f"## Conformance run {escape_markdown(run.header.run)}", "", _outcome_counts(run).plain, ""]
     lines += [f"> {escape_markdown(note)}" for note in (*run.notes(), *run.shortfalls())]
     names = [escape_markdown(name) for name in run.candidates]
@@ -134,7 +138,10 @@ def github_step_summary(run: RunSummary) -> str:
 
 
 def _not_ok_cells(run: RunSummary, root_causes: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
-    """Return the cells that neither passed nor are not applicable, by root cause, each with its root or ''."""
+    """Return the cells that neither passed nor are not applicable, by root cause.
+
+    Each is given with the row that its violation may follow from, or ''.
+    """
     cells = [cell for cell in run.cells if cell.outcome not in OK_OUTCOMES]
     return order_by_root_cause(cells, root_causes)
 
@@ -158,7 +165,8 @@ def _annotation_level(cell: CellSummary) -> str:
 def report_to_github(run: RunSummary, environment: Mapping[str, str]) -> Iterator[str]:
     """Under GitHub Actions, yield the annotations to print and append the step summary to its file; else do nothing.
 
-    `environment` has the process's environment variables. Raises OSError where the step summary's file cannot be written.
+    The summary is appended after the last annotation was taken. `environment` has the process's environment variables. Raises
+    OSError where the step summary's file cannot be written.
     """
     if environment.get("GITHUB_ACTIONS") != "true":
         return

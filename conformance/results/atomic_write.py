@@ -46,7 +46,7 @@ class StagedFiles:
         self.write(path, text.encode())
 
     def remove(self, path: Path) -> None:
-        """Remove a file when the block ends, unless `write` is called for it later; a missing file is not an error."""
+        """Remove a file when the block ends, unless `write` is called for it, before or after; a missing file is not an error."""
         self._removed[path] = None
 
     def __enter__(self) -> "StagedFiles":

@@ -37,7 +37,10 @@ _NOT_COLUMNS = frozenset({"record", "schema_number", "run"})
 
 
 def _type_of(annotation: Any) -> "Scalar | tuple[Column, ...]":
-    """Return the column type for a field's type annotation. `X | None` has the type of `X`, since every column may be null."""
+    """Return the column type for a field's type annotation. `X | None` has the type of `X`, since every column may be null.
+
+    A dataclass gives its columns, an annotation without a type of its own (a dict, a union of several types) `json`.
+    """
     if get_origin(annotation) is Annotated:  # the metadata after the type do not matter
         return _type_of(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -61,7 +64,7 @@ def _annotations(record: Any) -> dict[str, Any]:
 def _columns(records: Iterable[Any]) -> tuple[Column, ...]:
     """Return one column for each field name of these record classes, in order of first appearance.
 
-    A field whose type differs between two of the classes has the type `json`.
+    Those in `_NOT_COLUMNS` are left out. A field whose type differs between two of the classes has the type `json`.
     """
     types: dict[str, Scalar | tuple[Column, ...]] = {}
     for record in records:

@@ -50,9 +50,9 @@ def compress_history(path: Path) -> Path:
 def archive_attachments(folder: Path) -> None:
     """Replace a folder of attachments by a ZIP file of its regular files: `nodes/NAME.zip` beside it.
 
-    Files that are unsafe to copy (sparse, nested too deep, or another user's) are named in LEFT-OUT.txt instead. Where
-    this user may not read a file, no ZIP file is written and the folder stays; files that cannot be deleted stay in the
-    folder.
+    Files that are unsafe to copy (sparse, nested too deep, or a further name of another user's file) are named in LEFT-OUT.txt
+    instead; links and other special files are dropped. Where this user may not read a file, no ZIP file is written and the
+    folder stays; files that cannot be deleted stay in the folder. Raises OSError.
     """
     target = archive_path(folder)
     target.parent.mkdir(exist_ok=True)

@@ -1,9 +1,9 @@
 """The files of an exploration's directory, which `conformance explore` writes and others read.
 
-A *plan* is one cell that is run with faults and judged by the model alone. `header.json`
-says what is explored and how; it is written before the first plan, and once more at the end of each call of the command.
-`exploration.json` is what was found: equal plans give an equal file, whenever and in however many processes they were run.
-The plans themselves are in `plans.jsonl`, which `conformance.explore.journal` alone reads.
+A *plan* is one cell that is run with faults and judged by the model alone. `header.json` says what is explored and how; it is
+written before the first plan, and again when a sweep has found which cells take too long, and at the end of each call of the
+command. `exploration.json` is what was found: equal plans give an equal file, whenever and in however many processes they were
+run. The plans themselves are in `plans.jsonl`, which `conformance.explore.journal` alone reads.
 """
 
 import hashlib
@@ -137,6 +137,7 @@ class ExplorationSummary(_Record):
     outcomes: dict[str, int]
     unfinished: dict[str, int] = Field({}, description="why plans could not be run to their end -> how many")
     fired: int
+    """The number of plans all of whose faults acted."""
     faults: FaultCounts
     states: int
     transitions: int

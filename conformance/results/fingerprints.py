@@ -1,6 +1,7 @@
 """Hashes of the environment, of the suite and of the package, which tell whether any of them changed between two runs.
 
-The third hash of a run, that of the candidate, is computed in `conformance.candidates`.
+A run's header has the first two, and for each candidate a hash that `conformance.candidates` computes. The hash of the package
+(`inputs_sha256`) is for what is kept between calls: explorations, mutants and the matrix of defects.
 """
 
 import hashlib

@@ -34,8 +34,8 @@ def keep_node_directories(cell_file: Path, attachments: Path) -> None:
     """Copy the nodes' directories in `attachments` to `kept_directory(cell_file)`, in place of an earlier copy.
 
     The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`. Symbolic links
-    are copied as links. Files that are unsafe to copy (sparse, nested too deep, or another user's) are named in
-    LEFT-OUT.txt. Raises OSError.
+    are copied as links. Files that are unsafe to copy (sparse, nested too deep, or a further name of another
+    user's file) are named in LEFT-OUT.txt. Raises OSError.
     """
     target = kept_directory(cell_file)
     target.parent.mkdir(mode=0o700, exist_ok=True)

@@ -27,7 +27,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9=_+]+")
 def slug(nodeid: str) -> str:
     """Return the slug of a cell: the readable part of its node id, a dash, and 12 hex digits of the node id's SHA-256.
 
-    The readable part is what follows `::`, without unsafe characters and cut at 80 characters; `cell` where nothing is left.
+    The readable part is what follows the first `::`, or the whole node id without one, with each run of unsafe characters
+    replaced by a dash, cut at 80 characters; `cell` where nothing is left.
     The slug names the cell's file and page. The 48 bits of the hash keep the slugs of different node ids apart.
     """
     name = nodeid.partition("::")[2] or nodeid
@@ -69,16 +70,16 @@ def attachments_folder(cell_file: Path) -> Path:
 
 
 def archive_path(attachments: Path) -> Path:
-    """Return the path of the ZIP file that replaces a cell's attachments folder when the cell ended well; it may not exist.
+    """Return the path of the ZIP file that replaces a cell's attachments folder; it may not exist.
 
-    `attachments` is the path of that folder. ZIP files lie in a folder `nodes`, which no slug can equal, since each slug ends
-    with a hash.
+    A cell that ended well has one, and a first attempt in `late`. `attachments` is the path of that folder. ZIP files lie in a
+    folder `nodes`, which no slug can equal, since each slug ends with a hash.
     """
     return attachments.parent / _ARCHIVES_FOLDER / f"{attachments.name}.zip"
 
 
 class RunDirectoryError(Exception):
-    """A run directory cannot be used; the message names the file and says what to do."""
+    """A run directory cannot be used; the message says what is wrong, as a rule with which file or directory."""
 
 
 class SchemaTooNew(RunDirectoryError):

@@ -36,9 +36,10 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
 
     The order of the sources does not matter. A cell that two sources hold must be equal in both, octet by octet except for
     the run's name. The wall time is that of the longest source, since shards run at the same time. The merged run counts as
-    interrupted where a source is or has not ended. Raises RunDirectoryError where the sources are not parts of one run, a cell
-    is damaged, two copies of it differ, or `out` holds a run already; pydantic.ValidationError for a cell's header that lacks
-    a field. After an error while cells are copied, a directory `out` that did not exist before is deleted.
+    interrupted where a source was interrupted or has not ended. Raises RunDirectoryError where the sources are not parts of one
+    run, a cell's file cannot be unpacked or its header not be read, two copies of a cell differ, or `out` holds another run or
+    one that has ended; pydantic.ValidationError for a cell's header that lacks a field. After an error while cells are copied,
+    a directory `out` that did not exist before is deleted.
     """
     if not sources:
         raise RunDirectoryError("nothing to merge: name at least one run directory")
@@ -69,10 +70,10 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
 
 
 def _merged_header(runs: Sequence[StoredRun], name: str) -> RunHeader:
-    """Return the header of the merged run: the first run's, with all candidates, the joint suite hash and the number of cells.
+    """Return the header of the merged run: the first run's, with all candidates, the joint suite hash and the planned cells.
 
-    `name` is the merged run's. It counts as filtered only where all runs are. Raises RunDirectoryError where two runs have
-    different candidates of one name.
+    A cell that two runs have is counted once. `name` is the merged run's. It counts as filtered only where all runs are. Raises
+    RunDirectoryError where two runs have different candidates of one name.
     """
     candidates: dict[str, CandidateRecord] = {}
     for run in runs:

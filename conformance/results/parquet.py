@@ -6,8 +6,8 @@ tables were made from, so that a reader does not use tables that are older than 
 
 How rows are made:
 
-- Most events need no parsing in Python. `PLAIN_KINDS` are the kinds of events each of whose fields has the type of its
-  column; `PLAIN_LINES` matches consecutive lines of such events, written exactly as this harness writes them. The reader
+- Most events need no parsing in Python. `PLAIN_KINDS` are the kinds of events each of whose fields has the type of its column, or
+  is a text; `PLAIN_LINES` matches consecutive lines of such events, written exactly as this harness writes them. The reader
   leaves those lines unparsed (`StoredCell.unparsed`), and Arrow parses them by the thousand (`parse_plain_lines`).
 - All other records (headers, footers, verdicts, and events with a field that is not always a text in a column of type
   `json`, such as the number `line` of a step) are parsed and validated, and become rows through their dictionaries (`_row_values`).

@@ -1,7 +1,8 @@
 """Reading of run directories, including damaged ones.
 
 A line that cannot be read is skipped and reported as a `Damage` with its file, number and reason. A cell's file without
-a footer was cut short; its events and verdicts are returned like those of any other.
+a footer was cut short; its events and verdicts are returned like those of any other. Whatever reads a file raises OSError where
+the machine ran out of a resource.
 """
 
 import os

@@ -179,14 +179,14 @@ def move_first_attempt(run_dir: Path, nodeid: str) -> None:
 def json_line(record: BaseModel, name: str = "") -> bytes:
     """Return a record as one line of JSON, with a leading field `record` of this name unless the name is ''.
 
-    Fields without a value are left out.
+    The name is '' for a record that has that field itself. Fields that are None are left out.
     """
     text = to_json(record, by_alias=True, exclude_none=True)
     return b'{"record":"%b",%b\n' % (name.encode(), text[1:]) if name else text + b"\n"
 
 
 def event_json_line(event: AnyEvent) -> bytes:
-    """Return an event as one line of JSON, with the leading field `"record":"event"`; fields without a value are left out."""
+    """Return an event as one line of JSON, with the leading field `"record":"event"`; fields that are None are left out."""
     serializer = _serializer(type(event))  # type: ignore[arg-type]  # a class has a hash, whatever its objects have
     return b'{"record":"event",%b\n' % serializer.to_json(event, exclude_none=True)[1:]
 
@@ -228,7 +228,8 @@ def holds_run(run_dir: Path) -> bool:
 def is_unstarted_run(run_dir: Path) -> bool:
     """Return whether a directory has files or folders, and all of them are those that a run makes before its `run.json`.
 
-    False for an empty directory, for one that does not exist, and for one with a `run.json`.
+    These are the hidden file that becomes `run.json`, and the folders `cells` and `allure-results` while they are empty. False
+    for an empty directory, for one that does not exist, and for one with a `run.json`.
     """
     if not run_dir.is_dir() or holds_run(run_dir):
         return False

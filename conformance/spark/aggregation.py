@@ -4,7 +4,8 @@
 2. In threads: build the layers of these runs with Arrow (`write_layers`) while Java starts and pyspark is imported.
 3. Spark queries the new batch for the rows of every table that is made of each run on its own (`views`, `tables`).
 4. Merge these rows into the warehouse's summaries, and write the catalog last, which makes the batch part of the warehouse.
-5. Spark compares all runs (`tables.history`) over the summaries of outcomes, while Python exports the other tables.
+5. Spark compares all runs (`tables.history`, `tables.versions`) over the summaries of outcomes, and all explorations
+   (`explorations`), while Python exports the other tables.
 
 The *layers* are the tables that Spark's queries read: cells, transactions, recorded verdicts. A *summary* is the warehouse's
 file with the rows of one published table for all runs. A *task* is a function that `task_graph` calls in a thread.
@@ -74,7 +75,8 @@ class AggregationResult:
     """What an aggregation found.
 
     `added` is the number of runs that were new or had changed; the other numbers are of everything in the warehouse,
-    `explorations` and `findings` are those of explorations. `found` counts regressions and disagreements of the runs that were
+    `explorations` and `findings` are those of explorations. `damaged` counts lines and files that could not be read, and the
+    directories passed in that could not. `found` counts regressions and disagreements of the runs that were
     passed in, and all flaky cells; `fail_on` are the kinds that make the exit code 1. `page` is what `write_page` returned,
     None without one.
     """
@@ -130,7 +132,7 @@ def aggregate(
     skipped; one whose content changed is replaced. On a cluster `runs` and `out` must be paths that every machine of the
     cluster sees. With `make_jvm_cache` an AOT cache is made for later aggregations. `fail_on` decides the result's exit code
     only. Waits while another aggregation writes to `out`. Raises RunDirectoryError, SchemaTooNew, JavaMissing,
-    MasterUnreachable, SparkFailed.
+    JavaEnded, MasterUnreachable, SparkFailed, OSError.
     """
     progress = progress or Progress()
     warehouse = Warehouse(out.resolve() / "warehouse")
@@ -188,7 +190,7 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
     """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file.
 
     After such an error all tables of the runs and of the warehouse are read to find that file; where none is damaged, the
-    error is raised as it is. A full disk or the like is not damage.
+    error is raised as it is. So are a full disk or the like, which is not damage, and `SparkFailed`.
     """
     try:
         yield

@@ -145,7 +145,8 @@ def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
     """Return which exchange of its kind in its session each event belongs to, from 1; 0 before the first.
 
     `roles` has the role of each event, `starts` the index of the first event of each event's session. Replies about mail
-    belong to the latest reply to MAIL, commands and content to the latest MAIL.
+    (and the opening and the handshakes of a session) belong to the latest reply to MAIL, commands and content to the latest
+    MAIL.
     """
 
     def count(role: int) -> Integers:
@@ -164,10 +165,10 @@ def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
 
 
 def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryColumn:
-    """Return for each selected event its address; values are sorted, and null stands for none.
+    """Return for each selected event its address, null for one that has none; values are sorted.
 
-    It is the address in a MAIL or RCPT command, or the recipient that a reply names (LMTP). `rows` are the events' indices in
-    `events`, `roles` their roles.
+    It is the address in a MAIL or RCPT command ('' for a command without one), or the recipient that a reply names (LMTP). `rows`
+    are the events' indices in `events`, `roles` their roles.
     """
     is_envelope = np.isin(roles, (MAIL, RCPT))
     lines = take_or_null(events["line"].combine_chunks(), np.where(is_envelope, rows, -1))

@@ -51,7 +51,7 @@ def _format_csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
 
 
 class _SafeTexts(dict[str, str]):
-    """A cache from texts to CSV fields that neither start a formula nor hold control characters.
+    """A cache from texts to CSV fields that neither start a formula nor hold control characters but line feeds.
 
     An apostrophe goes before what would start a formula: a spreadsheet then takes the field as text.
     The texts may come from a server under test. Parquet and JSON hold them unchanged. Each distinct text is converted once,

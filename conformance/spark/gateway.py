@@ -141,7 +141,10 @@ def start_java(java: Path, options: Sequence[str], folder: Path, *, quiet: bool)
 
 
 def class_path(home: Path) -> str:
-    """Return the class path of an installed Spark, in a stable order, since Java's AOT cache is only valid for one class path."""
+    """Return the class path of an installed Spark without its machine learning, the jars of `_FIRST_JARS` first.
+
+    The order is stable, since Java's AOT cache is only valid for one class path.
+    """
     jars = sorted((home / "jars").glob("*.jar"), key=lambda jar: (_jar_rank(jar.name), jar.name))
     return ":".join(str(jar) for jar in jars if not jar.name.startswith(_UNUSED_JAR))
 

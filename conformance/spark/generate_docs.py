@@ -1,4 +1,4 @@
-"""Write the generated part of docs/data.md: every layer, table and invariant with its columns.
+"""Write the generated part of docs/data.md: a run's tables, transactions and aggregated tables by column, and the invariants.
 
 `python -m conformance.spark.generate_docs docs/data.md` replaces what lies between the two marks.
 """

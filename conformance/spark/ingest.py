@@ -65,7 +65,8 @@ class FoundDirectories:
 def find_directories(paths: Sequence[Path]) -> FoundDirectories:
     """Return the directories of runs and of explorations that are, or lie below, the paths.
 
-    A directory counts by its file `run.json` or `exploration.json`. Raises RunDirectoryError for a path without any.
+    A directory counts by its file `run.json` or `exploration.json`. Raises RunDirectoryError for a path without any, OSError for
+    one that does not exist.
     """
     found: dict[str, set[Path]] = {RUN_FILE: set(), EXPLORATION_FILE: set()}
     for path in paths:
@@ -224,7 +225,7 @@ def escape_glob(path: Path) -> str:
 
 
 def run_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
-    """Return a row for each run: columns of its header, and `damaged`."""
+    """Return a row for each run, for the view `runs`: fields of its header, and `damaged`, a number of lines."""
     texts = {name: pa.string() for name in ("run", "started", "harness", "clock")}
     schema = pa.schema(
         {
@@ -238,7 +239,7 @@ def run_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
 
 
 def candidate_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
-    """Return a row for each run and candidate in it, with its kind, version, description's hash and claimed capabilities."""
+    """Return a row for each run and candidate in it, for the view `candidates`: kind, version, description's hash, claims."""
     texts = {name: pa.string() for name in ("run", "candidate", "kind", "version", "candidate_sha256")}
     schema = pa.schema({**texts, "claims": pa.list_(pa.string())})
     rows = [

@@ -5,8 +5,8 @@ invariant holds, null where the failure would be excused or cannot be judged fro
 the requirement catalogue and share nothing with `conformance.judge`. Hints (`SHUFFLE_HASH`, `BROADCAST`) name the smaller side
 of a join; no result depends on them.
 
-Aliases: `c` conditions of a cell, `tp` its topology, `m` mail transactions, `k` shadow copies, `d` deliveries, `h` parameter
-changes, `x` excuses.
+Usual aliases: `c` conditions of a cell, `tp` its topology, `m` mail transactions, `k` shadow copies, `d` deliveries, `h`
+parameter changes, `x` excuses.
 """
 
 LOST_MESSAGES = """

@@ -33,8 +33,9 @@ LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN 
 """A row for each cell with what may excuse a failure in it.
 
 `quiet`: the transport became quiet in the drain at the end; `waited` is how many seconds the harness waited for that, and
-`half_wait_t` the middle of that time. `complete`: the cell has a footer. `disturbed`: anything at all went wrong. `starved`: the
-machine ran out of a resource that a server needed.
+`half_wait_t` the middle of that time. `complete`: the cell has a footer. `disturbed`: anything at all went wrong, or the
+scenario intervened (a fault, a new configuration, a command to a node, a talk). `starved`: the machine ran out of a resource
+that a server needed.
 """
 
 

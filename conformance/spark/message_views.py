@@ -109,9 +109,9 @@ LEFT JOIN (SELECT cell_id, session, key, min(reply_n) AS reply_n, min_by(reply_t
            FROM exchanges WHERE kind = 'mail' AND code BETWEEN 200 AND 299 GROUP BY cell_id, session, key) t
   ON t.cell_id = a.cell_id AND t.session = a.session AND t.key = m.key
 """  # noqa: S608  # made of constants
-"""A row for each message and recipient for which a sender of the harness got a positive final reply.
+"""A row for each attempt of a sender of the harness and each recipient that a positive final reply accepted.
 
-`latency`: seconds from the final dot to that reply.
+`latency`: seconds from the final dot to that reply; null where the session does not show it.
 """
 
 VIEWS = {

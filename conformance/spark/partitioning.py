@@ -19,9 +19,9 @@ OCTETS_PER_PARTITION = 128 * 1024 * 1024
 SMALL_OCTETS = 64 * 1024 * 1024
 """Octets of history below which there is one partition, and compiling queries takes longer than interpreting them."""
 MIN_PARTITIONS = 4
-"""Partitions of a history that is not small."""
+"""The fewest partitions of a history that is not small."""
 MAX_PARTITIONS = 1000
-"""Partitions of a history of any size."""
+"""The most partitions, however large a history is."""
 
 
 @dataclass(frozen=True, slots=True)

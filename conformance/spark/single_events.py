@@ -19,7 +19,10 @@ _INCIDENTS = (
 _KINDS = {"connected": "session", "delivered": "delivery", "message": "message", "attempt": "attempt"}
 """Kind of event -> kind of row, of the events that are not incidents."""
 _STRAY_REPLY = "stray-reply"
-"""The mode of a reply without a command: none was open, or a command other than QUIT was answered with 221."""
+"""The mode of a reply without a command: none was open, or a command other than QUIT was answered with 221.
+
+421 without a command is not one: it may come at any time.
+"""
 
 _FIELDS = ("n", "t", "session", "listener", "message", "code", "fault", "healed", "quiet")
 _DIGEST_FIELDS = ("message_id", "date", "stable_sha256", "report", "about", "size")

@@ -28,7 +28,7 @@ _MIN_FOLDED = 8
 _DRAWN_LAST = 4
 """Rows at the end of a repetitive stretch that are drawn."""
 _AROUND = 12
-"""Rows before and after a marked row that are chosen first."""
+"""Rows before and after a marked row that are chosen next."""
 _ENDS = 40
 """Rows at the beginning, and at the end, that are chosen first; fewer with a low limit."""
 
@@ -83,8 +83,8 @@ def _likeness(row: DiagramRow) -> object:
 def _cut_to(rows: Sequence[DiagramRow], max_rows: int) -> Iterator[DiagramRow]:
     """Yield the `max_rows` rows that are chosen as the module says, and a band for each stretch between them.
 
-    `_band` fills in the number of rows and the time that a stretch takes. `inwards` has the indexes of the first and
-    last row, of the second and last but one, and so on.
+    A stretch of one row is yielded as it is. `_band` fills in the number of rows and the time that a stretch takes. `inwards` has
+    the indexes of the first and last row, of the second and last but one, and so on.
     """
     last = len(rows) - 1
     half = max_rows // 2
@@ -103,7 +103,7 @@ def _cut_to(rows: Sequence[DiagramRow], max_rows: int) -> Iterator[DiagramRow]:
 
 
 def _band(stretch: Sequence[DiagramRow], template: str) -> DiagramRow:
-    """Return the band that replaces a stretch of rows; `template` takes their `count` and their time `span`."""
+    """Return the band that replaces a stretch of rows; `template` takes their `count` (without gap rows) and time `span`."""
     numbers = sorted(number for row in stretch for number in row.numbers)
     count = sum(row.kind != "gap" for row in stretch)
     duration = rounded_duration(stretch[-1].t - stretch[0].t)

@@ -1,7 +1,8 @@
 """An excerpt of a cell's diagram, as a small SVG file: the rows around the evidence of its findings.
 
 `allure_content` attaches it to a result, which has no page with the whole diagram. A *finding* is a verdict that is neither a
-pass nor not applicable; its *evidence* are the numbers of the events that show it. A *gap row* stands for rows that are left out.
+pass nor not applicable; its *evidence* are the numbers of the events that show it. A *gap row* stands for rows that are left out;
+a single row is not left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from conformance.report.rendering import template_text
 ROWS_AROUND = 4
 """Rows before and after each row of the evidence."""
 MAX_EXCERPT_ROWS = 40
-"""Rows of an excerpt, without the gap rows that count the rows left out."""
+"""Rows that are chosen for an excerpt; gap rows, and single rows between chosen ones, come on top."""
 _LAST_ROWS = 20
 """Rows of an excerpt where the findings have no evidence: the last ones of the cell."""
 
@@ -23,7 +24,7 @@ _LAST_ROWS = 20
 def excerpt_svg(cell: CellView) -> str:
     """Return the SVG document of a cell's excerpt: the rows around the evidence, or its last rows without evidence.
 
-    '' for a cell without events.
+    '' for a cell whose diagram has no rows.
     """
     rows = diagram_rows(cell)
     numbers = [number for verdict in cell.findings for number in cell.evidence_of(verdict)]
@@ -40,7 +41,7 @@ def excerpt_svg(cell: CellView) -> str:
 
 
 def excerpt_rows(rows: Sequence[DiagramRow], numbers: Iterable[int]) -> tuple[DiagramRow, ...]:
-    """Return the rows around those of the events with these numbers, with a gap row wherever rows are left out.
+    """Return the rows around those of the events with these numbers, with a gap row wherever at least two rows are left out.
 
     At most `MAX_EXCERPT_ROWS` are chosen, those around the first numbers; without any, the last rows are.
     """

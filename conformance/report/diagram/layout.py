@@ -94,9 +94,9 @@ class Diagram:
 
 
 def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
-    """Return the diagram of these rows with a column for each name, in their order; `events` tell when nodes were down.
+    """Return the diagram of these rows, with a column for each party that `names` names, in this order.
 
-    Without rows the diagram has no sections.
+    `events` tell when nodes were down. Without rows the diagram has no sections.
     """
     distance = max(_MIN_COLUMN, min(_MAX_COLUMN, _COLUMNS_WIDTH / max(len(names) - 1, 1)))
     columns = {name: GUTTER + _MARGIN + index * distance for index, name in enumerate(names)}
@@ -125,7 +125,10 @@ def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[A
 def _place_rows(
     rows: Sequence[DiagramRow], columns: Mapping[str, float], width: float
 ) -> tuple[tuple[PlacedRow, ...], tuple[float, ...], float]:
-    """Return the rows of one section with their positions, the tops of the heads, and the section's height."""
+    """Return the rows of one section with their positions, the tops of the heads, and the section's height.
+
+    A head that at most ten rows would follow is left out, except for the first.
+    """
     y: float = 0
     placed, heads = [], []
     for index, row in enumerate(rows):
@@ -144,8 +147,8 @@ def _place_rows(
 def _line_ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[float, float]:
     """Return where a row's line begins and ends; a row of one party with itself gets a short line to the right.
 
-    A row without parties, or of a party without a column, runs across the diagram; a note has no line, and both ends are its
-    party's column.
+    So does one to a party without a column. A row without parties, or from a party without a column, runs across the diagram; a
+    note has no line, and both ends are its party's column.
     """
     if row.left is None or row.left not in columns:
         return GUTTER, width - 20
@@ -155,7 +158,10 @@ def _line_ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> t
 
 
 def _session_bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> tuple[SessionBar, ...]:
-    """Return a bar for each session of one section and each of its parties; bars that overlap at a party are side by side."""
+    """Return a bar for each session of one section and each of its parties.
+
+    Bars that overlap at a party are side by side; a fifth one and further ones lie on the fourth.
+    """
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for placed_row in placed:
         row = placed_row.row

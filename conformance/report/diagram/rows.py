@@ -53,10 +53,10 @@ _SHADOW_OPERATIONS = frozenset({"request-shadow", "track-shadow", "shadow-messag
 
 @dataclass(frozen=True, slots=True)
 class DiagramRow:
-    """One row of a diagram; `numbers` are those of the events that it shows, `t` the time of the first of them.
+    """One row of a diagram; `numbers` are those of the events that it shows, `t` the time of the first one that is drawn.
 
-    A gap has no events and the time of the event after it. An arrow or fold runs from the party `left` to
-    the party `right`; a note is at the party `left`; a band or gap runs across. `operation` is the operation of shadow
+    A gap has no events and, where it stands for time, the time of the event after it. An arrow or fold runs from the party `left`
+    to the party `right`; a note is at the party `left`; a band or gap runs across. `operation` is the operation of shadow
     redundancy (`operation_text`). `marked` says that one of the events is evidence of a violation or error.
     """
 
@@ -73,7 +73,10 @@ class DiagramRow:
 
 
 def diagram_rows(cell: CellView) -> tuple[DiagramRow, ...]:
-    """Return the rows of a cell's diagram, in the history's order."""
+    """Return the rows of a cell's diagram, in the history's order.
+
+    The time before the first event may be a gap too. No rows where all events are left out.
+    """
     rows: list[DiagramRow] = []
     pending: dict[str, list[AnyEvent]] = {}  # session -> its routine events since the last row
     last = 0.0
@@ -118,7 +121,8 @@ def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[s
 def _is_routine(event: AnyEvent) -> bool:
     """Return whether an event only shows that the protocol went its way: connecting, positive replies, ended steps.
 
-    Commands and replies that mean something for shadow redundancy are not routine.
+    Made messages, inspections, answered attempts, and talks without a problem are routine too. Commands and replies that mean
+    something for shadow redundancy are not.
     """
     match event:
         case Connected() | MessageMade() | Inspected():
@@ -215,7 +219,10 @@ def _step_text(event: StepEvent, cell: CellView) -> str:
 
 
 def _kind_style_and_parties(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, str | None]:
-    """Return kind, style, left and right of the row of an event; an event of an unknown session is a band."""
+    """Return kind, style, left and right of the row of an event; an event of an unknown session is a band.
+
+    Left and right are the parties from and to which the row runs, as in `DiagramRow`: for a reply the server is left.
+    """
     match event:
         case Reply() | Command() | Content() | Connected() | Closed():
             connected = cell.sessions.get(event.session)

@@ -57,7 +57,10 @@ def _draw_heads(diagram: Diagram, y: float) -> Iterator[str]:
 
 
 def _draw_row(placed: PlacedRow, width: float, hover_text: bool) -> str:
-    """Return the SVG group of a row; without `hover_text` it has no tooltip, link target or text for screen readers."""
+    """Return the SVG group of a row; without `hover_text` it has no tooltip, link target or text for screen readers.
+
+    Then only a marked row has a background.
+    """
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
     parts = [_draw_background(placed, width), _draw_gutter(placed), _draw_shape(placed, width), "</g>"]

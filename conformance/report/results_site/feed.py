@@ -1,7 +1,8 @@
 """The Atom feed (RFC 4287) of verdicts that changed from one run to the next: an entry for each run and server.
 
-A *change* is a row of the table `row_changes`: a requirement whose verdict differs from that of the latest earlier run. `pages`
-writes the feed. Links are relative to the feed's own address, which the site does not know.
+A *change* is a row of the table `row_changes`: a requirement whose verdict differs from that of the latest earlier run, or that a
+cell violates which no earlier run has. `pages` writes the feed. Links are relative to the feed's own address, which the site does
+not know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,8 +26,8 @@ MAX_ENTRIES = 100
 def atom_feed(results: Results) -> bytes:
     """Return the feed as XML: the newest `MAX_ENTRIES` entries.
 
-    The ids of feed and entries are made of names of runs and servers, so that they stay the same when the site is built again
-    with more runs.
+    The ids of feed and entries are made of names and times of runs and of servers and versions, so that they stay the same when
+    the site is built again with more runs.
     """
     ET.register_namespace("", _ATOM)
     feed = ET.Element(f"{{{_ATOM}}}feed")

@@ -76,9 +76,9 @@ def columns(text: str, **own: str) -> tuple[Column, ...]:
 class Table:
     """A table of an aggregation, computed by `query`, SQL over the views of `conformance.spark.views`; published unless internal.
 
-    `order`: the columns by which its rows are sorted; none: they are not. `across`: it compares all runs and is computed by each
-    aggregation; the others have rows for each run on its own, computed once when the run is added. `internal`: it is not
-    exported.
+    `order`: the columns by which its rows are sorted; none: they are not. `across`: it compares all runs or explorations and is
+    computed by each aggregation, over the views of what was found before (`outcomes`, `row_outcomes`, `explored`, `found`); the
+    others have rows for each run on its own, computed once when the run is added. `internal`: it is not exported.
     """
 
     name: str

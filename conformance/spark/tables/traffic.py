@@ -1,4 +1,4 @@
-"""Tables of what the histories show: latency, placement of shadow copies, duplicates, losses, faults, disagreements."""
+"""Tables of what the histories show: latency, placement, duplicates, losses, faults, axes, and invariants with disagreements."""
 
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts.outcome import WITHIN_A_CELL
