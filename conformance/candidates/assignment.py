@@ -32,7 +32,7 @@ class Assignment:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """All candidates, the default last."""
+        """The candidates in `servers`, one for each server, so that one may come repeatedly, and the default last."""
         return (*self.servers.values(), self.default)
 
     def own_timers(self, servers: Iterable[str]) -> OwnTimers | None:

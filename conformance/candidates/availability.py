@@ -1,7 +1,8 @@
 """Whether a candidate can be run on this machine, and where its programs are.
 
-Programs are looked for in the directory that `conformance candidate install` made, then on the system. Containers need a Docker
-engine on this machine, at the address in DOCKER_HOST or at Docker's own socket.
+A program whose path begins with `{installed}` is looked for in the directory that `conformance candidate install` made, any
+other one on the system. Containers need a Docker engine on this machine, at the address in DOCKER_HOST or at Docker's own
+socket.
 """
 
 import functools

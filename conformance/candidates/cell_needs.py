@@ -1,12 +1,14 @@
 """What a cell needs of each of its servers: capabilities, commands and a generation; and which candidates lack it.
 
 A capability is needed only from the servers that can be expected to have it. `shadow-2013` and `shadow-2010` are needed from
-servers of the generations whose documents describe them, `duplicate-detection` and `lmtp-delivery` from servers that have mailboxes
-or get one in a step, and `inspect`, `redirect` and `resubmit` from the servers to which a step gives that command. A capability that this
-rule leaves to no server is needed from all of them.
+servers of the generations whose documents describe them, `duplicate-detection` and `lmtp-delivery` from servers of the role
+`mailbox`, that have a recipient's mailbox, or that get a mailbox database in a step, and `inspect`, `redirect` and `resubmit`
+from the servers to which a step gives that command. A capability that this rule leaves to no server is needed from all of
+them.
 
-A *need* is a word of a cell's `needs`: a capability, `shadow` (either form of shadow redundancy), or an ability that
-every candidate has unless its description lists it in `lacks` (`queue`, `routes`, `alternatives`).
+A *cell* is one scenario with one candidate for each server. A *need* is a word of a cell's `needs`: a capability, `shadow`
+(either form of shadow redundancy), or an ability that every candidate has unless its description lists it in `lacks`
+(`queue`, `routes`, `alternatives`).
 """
 
 from collections.abc import Iterable
@@ -21,7 +23,7 @@ from conformance.scenarios.steps.nodes import Activate
 from conformance.topology import Server
 
 _MAILBOX_CAPABILITIES = frozenset({"lmtp-delivery", "duplicate-detection"})
-"""Capabilities that are needed only from servers with mailboxes."""
+"""Capabilities that are needed only from servers with mailboxes, as the module says."""
 
 _COMMANDS = {"inspect": "inspect", "redirect": "redirect-messages", "resubmit": "resubmit"}
 """Capabilities that are commands, by name: they are needed only from the servers on which a step runs the command."""

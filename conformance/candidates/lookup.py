@@ -1,8 +1,8 @@
 """Which candidate a word of `--candidate` names.
 
-The words are `NAME`, `FILE.yaml`, `exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`, or `reference+DEFECT`, the
-reference server with a defect or another conforming reading. *Shipped* descriptions are those that come with the
-harness.
+The words are `NAME`, `FILE.yaml`, `exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`, or `reference+DEFECT`, the reference
+server with a defect or another conforming reading (or several: `reference+ONE+OTHER`). *Shipped* descriptions are those that
+come with the harness.
 """
 
 import importlib
@@ -72,7 +72,8 @@ def reference_readings() -> tuple[str, ...]:
 def _candidate_of_kind(kind: Kind, word: str) -> Candidate:
     """Return the candidate of a word such as `docker:IMAGE`, which no file describes; it claims only `relay`.
 
-    Raises CandidateError.
+    Raises CandidateError when the argument is malformed, and pydantic's ValidationError when a name made from it (for an image
+    of more than 80 characters, for example) is not one of a candidate.
     """
     argument = word.partition(":")[2]
     try:

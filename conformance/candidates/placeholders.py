@@ -121,7 +121,8 @@ def render_file(
     `node` is the node's JSON document. `values` are those of the placeholders of commands: the names without a dot are
     variables here too, the others are found in `node` and `options`.
 
-    Raises CandidateError with the file's name and the line when the template cannot be rendered.
+    Raises CandidateError with the file's name and the line for an error of Jinja, such as an unknown variable. An exception of
+    an expression passes through, such as a TypeError of `seconds` for a word.
     """
     known = {key: value for key, value in values.items() if "." not in key}
     try:

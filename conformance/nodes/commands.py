@@ -1,4 +1,4 @@
-"""Runs a command of a candidate's description, with a limit on its time and output and no child left running.
+"""Runs a command of a candidate's description, with limits on the time and the length of its output.
 
 The command `version` is run here too: for the report, before there is a node. A *command of the node contract* is `inspect`,
 `redirect-messages` or `resubmit`, which print JSON. `node` and `name` are the node and the command that an error is about.
@@ -46,10 +46,11 @@ async def run_command(
 ) -> str:
     """Run a command to its end and return its stdout; `node` and `name` (of the command) are for the errors.
 
-    `within` is in real seconds; without `environment` the command has that of the harness.
+    Without `environment` the command has that of the harness. `within` limits, in real seconds, the time until its
+    stdout and stderr end, which processes that it leaves running may keep open; its exit is waited for after that.
 
     Raises NodeError when it cannot be started, takes too long or prints more than MAX_OUTPUT, CommandFailed when its
-    exit code is not 0. A command that is still running then is killed with its process group.
+    exit code is not 0. If the command itself is still running then, it is killed with its process group.
     """
     try:
         process = await asyncio.create_subprocess_exec(

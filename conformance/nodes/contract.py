@@ -60,7 +60,8 @@ class CommandFailed(NodeError):
 class Node(Protocol):
     """One node under test.
 
-    Every method raises NodeError when the node does not do its part. No method waits without a deadline.
+    Every method raises NodeError when the node does not do its part. What a process or container does is waited for with a
+    deadline; a node in this process (kind `python`) without one.
     """
 
     name: str
@@ -112,7 +113,7 @@ class Node(Protocol):
 
     @property
     def guard_pid(self) -> int | None:
-        """The process id of the node's guard while it runs; None for a kind whose processes are not visible here."""
+        """The process id of the node's guard; None while it is down, and for a kind whose processes are not visible here."""
 
     @property
     def oom_kills(self) -> int | None:

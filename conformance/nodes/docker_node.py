@@ -104,7 +104,8 @@ class DockerNode(ManagedNode, kind="docker"):
     ) -> Place:
         """Make a network for the node; its listeners have the ports of the description, its host is not known yet.
 
-        The place's `resources` are the engine and the network, which `create` takes from there.
+        The place's `resources` are the engine and the network, which `create` takes from there and `exit_stack` releases. No
+        port is leased.
         """
         engine = Engine(server.name, directory)
         exit_stack.callback(engine.close)

@@ -111,6 +111,7 @@ class ExecNode(ManagedNode, kind="exec"):
     async def start(self, configuration: NodeConfiguration) -> None:
         """Write the files, start the program under its guard, and wait until every listener has greeted.
 
+        A server's second process gets the data directory of the first as its own.
         With `flush-to-retry` also begin to run the `flush` command at each retry interval. Raises NodeError when the
         program is not installed, ends or does not greet in time (ConfigurationRefused for exit code 2); no process of
         it is left then.
@@ -210,7 +211,7 @@ class ExecNode(ManagedNode, kind="exec"):
         return argv if self._clock is None else [*self._clock.command_prefix(argv[0], self._environment()), *argv]
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
-        """Run a command of the description in the node's namespaces and cgroup, and return what it printed.
+        """Run a command of the description in the node's namespaces and (but `stop`) its cgroup; return what it printed.
 
         In a private root that is by nsenter: with the namespaces, root and working directory of the root's init.
         """

@@ -3,10 +3,10 @@
 Theory of operation. The guard is a subreaper (prctl(2)): a process that loses its parent becomes the guard's child, so
 the guard finds what has daemonised itself, and reaps it. Where the harness has a cgroup for the node, the command is
 started in it. The guard itself is not in the cgroup, and the harness kills the cgroup once more when the guard has
-ended, in whatever way. Where there is none, the guard has a second guard as its parent (`--twice`): when the node kills
-one of the two, the other kills the node.
+ended, in whatever way. Where there is none, the guard may have a second guard as its parent (`--twice`): when the node
+kills one of the two, the other kills the node.
 
-Twice a second the guard looks at the node's limits. It kills a node that is over one, and writes which one as the last
+Twice a second at most the guard looks at the node's limits. It kills a node that is over one, and writes which one as the last
 line of the log.
 
 Run as a program: `python guard.py OPTIONS COMMAND...` (see `Options`). The harness holds the other end of its standard
@@ -223,7 +223,7 @@ class Guard:
     def _handle_octet(self, octet: bytes) -> int | None:
         """Send the signal that an octet of the harness asks for, and return None.
 
-        For `K`, and at the end of the input (b""), kill the tree and return the exit code of the guard.
+        For `K` or an unknown octet, and at the end of the input (b""), kill the tree and return the exit code of the guard.
         """
         if octet in _COMMAND_SIGNALS:
             os.kill(self._command.pid, _COMMAND_SIGNALS[octet])  # not reaped yet, so no other process has its id

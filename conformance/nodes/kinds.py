@@ -1,7 +1,7 @@
 """The node classes, one for each kind of candidate: `conformance/nodes/KIND_node.py` has a subclass of `NodeBase`.
 
-A cell gets a node in two steps: `find_place` chooses its addresses, so that the links can be opened, and `create` makes
-the node itself, which is still down.
+A cell (one scenario with one candidate for each server) gets a node in two steps: `find_place` chooses its addresses, so that
+the links can be opened, and `create` makes the node itself, which is still down.
 
 Under the *shifted* clock a node's processes see the machine's time plus a shift. Time *jumps* when the harness
 increases that shift, because nothing is due before a later time.
@@ -28,7 +28,11 @@ class ProcessClock(Protocol):
     """Shifts the clock of a node's processes; implemented by `conformance.run.shifted.shifted_program`."""
 
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
-        """Return the words before a command of the node that shift its clock."""
+        """Return the words before a command of the node that shift its clock.
+
+        `program` is the command's first word, `environment` its environment. Raises CannotShift for a program whose clock
+        cannot be shifted.
+        """
 
     def on_started(self, guard: int) -> None:
         """Follow the processes below the guard with this process id, which has just started."""

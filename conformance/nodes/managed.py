@@ -90,7 +90,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
         self._files.wipe()
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files, send SIGHUP (or run the `reload` command), and wait until the node has applied them.
+        """Write the files, send SIGHUP (or run the `reload` command), and wait for the node's answer, if it can give one.
 
         Raises ConfigurationRefused when the node refuses them, NodeError when it is down or does not answer in time.
         """

@@ -1,8 +1,8 @@
 """A node's directory: its JSON document, the files rendered from its description, its data and its log.
 
-Each kind of node has one for its node. *Data* is the directory of the queue database. The *status file* is written by a
-node of contract 2 to answer a reload. A *placeholder* such as `{config}` in the description's commands and files stands
-for a value of this node.
+A node of any kind but `python` has one. *Data* is the directory of the queue database. The *status file* is written by a node
+of contract 2 (version 2 of docs/node-contract.md) to answer a reload. A *placeholder* such as `{config}` in the description's
+commands and files stands for a value of this node.
 """
 
 import json

@@ -43,7 +43,7 @@ def failure_excerpt(text: str) -> str:
     """Return the part of a log that best explains why the program ended, at most 300 characters.
 
     It is the last exception in the last 60 lines, else up to 3 error lines that the log ends with, joined by "; ", else
-    the last line.
+    the last line; `(it wrote nothing)` for an empty log.
     """
     lines = text.strip().splitlines()
     if not lines:

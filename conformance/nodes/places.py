@@ -1,5 +1,6 @@
 """The addresses of each server of a cell: those that it opens, those at which links dial it, those of the links it dials.
 
+A *cell* is one scenario with one candidate for each server.
 A port that a node will open is leased: no other run on this machine uses it until the lease is released. A lease is an
 abstract Unix socket whose name contains the port's number. Such names are shared by all processes that share the ports,
 whatever their users and file systems, and the kernel releases them when a run is killed.
@@ -34,7 +35,7 @@ class PortLeases:
         """Descriptors of the sockets of other names."""
 
     def lease(self) -> int:
-        """Return a port on which no process listens and which is not leased. Raises OSError when none is left."""
+        """Lease a port on which no process listens, until `release`, and return it. Raises OSError when none is left."""
         start = random.SystemRandom().randrange(FIRST, LAST)
         port: int
         for port in chain(range(start, LAST), range(FIRST, start)):

@@ -1,10 +1,10 @@
 """A private root: a file system that only one server sees, made of what was installed for it over the system's own.
 
-Run as a program by the guard, as the first process of a new PID namespace: `python private_root.py LAYER KEEP NAME
-[--share DIRECTORY] [--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay over `/` (an overlayfs for each of
-/etc, /usr, /var). What the server writes goes to memory and is lost when it ends, except in the directory KEEP, which
-is the real one and is mounted at `/node` too. NAME is the host name; DIRECTORY becomes the node's data in place of its
-own; LIBRARY is loaded into every program, whatever its rights and environment.
+Run as a program by the guard (for a description's `version` command by unshare), as the first process of a new PID namespace:
+`python private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay
+over `/` (an overlayfs for each of /etc, /usr, /var). What the server writes goes to memory and is lost when it ends, except
+in the directory KEEP, which is the real one and is mounted at `/node` too. NAME is the host name; DIRECTORY becomes the
+node's data in place of its own; LIBRARY is loaded into every program, whatever its rights and environment.
 
 The guard is the harness's process above the server's processes (`guard`). This process stays as the namespace's init:
 it passes SIGTERM and SIGHUP on to the command, reaps all processes, and exits with the command's exit code. Then the
@@ -94,8 +94,8 @@ def enter_root(layer: Path, keep: Path, name: str, preload: str = "", share: str
 def run_as_init(argv: list[str]) -> int:
     """Run a command as the init of a PID namespace: pass signals on, reap all processes, and return its exit code.
 
-    The code is 128 + n after signal n, as a shell reports it. Messages to syslog are written to stderr, since some
-    servers have no other log. Blocks until the command ends.
+    The code is 128 + n after signal n, as a shell reports it, and 127 for a command that cannot be started. Messages to
+    syslog are written to stderr, since some servers have no other log. Blocks until the command ends.
     """
     syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     syslog.bind("/dev/log")

@@ -180,7 +180,7 @@ class PythonNode(NodeBase, kind="python"):
         self._node = None
 
     async def wipe(self) -> None:
-        """Delete the data directory of a node that is down. Raises NodeError when it is running."""
+        """Delete the data directory of a node that is down. Raises NodeError when it is running, OSError when it cannot."""
         if self._node is not None:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
         shutil.rmtree(self._data, ignore_errors=False)

@@ -1,8 +1,8 @@
 """How the harness learns that a node is ready, and that it has applied a reload (docs/node-contract.md).
 
 A node is ready when every listener of its configuration greets with 220. It answers a reload by its status file
-(contract 2), by a line of its log (contract 1), or by the exit code of the `reload` command of its description. None of
-these makes an event that another process could wait for, so each is polled until a deadline.
+(contract 2), by a line of its log (contract 1), or by the exit code of the `reload` command of its description. Neither
+greetings nor these files make an event that another process could wait for, so they are polled until a deadline.
 """
 
 import asyncio
@@ -36,8 +36,9 @@ MAX_STATUS_OCTETS = 4096
 async def read_greeting(host: str, port: int) -> str | None:
     """Connect to a listener, read its greeting, say QUIT, and return the greeting.
 
-    None when the connection is refused, breaks, or ends without a line: the listener may not be ready yet. It waits for the line
-    without a deadline. Raises ValueError when the first line is not an SMTP greeting with code 220.
+    None when the connection is refused, breaks, or ends without a line: the listener may not be ready yet. It waits without a
+    deadline for the connection, the line, and the answer to QUIT or the end. Raises ValueError when the first line is not an
+    SMTP greeting with code 220.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port)
@@ -64,8 +65,8 @@ async def read_greeting(host: str, port: int) -> str | None:
 async def wait_ready(node: str, listeners: Iterable[tuple[str, str, int]], within: float, ended: asyncio.Event) -> None:
     """Wait until each of `listeners` (name, host, port) has greeted; `ended` is set when the node's process has ended.
 
-    Raises NodeError when a listener has not greeted within `within` seconds or says something else, or when the
-    process ends.
+    Raises NodeError when not all have greeted within `within` seconds, one says something else, or the process ends
+    before.
     """
     waiting_for = ""
     try:

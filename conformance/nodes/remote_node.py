@@ -69,7 +69,7 @@ class RemoteNode(NodeBase, kind="remote"):
 
     @property
     def log(self) -> Path:
-        """The file of what the commands printed; the server's own log stays where the server is."""
+        """The file of what `start`, `stop`, `wipe` and the like printed; the server's own log stays where the server is."""
         return self._files.log_path
 
     async def start(self, configuration: NodeConfiguration) -> None:

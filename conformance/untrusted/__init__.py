@@ -10,7 +10,7 @@ was checked a moment ago therefore proves nothing, and these modules use no path
   of our own that has one name only.
 - Owner and mode are changed through the descriptor of what was just created.
 - Only regular files are read, and they are opened without blocking.
-- Deleting removes names, and neither follows links nor enters mounts.
+- Deleting removes names, and neither follows links nor enters mounts; only a mount at the very name to delete is emptied.
 
 Directories can be nested deeper than a path can be long, and deeper than a process can keep files open. `tree.walk` therefore
 keeps one directory open, goes up by `..`, and compares where it arrives with where it came from. `tree.delete_contents` moves

@@ -23,8 +23,8 @@ Owner = tuple[int, int]
 class UntrustedDirectory:
     """A directory that a hostile program can write; created where it does not exist. Every method can raise OSError.
 
-    The names that its methods take are paths relative to the directory. One that is absolute or contains `..` is a
-    ValueError.
+    `make_directory`, `write_file` and `empty_directory` take paths relative to the directory; one that is absolute or
+    contains `..` is a ValueError. The other methods take one name in the directory itself, which is not checked.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,7 +104,10 @@ class UntrustedDirectory:
             os.close(folder)
 
     def remove(self, name: str) -> None:
-        """Delete whatever has the name, with everything below it. Does nothing when nothing has the name."""
+        """Delete whatever has the name, with everything below it. Does nothing when nothing has the name.
+
+        A mount that has the name is emptied, and OSError raised.
+        """
         delete_name(self._handle, name)
 
     def _open(self, path: PurePosixPath) -> int:

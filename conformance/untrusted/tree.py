@@ -147,8 +147,8 @@ def walk(top: int) -> Iterator[DirectoryEntry]:
 
     An entry is valid only until the next one is asked for: its `folder` may be closed and its `above` changed then.
 
-    No link is followed and no mount entered. What disappears meanwhile, and what this user has no permission to open,
-    is left out. Raises DirectoryMoved when a directory was moved away during the walk.
+    No link is followed and no mount entered. What disappears meanwhile is left out, and so is what is in a directory that
+    this user has no permission to open. Raises DirectoryMoved when a directory was moved away during the walk.
     """
     device = os.fstat(top).st_dev
     here = os.dup(top)
@@ -184,7 +184,7 @@ def walk(top: int) -> Iterator[DirectoryEntry]:
 
 
 def disk_usage(directory: str) -> int:
-    """Return how many octets on disk everything below a directory takes; each name counts for at least 512.
+    """Return how many octets on disk everything below a directory takes; each name counts its file, at least 512.
 
     A directory that cannot be opened counts for 0. Where one is moved meanwhile, only what was counted until then is returned.
     """
@@ -206,7 +206,7 @@ def disk_usage(directory: str) -> int:
 def delete_tree(path: Path) -> bool:
     """Delete whatever has the path, a directory with everything below it; return whether nothing is left.
 
-    What is left is a mount, or this user has no permission to delete it.
+    What is left is a mount, or this user has no permission to delete it. A mount that has the path itself is emptied.
     """
     try:
         parent = os.open(path.parent, OPEN_DIRECTORY)
@@ -226,7 +226,8 @@ def delete_tree(path: Path) -> bool:
 def delete_name(folder: int, name: str) -> None:
     """Delete whatever has the name in an open directory, with everything below it. Does nothing when nothing has the name.
 
-    Raises OSError for a mount and for what this user has no permission to delete.
+    Raises OSError for a mount and for what this user has no permission to delete. A mount that has the name itself is
+    emptied before.
     """
     try:
         os.unlink(name, dir_fd=folder)

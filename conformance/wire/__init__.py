@@ -1,8 +1,8 @@
 """The harness's side of every TCP connection of a cell.
 
 `links` lays relays between the parties, which record and disturb each session; `sender` and `talk` are SMTP clients of the
-harness, `sinks` its SMTP and LMTP servers. Everything runs in one event loop, on loopback unless a candidate is remote, and
-in virtual time as in real time.
+harness, `sinks` its SMTP and LMTP servers. Everything runs in one event loop, on loopback unless a candidate is remote or in
+a container, and in virtual time as in real time.
 
 How the modules depend on each other, from the bottom:
 

@@ -25,9 +25,10 @@ _ENHANCED = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)")
 
 
 class SessionLost(Exception):
-    """The session was ended or reset, or the server did not reply in time or not with a reply; the text says which.
+    """No connection or no TLS came about, the session was ended or reset, or no reply came in time; the text says which.
 
-    `ended`: the server or the network closed the connection.
+    A line that is no reply counts as none. `ended`: a wait for a reply (in `talk` also sending) has shown that the server or the
+    network closed the connection.
     """
 
     def __init__(self, text: str, *, ended: bool = False) -> None:
@@ -37,7 +38,7 @@ class SessionLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """A complete reply; `lines` are the texts after the codes."""
+    """A complete reply; `code` is that of its last line, `lines` are the texts after the codes."""
 
     code: int
     lines: tuple[str, ...]
@@ -123,7 +124,7 @@ class Identity:
 
 
 class SessionRefused(Exception):
-    """The server refused the session: in its greeting, in a step before any mail, or with 421 at any time."""
+    """The server refused the session: in its greeting, in a step before any mail, or later a command with 421."""
 
     def __init__(self, reply: ServerReply) -> None:
         super().__init__(f"{reply.code} {reply.text}")
@@ -228,7 +229,10 @@ class SmtpClient:
         self.shadowing = False
 
     async def send_command(self, line: str, limit: float) -> ServerReply:
-        """Send a command line, wait for its reply and return it. Raises SessionLost, also after `limit` documented seconds."""
+        """Send a command line, wait for its reply and return it; sending and reply may take `limit` documented seconds each.
+
+        Raises SessionLost, as `write` and `read_reply` do.
+        """
         await self.write(line.encode("utf-8", "surrogateescape") + b"\r\n", limit)
         return await self.read_reply(limit)
 
@@ -274,7 +278,7 @@ class SmtpClient:
         self.keywords = {keyword.upper(): parameters for keyword, _, parameters in offers}
 
     async def _start_tls(self, context: ssl.SSLContext) -> None:
-        """Begin TLS after 220 to STARTTLS. Raises SessionLost if the handshake fails, or octets follow the 220."""
+        """Begin TLS after 220 to STARTTLS. Raises SessionLost if the handshake fails, or octets came behind the 220."""
         assert self._reader is not None
         assert self._writer is not None
         if await has_unread_octets(self._reader):
@@ -286,7 +290,10 @@ class SmtpClient:
             raise SessionLost(f"no TLS: {error}") from None
 
     async def _authenticate(self, user: str) -> None:
-        """Authenticate by AUTH PLAIN (RFC 4616) or LOGIN, each line after a 334. Raises SessionLost, SessionRefused."""
+        """Authenticate by AUTH PLAIN (RFC 4616) or LOGIN, whose three lines are each sent after the reply to the one before.
+
+        Raises SessionLost, and SessionRefused for a reply that is not positive (LOGIN: nor 334).
+        """
         if self.identity.mechanism == "PLAIN":
             response = base64.b64encode(f"\0{user}\0{self.identity.secret}".encode()).decode()
             _require_positive(await self.send_command(f"AUTH PLAIN {response}", COMMAND_TIMEOUT))

@@ -64,8 +64,9 @@ class Unstuffer:
 
 
 class Digester:
-    """Makes the `Digest` of a content that comes in parts; keeps `MAX_KEPT` octets and the latest part at most.
+    """Makes the `Digest` of a content that comes in parts.
 
+    It keeps the header, up to the part with which it exceeds `MAX_KEPT` octets, and up to `MAX_KEPT` of a report's body.
     `_header` is None until the header has ended. `_kept` is what has come of it until then, and later the body of a
     report. `_searched` is where the search for the header's end goes on. `_whole`, `_body` and `_stable` are the hashes;
     `_stable` is None where that hash is the same as `_whole`.
@@ -96,8 +97,8 @@ class Digester:
     def digest(self) -> Digest:
         """Return the digest of the octets added. A content without an empty line is all header.
 
-        Of a report it has the Message-ID that it is about, its first action, and the recipients for whom delivery
-        failed.
+        Of a report it has what the report says too, such as the Message-ID that it is about, its first action, and the
+        recipients for whom delivery failed.
         """
         if self._header is None:
             self._end_header(bytes(self._kept), b"")

@@ -78,7 +78,7 @@ class Endpoint(asyncio.BufferedProtocol):
             self._owner.data_received(self, bytes(_BUFFER.octets[:nbytes]))
 
     def eof_received(self) -> bool:
-        """Handle the peer's FIN. Return True: the other direction stays open."""
+        """Notify the owner of the peer's FIN; after `leave` close instead. Return True: the other direction stays open."""
         self._fin_received = True
         if self._leaving:
             self.close()

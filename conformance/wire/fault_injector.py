@@ -73,7 +73,7 @@ class FaultInjector:
     # called for the steps of a scenario
 
     def arm(self, fault: Fault, session: str | None = None) -> None:
-        """Arm a fault, on one session or (None) on all, after healing one of the same name.
+        """Arm a fault, on one session or (None) on all, after healing the fault or partition of the same name.
 
         Raises ValueError if it makes no sense or matches no link.
         """
@@ -85,7 +85,7 @@ class FaultInjector:
         self._record_armed(fault.name, fault.does, armed.pairs, healed=False)
 
     def partition(self, partition: Partition) -> None:
-        """Put a partition in force, also for open sessions, after healing one of the same name.
+        """Put a partition in force, also for open sessions, after healing the fault or partition of the same name.
 
         It is between two groups of parties; with `one_way` only links from the first to the second cross it.
         Raises ValueError if no link crosses it.
@@ -231,8 +231,9 @@ class FaultInjector:
     def _intercept_content(self, relay: Relay, lane: Lane, part: ContentPart, skip: int) -> Unit | None:
         """Apply the fault whose offset is at the part's start; else return the octets before the nearest offset.
 
-        The rest of the part is requeued, to be examined again. None means that nothing is to be forwarded now. Each fault
-        acts once in a content, which is known by the session's name and its number in the session.
+        A part with no fault's offset in it is returned whole. The rest of a part is requeued, to be examined again. None
+        means that nothing is to be forwarded now. Each fault acts once in a content, which is known by the session's name and
+        its number in the session.
         """
         start = relay.content_octets
         content = (relay.name, relay.content_count + (start == 0))  # the relay counts a content with its first part

@@ -86,7 +86,7 @@ def _names(verb: str, pending: PendingReply | None) -> set[str]:
 
 @dataclass(slots=True, eq=False)
 class ArmedFault:
-    """A fault in force on some links (`pairs`): fires at its n-th occurrence over all of them, and from then on `times` times.
+    """A fault in force on some links (`pairs`): fires from its n-th occurrence over all of them on, `times` times in all.
 
     `fault` is the scenario's step, whose `times` is None for no limit. `undo` are called when it is healed. `timers`
     are what it does later. `session`: it acts in the session of this name alone, None: in any. A content is (session, its

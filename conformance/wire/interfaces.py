@@ -72,7 +72,7 @@ class RelayOwner(Protocol):
     interceptor: Interceptor
 
     def client_connected(self, relay: Relay) -> None:
-        """Dial the server, unless the connection is held or refused."""
+        """Dial the server, unless the connection is held or refused, or a fault plays the server."""
         ...
 
     def server_connected(self, relay: Relay) -> None:

@@ -19,7 +19,7 @@ Faults change how a lane writes: `hold` stops the queue until each of its reason
 `merge_with_next` keeps octets back until the next are written, `discard_all` ends the lane. In each method, `skip` is the
 number of octets at the beginning of a unit that were written before.
 
-Flow control: a queue of more than `QUEUED` octets stops reading from the source until it has been forwarded.
+Flow control: a queue of more than `QUEUED` octets stops reading from the source until no more than that are left in it.
 """
 
 import asyncio
@@ -83,6 +83,7 @@ class LaneObserver(Protocol):
 class Lane:
     """Forwards octets from `source` to `target`. `ended` is set once FIN was forwarded; `discarding` after `discard_all`.
 
+    Faults that play the server also set `ended` of the lane from it, so that the client's FIN ends the session.
     `pace` is how slowly it writes, None for at once; `_throttled` has the octets that this keeps back, `_merging` the
     units kept by `merge_with_next`, each with its `skip`. `_queue` has each waiting unit with the number of its octets
     that were written before (`skip`), and `_queued` counts the octets of those units. `_holds` are the reasons for
@@ -164,7 +165,7 @@ class Lane:
     def enqueue_end(self, how: Literal["fin", "reset"]) -> None:
         """Queue the end of the source's stream after everything that it sent, and process the queue.
 
-        The octets of an unfinished line are queued before FIN, and are lost with RST.
+        The octets of an unfinished line are queued before FIN, also in a lane that discards, and are lost with RST.
         """
         if how == "fin" and (rest := self._observer.unparsed(self)[self._written_early :]):
             self.enqueue(RawOctets(rest))

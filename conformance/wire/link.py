@@ -43,7 +43,7 @@ class SessionNames:
         self._by_ports: dict[tuple[int, int], RecordedSession] = {}
 
     def assign(self, relay: Relay) -> str:
-        """Return the next name (`s1`, `s2`, ...) for a session that begins now, and note the ports of both of its connections."""
+        """Return the next name (`s1`, `s2`, ...) for a session that begins now, and note the ports of its connections."""
         self._count += 1
         session = RecordedSession(f"s{self._count}", relay.pair.client)
         client, server = relay.client, relay.server
@@ -130,7 +130,8 @@ class Link:
     def client_connected(self, relay: Relay) -> None:
         """Add the session to `relays`, let the interceptor act on it, and dial the server.
 
-        The server is not dialled if the interceptor has held or refused the connection, or answers in the server's place.
+        The server is not dialled if the interceptor has held or refused the connection, or plays the server (it answers in
+        its place, or is mute): the session has its name already then.
         """
         self.relays.append(relay)
         self._names.forget_ports(relay)
@@ -171,7 +172,7 @@ class Link:
                 self._dial(relay)
 
     def refuse(self, relay: Relay, reason: str, *, fin: bool = False) -> None:
-        """Record that the client could not connect, and close its connection with RST (with `fin`: with FIN).
+        """Record that the client could not connect, and end the session by RST to the client (with `fin`: by FIN).
 
         `reason` is the text of the event: an error of the connection, or the fault or partition that refuses it.
         """

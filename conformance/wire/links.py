@@ -35,7 +35,7 @@ class Links:
         self._injector = FaultInjector(recorder, duration, lambda: self)
 
     def __iter__(self) -> Iterator[Link]:
-        """Iterate over the open links, in the order in which they were opened."""
+        """Iterate over the links, in the order in which they were opened."""
         return iter(tuple(self._links.values()))
 
     async def open(
@@ -81,11 +81,11 @@ class Links:
         return self._names.session_behind(port, dialled)
 
     def arm(self, fault: Fault) -> None:
-        """Arm a fault, after healing one of the same name. Raises ValueError if it makes no sense or matches no link."""
+        """Arm a fault, after healing what had its name. Raises ValueError if it makes no sense or matches no link."""
         self._injector.arm(fault)
 
     def partition(self, partition: Partition) -> None:
-        """Put a partition between two groups of parties in force, also for open sessions, after healing one of the same name.
+        """Put a partition between two groups of parties in force, also for open sessions, after healing what had its name.
 
         Raises ValueError if no link crosses it.
         """

@@ -71,12 +71,12 @@ class Relay:
 
     @property
     def content_count(self) -> int:
-        """The number of contents that began."""
+        """The number of contents of which an octet was forwarded, the present one included."""
         return self._units.content_count
 
     @property
     def content_octets(self) -> int:
-        """The octets of the present content that were forwarded, as on the wire."""
+        """The number of octets of the present content that were forwarded, as on the wire (see `UnitRecorder`)."""
         return self._units.content_octets
 
     # called by the endpoints (conformance.wire.endpoint.EndpointOwner)
@@ -241,7 +241,10 @@ class Relay:
         self._send_due_substitutes()
 
     def mute(self) -> None:
-        """Discard all octets of both directions from now on, and leave the connections open."""
+        """Discard all octets of both directions from now on, and leave the connections open.
+
+        A FIN still passes, and before it an unfinished line of its sender (`Lane.enqueue_end`).
+        """
         self.to_server.discard_all()
         self.to_client.discard_all()
 
@@ -297,8 +300,8 @@ class Relay:
     def _interpret_command(self, unit: CommandLine) -> None:
         """Set what a command means in the link's dialect: the operation and the canonical verb of its pending reply.
 
-        A MAIL that begins a shadow copy is remembered until the reply to the content, which completes the operation. Any other
-        command of `ABORTS_CONTENT` ends that.
+        A MAIL that begins a shadow copy is remembered until the end of its content, whose reply completes the operation. Any
+        other command of `ABORTS_CONTENT` ends that.
         """
         operation = self._link.dialect.parse_command(unit.line)
         unit.pending.operation = operation

@@ -164,7 +164,7 @@ class Sender:
         await self._client.close()
 
     async def _close_after_refusal(self, refusal: ServerReply) -> None:
-        """Close a session that the server has refused; after 421 the server closes it first (RFC 5321 3.8)."""
+        """Close a session that the server has refused; after 421 the server is given time to close it first (RFC 5321 3.8)."""
         await (self._client.close_after_421() if refusal.code == 421 else self._client.close())
 
     async def _transmit(self, transmission: Transmission, progress: _Progress) -> SendResult:
@@ -195,8 +195,8 @@ class Sender:
     async def _send_chunks(self, transmission: Transmission, size: int, progress: _Progress) -> SendResult:
         """Send the envelope, and the content by BDAT in chunks, each once the one before was accepted (RFC 3030 2).
 
-        `size` is that of a chunk, octets. The final chunk stands for the final dot (`dot_sent`). After a refused chunk
-        RSET is sent, and that reply is the result.
+        `size` is that of a chunk, octets. The final chunk stands for the final dot (`dot_sent`). After an earlier chunk
+        that is refused RSET is sent, and the refusal is the result.
         """
         refusal = await self._send_recipients(transmission, progress)
         if refusal is not None:
@@ -229,7 +229,7 @@ class Sender:
     async def _send_recipients(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
         """Send MAIL and RCPT one by one; return the reply that refuses the message, None if the content may follow.
 
-        After a refusal the transaction is reset by RSET.
+        That is the reply to MAIL, or to the last RCPT if no recipient was accepted. After it RSET is sent.
         """
         reply = await self._client.send_command(self._mail_command(transmission), COMMAND_TIMEOUT)
         if not reply.positive:
@@ -251,8 +251,9 @@ class Sender:
     async def _send_pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
         """Do what `_send_envelope` does in one group of commands (RFC 2920); return the refusal, None if the content may follow.
 
-        The refusal is the first of MAIL, the last RCPT and DATA that is not positive. If the server waits for a content
-        although no recipient was accepted, an empty one is sent.
+        The refusal is the first of MAIL, the last RCPT and DATA that is not positive, and RSET is sent after it. If the
+        server waits for a content although no recipient was accepted, an empty one is sent instead, and the refusal is
+        that of the last RCPT.
         """
         recipients = self._rcpt_commands(transmission)
         lines = [self._mail_command(transmission), *(line for line, _ in recipients), "DATA"]

@@ -7,13 +7,13 @@ Theory of operation
 
 `feed_client` and `feed_server` take octets however they were split, and return the units that these complete.
 
-The parser keeps a queue of pending replies: one for the greeting, one for each command, one for each content (LMTP: one for
-each recipient of it). A complete reply of the server answers the first of the queue; if the queue is empty, it is a reply
+The parser keeps a queue of pending replies: one for the greeting, one for each command but BDAT LAST, one for each content (LMTP:
+one for each recipient of it). A complete reply of the server answers the first of the queue; if the queue is empty, it is a reply
 that answers no command, which is a unit too.
 
 A command after which the client's next octets can mean two things (DATA, AUTH, STARTTLS) blocks the client side: what the
 client has pipelined after it is buffered until the reply decides (`_deciding` is that pending reply). So does a full queue of
-`MAX_PENDING` pending replies. `feed_server` then stops after that reply and sets
+`MAX_PENDING` pending replies. If octets of the client wait, `feed_server` stops after that reply and sets
 `client_unblocked`; the caller calls `feed_client(b"")` for the units that are decided now, and `feed_server(b"")` for the
 rest of the server's octets. This keeps the order of events the same however the octets arrive.
 
@@ -151,10 +151,11 @@ class SessionParser:
     def feed_server(self, data: bytes) -> list[ServerUnit]:
         """Add octets from the server, and return the units that are complete now.
 
-        Among them are substitute replies whose turn comes then: replies that the harness sends in the server's place, whose
-        octets are not in `data`.
-        Octets that are exactly one short reply, as most are, take the first way, with a cached result. `_answer_pending` and
-        `_add_reply_line` make the units of replies; octets that cannot be held for a whole reply become `RawOctets`.
+        It stops after a reply that decides what octets of the client mean that wait, and sets `client_unblocked`; while that
+        is set, octets are only kept. Among the units are substitute replies whose turn comes then: replies that the harness
+        sends in the server's place, whose octets are not in `data`. Octets that are exactly one short reply, as most are,
+        take the first way, with a cached result. `_answer_pending` and `_add_reply_line` make the units of replies; octets
+        that cannot be held for a whole reply become `RawOctets`.
         """
         if self.secured and not self._server:
             return [RawOctets(data)] if data else []
@@ -298,12 +299,12 @@ class SessionParser:
         return [*part, *(self._end_chunk() if not self._chunk_left else [])]
 
     def _end_chunk(self) -> list[ClientUnit]:
-        """Return to commands after a BDAT chunk; return the end of the content if the chunk was the last, else []."""
+        """Expect commands again after a BDAT chunk; return the end of the content if the chunk was the last, else []."""
         self._mode = "command"
         return [self._end_content(b"")] if self._chunk_last else []
 
     def _end_content(self, raw: bytes) -> ContentEnd:
-        """Return to commands after a content, and expect the server's reply to it."""
+        """Return the unit of a content's end; expect commands again, and the server's reply to the content."""
         self._mode = "command"
         pending = PendingReply("CONTENT")
         self._pending.append(pending)

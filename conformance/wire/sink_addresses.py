@@ -25,7 +25,8 @@ _PARAMETERS = {
 def parse_address(verb: str, keyword: str, rest: str, offered: frozenset[str]) -> tuple[str, str | None]:
     """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command and None, or "" and the reply that refuses it.
 
-    A malformed address is refused, and each parameter that is malformed or belongs to no extension in `offered`.
+    The address of `<>` is ''. A malformed address is refused, and each parameter that is malformed or belongs to no
+    extension in `offered`.
     """
     if rest[: len(keyword)].upper() != keyword:
         return "", f"501 5.5.4 {verb} {keyword}<address>"

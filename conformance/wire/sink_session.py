@@ -45,7 +45,7 @@ class SessionOwner(Protocol):
     """Those that it offers within TLS."""
 
     def record_secured(self, port: int) -> SecuredRecord | None:
-        """Return the record of what is said within TLS to the client at a port; None where nothing is recorded."""
+        """Return a new record for what is said within TLS to the client at a port; None where nothing is to be recorded."""
         ...
 
     def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
@@ -87,11 +87,13 @@ class _Chunk:
 class SinkSession(asyncio.Protocol):
     """Answers one client's commands, and hands complete messages to the sink.
 
-    `_sender` is None outside of a transaction. `_content` has what has come of a content, after a CRLF, and is None
-    outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked for. `_chunk` is the BDAT
-    chunk that is being read, `_chunks` what came in those before; None outside of them. `_handshake` is the task that
-    begins TLS, `_record` what records what is said within it. A *scripted* reply is the scenario's. A handler in
-    `_verbs` gets what follows the verb, and returns the reply without its last CRLF.
+    `_sender` is None outside of a transaction. `_content` has what has come of a content after DATA, with a CRLF put
+    before it, and is None outside of one; `_oversized`: it is longer than `MAX_MESSAGE`, and only its end is looked
+    for. `_chunk` is the BDAT chunk that is being read, None outside of one; `_chunks` has the octets of the
+    transaction's chunks so far, None before the first. `_keywords` are the extensions that EHLO offers, `_offered` the
+    names of those that a client can use now, SIZE among them. `_handshake` is the task that begins TLS, `_record`
+    what records what is said within it. A handler in `_verbs` gets what follows the verb, and returns the reply
+    without its last CRLF.
     """
 
     _transport: asyncio.Transport
@@ -266,7 +268,7 @@ class SinkSession(asyncio.Protocol):
         self._handle_buffer()
 
     def _mail(self, rest: str) -> str:
-        """Answer MAIL; if it is accepted, begin a transaction, else change nothing."""
+        """Answer MAIL; if it is accepted, begin a transaction, else change nothing. No scripted reply accepts it."""
         if not self._greeted:
             return f"503 5.5.1 {self._hello} comes first"
         if self._sender is not None:
@@ -279,7 +281,7 @@ class SinkSession(asyncio.Protocol):
         return "250 2.1.0 OK"
 
     def _rcpt(self, rest: str) -> str:
-        """Answer RCPT; if it is accepted, add the recipient."""
+        """Answer RCPT; if it is accepted, add the recipient. No scripted reply accepts it, whatever its code."""
         if self._sender is None:
             return "503 5.5.1 MAIL comes first"
         address, refusal = parse_address("RCPT", "TO:", rest, self._offered)
@@ -292,7 +294,7 @@ class SinkSession(asyncio.Protocol):
         return "250 2.1.5 OK"
 
     def _data(self, rest: str) -> str:
-        """Answer DATA; if it is accepted, what the client sends next is content."""
+        """Answer DATA; if it is accepted, what the client sends next is content. After a scripted reply it is commands."""
         if not self._recipients:
             return "503 5.5.1 RCPT comes first"
         if self._chunks is not None:
@@ -308,7 +310,8 @@ class SinkSession(asyncio.Protocol):
     def _bdat(self, rest: str) -> str:
         """Begin to read a chunk and return '', since it is answered at its end (RFC 3030 2), also where it is refused.
 
-        A malformed command, or BDAT where CHUNKING is not offered, is refused at once.
+        A malformed command, or BDAT where CHUNKING is not offered, is refused at once. A transaction's first chunk is
+        refused with the scripted reply at `DATA`, if there is one.
         """
         if "CHUNKING" not in self._offered:
             return "500 5.5.1 no such command"
@@ -341,8 +344,8 @@ class SinkSession(asyncio.Protocol):
     def _read_chunk(self, chunk: _Chunk) -> bool:
         """Move octets from the buffer to the chunks; return whether this one is complete, and was answered.
 
-        The octets of a refused chunk are read and dropped; with it the transaction ends. With the last chunk the
-        message is delivered.
+        The octets of a refused chunk are read and dropped; with it the transaction ends. A chunk that makes the message
+        longer than `MAX_MESSAGE` is refused. With the last chunk the message is delivered.
         """
         taken = self._buffer[: chunk.left]
         del self._buffer[: chunk.left]

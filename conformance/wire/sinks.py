@@ -192,7 +192,7 @@ class Sink:
         return replies
 
     def record_secured(self, port: int) -> SecuredRecord | None:
-        """Return the record of what is said within TLS to the client at a port; None where its session has no name."""
+        """Return a new record for what is said within TLS to the client at a port; None where its session has no name."""
         session = self._sessions.session_behind(port, self.address[1])
         return SecuredRecord(self._recorder, session.session) if session is not None else None
 

@@ -41,7 +41,7 @@ def port_of(address: object) -> int:
 async def has_unread_octets(reader: asyncio.StreamReader) -> bool:
     """Whether octets have arrived that were not read, without waiting; consumes one, so end the session if it is true.
 
-    False also at the end of the stream.
+    False also at the end of the stream. Raises the OSError of a connection that broke.
     Octets sent after the reply to STARTTLS would otherwise be taken for a part of the secured session (RFC 3207 4.2).
     """
     try:
@@ -52,5 +52,8 @@ async def has_unread_octets(reader: asyncio.StreamReader) -> bool:
 
 
 def describe_error(error: OSError) -> str:
-    """Return a connection error's meaning without addresses, which differ from run to run."""
+    """Return a connection error's meaning without addresses, which differ from run to run.
+
+    That is the text of its errno, without one its own text, and `it took too long` if it has neither.
+    """
     return os.strerror(error.errno) if error.errno else str(error) or "it took too long"

@@ -84,8 +84,9 @@ async def talk(
     take that is not slow: the times of such lines are added to `TalkResult.late`, since they are the harness's
     lateness and not the server's. So is the time by which the `wait` of a line took too long, whatever the tolerance.
 
-    A line with `where`, unless it is EHLO or LHLO itself, is left out if the last reply to these did not offer that
-    keyword; after a line without a `code` no reply is read; after 220 to one with `secure`, TLS begins.
+    A line with `where`, unless it is EHLO or LHLO itself, is left out if the last positive reply to these did not offer
+    that keyword, or there was none; after a line without a `code` no reply is read; after 220 to one with `secure`, TLS
+    begins.
 
     Raises what `make_content` raises, and OSError if this machine has run out of something.
     """
@@ -173,7 +174,8 @@ async def _exchange(
     """Send a line, and wait up to `limit` seconds for the reply if one is expected.
 
     A line whose `code` is None expects no reply, one with `closed` permits the end of the session. Return the exchange and the
-    reply; None if none was expected, or if the session was lost (then `problem` is set, unless the line expects that).
+    reply; None if none was expected, or if the session was lost (then `problem` is set, unless the line expects that). A reply
+    is not compared here: its exchange has no problem yet.
     """
     sent = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
     try:

@@ -1,7 +1,8 @@
 """The units of an SMTP or LMTP session: what can be forwarded, held back or altered as a whole.
 
-Every unit carries `raw`, its octets as received: the `raw` of all units of a direction, concatenated, are exactly what was
-sent. Units are not changed once made; they are not frozen dataclasses because making those takes four times as long.
+Every unit carries `raw`, its octets as received: the `raw` of all units that the parser returns for a direction,
+concatenated, are exactly what was sent (`injected` replies aside). Units are not changed once made; they are not frozen
+dataclasses because making those takes four times as long.
 """
 
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ from conformance.history.values import Operation
 class PendingReply:
     """A reply that the server has not sent yet.
 
-    `verb` is the verb of the command to be answered, GREETING for the greeting, or CONTENT for the reply after the
-    content. `recipient` is the address of the RCPT command, or of the recipient for whom LMTP answers after the
-    content. `operation` is what the command means for shadow redundancy in the server's dialect (its spelling of those
-    commands), None for an ordinary command. `canonical_verb` is the verb as docs/wire-profile.md spells it, '' until
-    the relay has looked it up. `substitute` is a reply (without its last CRLF) that the harness sends in the server's
-    place when its turn comes; None leaves the reply to the server.
+    `verb` is the verb of the command to be answered, GREETING for the greeting, or CONTENT for the reply after the content.
+    `recipient` is the address of the RCPT command, or of the recipient for whom LMTP answers after the content. `operation`
+    is what the command means for shadow redundancy in the server's dialect (its spelling of those commands), None for an
+    ordinary command. `canonical_verb` is the verb as docs/wire-profile.md spells it, '' until the relay has looked it up, and
+    for the greeting and for the reply after a content. `substitute` is a reply (without its last CRLF) that the harness sends
+    in the server's place when its turn comes; None leaves the reply to the server.
     """
 
     verb: str
@@ -33,7 +34,8 @@ class CommandLine:
     """A command line, or (verb AUTH) a client's line of an AUTH exchange.
 
     `verb` is in upper case, '' if the line does not begin with one. `line` is the text, with secrets replaced and truncated
-    to `lines.TEXT` octets. `pending` is the reply that the command will get.
+    to `lines.TEXT` octets. `pending` is the reply that the command will get; that of BDAT LAST is never answered, since the
+    reply after the content (`ContentEnd.pending`) comes in its place.
     """
 
     raw: bytes
@@ -82,7 +84,10 @@ class ContentEnd:
 
 @dataclass(slots=True)
 class RawOctets:
-    """Octets that are not parsed: of a line that is longer than `lines.LINE`, or of a session secured by STARTTLS."""
+    """Octets that are not parsed: what was sent after STARTTLS, or is too long to hold (`lines.LINE`, `session_parser.REPLY`).
+
+    Also replies to no command beyond `session_parser.UNASKED`, and an unfinished line at the end of a stream.
+    """
 
     raw: bytes
 

@@ -96,7 +96,8 @@ class Remote(Kind):
         """Yield each reason why this candidate cannot play a server of a cell.
 
         No candidate of this kind can be two servers. One that the harness starts needs only the commands of the steps;
-        one that runs already must also have been configured as the cell wants it.
+        one that runs already must also have been configured as the cell wants it. `candidate_of` returns the candidate of
+        any server of the cell; `scale` is what the run divides times by.
         """
         candidate = candidate_of(server)
         fields = RemoteFields.of(candidate)

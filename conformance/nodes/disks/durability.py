@@ -17,8 +17,8 @@ earlier change to the same entries becomes durable, and the entries of the direc
 could not be found by its name. The names after a power cut are those before the first call, with the durable changes
 applied.
 
-`sync` makes every change durable. By the stricter reading of POSIX only it and fsync of a directory keep the names in a directory; for
-that the entries of each directory at its last such call are kept apart.
+`sync` makes every change durable. By the stricter reading of POSIX only it and fsync of a directory keep the names in a
+directory; for that the entries of each directory at its last such call are kept apart.
 """
 
 from collections import defaultdict
@@ -85,7 +85,7 @@ class DurabilityModel:
     A Record is one call of the node: its `ino`, `directory` and `to_directory` are inode numbers, `at` is its offset in the
     state file. `_entries_of` has the entries that name an inode now, `_key_by_number` its key by its number;
     `_changes_of_entry`, `_changes_of_inode` and `_changes_in_directory` have changes that may not be durable yet.
-    `_fsynced_directories` has the names of each directory at its last fsync.
+    `_fsynced_directories` has the names of each directory at its last fsync or the last sync, before these at the beginning.
     """
 
     inodes: dict[int, Inode]
@@ -108,7 +108,7 @@ class DurabilityModel:
         self._changes_of_entry: defaultdict[Entry, list[_Change]] = defaultdict(list)
         self._changes_of_inode: defaultdict[int, list[_Change]] = defaultdict(list)
         self._changes_in_directory: defaultdict[int, list[_Change]] = defaultdict(list)
-        # Key of a directory -> its names at its last fsync, with the keys of their inodes.
+        # Key of a directory -> its names at its last fsync or the last sync, with the keys of their inodes.
         self._fsynced_directories: dict[int, dict[str, int]] = _by_directory(self.names)
 
     def replay(self, records: Iterable[Record]) -> None:
@@ -211,7 +211,7 @@ class DurabilityModel:
                 self._entries_of[key_after].add(entry)
 
     def _sync_file(self, record: Record) -> None:
-        """Make a file's content durable; fsync, and fdatasync of a file with a new size, make its names durable too.
+        """Make a file's content durable; fsync, and fdatasync of a file with a new size or never synced, also its names.
 
         The log has only the blocks that differ from those of the sync at the record's `base`; the others are taken from
         it.
@@ -241,7 +241,7 @@ class DurabilityModel:
         self._fsynced_directories[key] = {name: named for (where, name), named in self.names.items() if where == key}
 
     def _make_names_durable(self, key: int) -> None:
-        """Make the present names of an inode durable, and those of every directory above it."""
+        """Make all changes about an inode durable, so also its present names, and those about every directory above it."""
         for change in self._changes_of_inode.pop(key, ()):
             self._make_durable(change)
         for directory, _ in tuple(self._entries_of[key]):

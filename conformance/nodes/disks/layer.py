@@ -89,8 +89,8 @@ class Layer:
         """Prepare the layer before a start of the node; at the first, everything in the data directory counts as synced.
 
         The library is compiled and the data directory pinned at the first; at a later start the log is completed and
-        goes on. Raises UnobservedDisk when the layer has missed something in an earlier start, NodeError when the
-        library cannot be compiled or the log is damaged.
+        goes on. Raises UnobservedDisk when an earlier `cut_power` found that the layer has missed something, NodeError
+        when the library cannot be compiled or the log is damaged.
         """
         self._require_observed()
         library = self._directory / _LIBRARY
@@ -195,7 +195,7 @@ class Layer:
         return self._replay()
 
     def _require_observed(self) -> None:
-        """Raise UnobservedDisk when the layer has missed something."""
+        """Raise UnobservedDisk when `cut_power` has found, now or earlier, that the layer has missed something."""
         if self._unobserved:
             raise UnobservedDisk(self._unobserved)
 

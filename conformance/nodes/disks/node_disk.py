@@ -131,7 +131,7 @@ class NodeDisk:
 
     @property
     def faults_met(self) -> str:
-        """How often the node has met the present trouble, in words ("3 slow syncs"); '' when it has not, or without a layer."""
+        """What the layer has done to the node since its latest trouble began ("3 slow syncs"); '' for nothing, or no layer."""
         if self._layer is None:
             return ""
         now, before = self._layer.fault_counts, self._counts_before
@@ -155,9 +155,10 @@ class NodeDisk:
             await self._layer.mount()
 
     async def cut_power(self, surviving: SurvivingNames = "what-file-systems-keep") -> None:
-        """Lose what was not synced, and end a full or read-only disk. The node must be dead.
+        """Lose what was not synced, and end a read-only disk. The node must be dead.
 
-        `surviving` says which names a layer keeps; a loop disk keeps what its file system does.
+        `surviving` says which names a layer keeps; a loop disk keeps what its file system does, so one that is full stays
+        full, since what fills it was synced. From now on `heal` takes the disk for neither full nor read-only.
         """
         if self._loop:
             await self._loop.cut_power()
@@ -207,7 +208,10 @@ class NodeDisk:
         self._full = self._read_only = False
 
     async def wipe(self) -> None:
-        """Destroy everything on the disk. The node must be dead."""
+        """Delete the loop disk, and have the layer begin a new log; without a loop disk the caller has deleted the data.
+
+        The node must be dead.
+        """
         if self._loop:
             await self._loop.wipe()
         if self._layer:

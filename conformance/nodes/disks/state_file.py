@@ -175,7 +175,7 @@ class StateFile:
         return self._read(at, BLOCK)
 
     def _record(self, at: int) -> tuple[Record, int]:
-        """Return the record at an offset, and its size. Raises ValueError when it is damaged."""
+        """Return the record at an offset, and its size. Raises ValueError or struct.error when it is damaged."""
         size, operation, status, ino, directory, to, mode, uid, gid, blocks, length, base = _RECORD.unpack(
             self._read(at, _RECORD.size)
         )

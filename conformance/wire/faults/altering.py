@@ -1,8 +1,9 @@
 """Faults by which a party receives what the other has not sent.
 
-A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
-`FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
-now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
+A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole
+(`wire.units`). `FaultInjector` calls the handlers when a fault fires, through the functions `apply` of `handlers`. A handler
+of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before. A handler of a
+connection gets its link.
 """
 
 from dataclasses import replace
@@ -45,10 +46,11 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
 def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Give the fault's reply in place of the server's, or (unit of the client) without forwarding the unit to the server.
 
-    The reply to return is the substitute if `unit` is a reply; for a unit of the client the substitute is queued and
-    None returned. Where client and server would disagree about what follows, a command or a content, `drop_server`
-    resets the server's connection, and the harness answers the client's next command. `unit.to` is the verb that a
-    reply answers. Raises ValueError for a unit that is neither a reply, a command nor the end of a content.
+    Return the substitute if `unit` is a reply; for a unit of the client queue it and return None. Where client and
+    server would disagree about what follows (a command, a content or TLS), `drop_server` resets the server's
+    connection, and the harness answers the client's next command; a reply was forwarded before, and None is returned.
+    `unit.to` is the verb that a reply answers. Raises ValueError for a unit that is neither a reply, a command nor the
+    end of a content.
     """
     relay, reply = context.relay, _octets(context.fault.reply)
     match unit:

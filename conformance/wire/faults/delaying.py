@@ -1,9 +1,9 @@
 """Faults that forward octets later, more slowly, or split and merged in other pieces.
 
-A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
-A *hold* stops a lane, or the dialling of the server, until it is released by its reason.
-`FaultInjector` calls the handlers when a fault fires, through the functions `apply` of `handlers`. A handler of a unit returns the unit to forward
-now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
+A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole
+(`wire.units`). A *hold* stops a lane, or the dialling of the server, until it is released by its reason. `FaultInjector`
+calls the handlers when a fault fires, through the functions `apply` of `handlers`. A handler of a unit returns the unit to
+forward now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link.
 Documented seconds are those of the scenario; `context.duration` converts them to seconds of the event loop.
 """
 
@@ -39,7 +39,10 @@ def _hold_lane(context: FaultContext) -> None:
 
 @on_connection("stall", "delay")
 def _hold_dialling(context: FaultContext, link: Link) -> None:
-    """Let the link dial the server only after `lasting` documented seconds, without `lasting` when the fault is healed."""
+    """Let the link dial the server only after `lasting` documented seconds, or when the fault is healed, whichever is first.
+
+    `release_holds` then releases every session that the fault holds, also one that came later than this.
+    """
     reason = context.armed.hold_reason
     context.record_fired("at connect")
     context.relay.dial_holds.add(reason)
@@ -63,7 +66,7 @@ def _throttle_connection(context: FaultContext, link: Link) -> None:
 
 
 def _throttle_lane(context: FaultContext) -> None:
-    """Write at `rate` octets a documented second, in ten pieces a second, until the fault is healed."""
+    """Write at `rate` octets a documented second, in some ten pieces a second or octet by octet, until the fault is healed."""
     lane, rate = context.lane, context.fault.rate or 1
     lane.pace = Pace(octets=max(1, rate // 10), seconds=context.duration(1 / rate))
 
@@ -77,7 +80,7 @@ def _throttle_lane(context: FaultContext) -> None:
 
 @on_unit("split")
 def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
-    """Return the unit, and have its lane write each of its octets by itself; then the lane writes as before."""
+    """Return the unit, and have its lane write each of its octets by itself; then the lane writes at once, unthrottled."""
     context.lane.pace = Pace(octets=1, seconds=0, once=True)  # one octet in each turn of the loop
     return unit
 

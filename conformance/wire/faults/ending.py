@@ -1,9 +1,9 @@
 """Faults that end a session or one of its directions, or discard all of its octets.
 
-A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole (`wire.units`).
-`FaultInjector` calls the handlers when a fault fires, through `handlers.apply`. A handler of a unit returns the unit to forward
-now, None for nothing; `skip` octets of the unit were written before. A handler of a connection gets its link. `AFTER_UNIT`
-has, by kind, the handlers that act after a unit was forwarded.
+A *relay* is one session over a link, a *lane* one of its two directions, a *unit* what is forwarded as a whole
+(`wire.units`). `FaultInjector` calls the handlers when a fault fires, through the functions `apply` of `handlers`. A handler
+of a unit returns the unit to forward now, None for nothing; `skip` octets of the unit were written before. A handler of a
+connection gets its link. `AFTER_UNIT` has, by kind, the handlers that act after a unit was forwarded.
 """
 
 from conformance.wire.faults.handlers import AFTER_UNIT, FaultContext, after_unit, on_connection, on_unit
@@ -13,7 +13,7 @@ from conformance.wire.units import Unit
 
 @on_unit("drop", "reset", "half-close", "mute")
 def _end_before_unit(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Call the kind's handler of `AFTER_UNIT`, which ends the session or a direction; the unit is not forwarded."""
+    """Call the kind's handler of `AFTER_UNIT`, which ends or mutes the session or a direction; the unit is not forwarded."""
     AFTER_UNIT[context.fault.does](context)
 
 
@@ -25,7 +25,7 @@ def _drop(context: FaultContext) -> None:
 
 @on_connection("drop")
 def _drop_connection(context: FaultContext, link: Link) -> None:
-    """Close the client's connection with FIN, without dialling the server."""
+    """Record that the client could not connect, and close its connection with FIN, without dialling the server."""
     context.record_fired("at connect")
     link.refuse(context.relay, context.armed.hold_reason, fin=True)
 
@@ -38,7 +38,7 @@ def _reset(context: FaultContext) -> None:
 
 @on_connection("refuse", "reset")
 def _refuse_connection(context: FaultContext, link: Link) -> None:
-    """Close the client's connection with RST, without dialling the server."""
+    """Record that the client could not connect, and close its connection with RST, without dialling the server."""
     context.record_fired("at connect")
     link.refuse(context.relay, context.armed.hold_reason)
 

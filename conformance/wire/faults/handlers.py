@@ -1,8 +1,8 @@
 """How a fault is applied: the context that its handlers get, and the registries of handlers by kind of fault.
 
-The injector calls the three `apply` functions when a fault fires; they record the event `fault-fired` and call the handler of the
-fault's kind (`drop`, `stall` and others, see `conformance.faults`). A *unit* is what is forwarded as a whole: a command line, a
-reply, a part of a content or its end.
+The injector calls the three `apply` functions when a fault fires; they call the handler of the fault's kind (`drop`, `stall`
+and others, see `conformance.faults`), and record the event `fault-fired` before (of a connection the handler records it). A
+*unit* is what is forwarded as a whole: a command line, a reply, a part of a content or its end.
 """
 
 import asyncio
