@@ -29,7 +29,7 @@ async def serve_commands(directory: Path, command: Command) -> AsyncIterator[Non
 
     A socket that a killed node left there is replaced; the socket is removed at the end. Each connection has one request and one
     response. `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses: the response
-    then is an `error`, as it is for a line that is not a request. After any other exception of `command` there is no response.
+    then is an `error`, as it is for a line that is not a request, and for any other exception of `command`, with its type.
     """
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,13 +54,15 @@ async def serve_commands(directory: Path, command: Command) -> AsyncIterator[Non
 
 
 async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Run a command; return the response: `answer`, or the `error` of one that is unknown (NotImplementedError) or refused (ValueError)."""
+    """Run a command; return the response: `answer`, or the `error` of one that is unknown (NotImplementedError), is refused or fails."""
     try:
         return {"answer": await command(name, arguments)}
     except NotImplementedError:
         return {"error": f"there is no command {name!r} with {len(arguments)} arguments"}
     except ValueError as error:
         return {"error": str(error)}
+    except Exception as error:  # noqa: BLE001  # the client waits for a response, whatever has failed
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> Any:
@@ -74,7 +76,10 @@ async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> 
     except OSError as error:
         raise CommandFailed(f"no node is running in {directory}: {error}") from error
     writer.write(json.dumps({"command": name, "arguments": list(arguments)}).encode() + b"\n")
-    line = await reader.readline()
+    try:
+        line = await reader.readline()
+    except ConnectionError:  # killed before it read the request
+        line = b""
     writer.close()
     if not line:
         raise CommandFailed(f"the node ended before it answered {name}")

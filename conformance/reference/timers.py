@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
+from weakref import WeakSet
 
 
 class Clock(Protocol):
@@ -59,22 +60,25 @@ class Tasks:
 
 
 class Alarms:
-    """All alarms of a node, so that they can be cancelled together; `on_failure` is called with each exception of a callback."""
+    """All alarms of a node, so that they can be cancelled together; `on_failure` is called with each exception of a callback.
+
+    An alarm that nothing else refers to any more, and that is not set, is forgotten.
+    """
 
     def __init__(self, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
         self.clock = clock
         self.on_failure = on_failure
-        self._alarms: list[Alarm] = []
+        self._alarms: WeakSet[Alarm] = WeakSet()
 
     def new(self, callback: Callable[[], None]) -> "Alarm":
         """Return an alarm, not set, that calls `callback` when it is due; `cancel` will unset it with the others."""
         alarm = Alarm(self, callback)
-        self._alarms.append(alarm)
+        self._alarms.add(alarm)
         return alarm
 
     def cancel(self) -> None:
         """Cancel every alarm, as the node ends."""
-        for alarm in self._alarms:
+        for alarm in tuple(self._alarms):
             alarm.cancel()
 
 

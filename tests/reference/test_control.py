@@ -35,6 +35,8 @@ async def echo(name: str, arguments) -> object:
         raise CommandRefused("no, because")
     if name == "unknown":
         raise NotImplementedError
+    if name == "fail":
+        raise OSError("no such disk")
     return {"name": name, "arguments": list(arguments)}
 
 
@@ -49,9 +51,24 @@ def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_pa
                 await send_command(directory, "refuse", [])
             with pytest.raises(CommandFailed, match="there is no command 'unknown'"):
                 await send_command(directory, "unknown", [])
+            with pytest.raises(CommandFailed, match="OSError: no such disk"):
+                await send_command(directory, "fail", [])
         assert list(directory.iterdir()) == []
         with pytest.raises(CommandFailed, match="no node is running"):
             await send_command(directory, "inspect", [])
+
+    asyncio.run(steps())
+
+
+def test_a_node_that_ends_before_it_reads_a_command_has_not_answered_it(tmp_path: Path):
+    def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()  # what was not read makes it a reset
+
+    async def steps() -> None:
+        server = await asyncio.start_unix_server(reset, tmp_path / "control.sock")
+        with pytest.raises(CommandFailed, match="the node ended before it answered inspect"):
+            await send_command(tmp_path, "inspect", ["x" * 100_000])
+        server.close()
 
     asyncio.run(steps())
 

@@ -28,3 +28,21 @@ def test_the_exception_of_an_alarm_s_callback_is_passed_on() -> None:
     asyncio.run(steps())
     assert [str(failure) for failure in failures] == ["nothing is due"]
     assert called == ["other"]
+
+
+def test_an_alarm_that_nothing_refers_to_is_forgotten_and_one_that_is_set_is_not() -> None:
+    called: list[str] = []
+
+    async def steps() -> None:
+        alarms = Alarms(Clock(), lambda error: None)
+        alarms.new(lambda: called.append("unset"))
+        alarms.new(lambda: called.append("set")).set(999.0)
+        kept = alarms.new(lambda: called.append("kept"))
+        assert len(alarms._alarms) == 2
+        await asyncio.sleep(0.01)
+        kept.set(999.0)
+        alarms.cancel()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(steps())
+    assert called == ["set"]

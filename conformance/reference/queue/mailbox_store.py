@@ -101,6 +101,7 @@ class MailboxStore(Component):
         ending.add_done_callback(lambda _: session.abort())  # also if the task is cancelled before it runs
 
     async def _end_session(self, session: Dialogue) -> None:
-        """Send QUIT and wait for its reply; do nothing if the session is lost."""
-        with suppress(SessionLost):
-            await session.quit()
+        """Send QUIT and wait for its reply; do nothing if the session is lost, or was never connected."""
+        if session.is_alive:
+            with suppress(SessionLost):
+                await session.quit()
