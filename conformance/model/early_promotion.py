@@ -204,7 +204,7 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
 def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> Iterator[float]:
     """Yield the time of each positive reply of the primary to the holder that shows, before `sent`, that the primary lived.
 
-    Only sessions that the holder opened to the listener `transport` count, and of them those in which the primary has answered
+    Only sessions that the holder itself opened to the listener `transport` count, and of them those in which the primary has answered
     more than the greeting, EHLO, STARTTLS and AUTH by then: one that broke before may count as opened (SR-MNT-09) or as not
     successful (SR-MNT-10). Not answers are 421, since it closes the session, a reply that a fault made unreadable, and one that a
     link delayed and that the holder may not have read. In the session of `sent` itself only answers to queries count: the request
@@ -213,6 +213,8 @@ def _answer_times(context: CheckContext, copy: HeldCopy, sent: Transaction) -> I
     for session in context.trace.sessions.values():
         pair = (session.client, session.server)
         if pair != (copy.holder, copy.primary) or session.listener != "transport" or session.keywords is None:
+            continue
+        if session.name in context.trace.harness_sessions:  # the holder knows nothing of it
             continue
         replies = [r for r in session.replies if r.t < sent.t and not context.trace.may_be_unread(session.name, r.n)]
         if session.name == sent.session:
@@ -266,6 +268,8 @@ def _database_names(context: CheckContext, copy: HeldCopy) -> list[tuple[int, st
     """
     names = []
     for session in context.trace.sessions.values():
+        if session.name in context.trace.harness_sessions and session.client == copy.holder:
+            continue  # the holder knows nothing of it
         if (session.client, session.server) == (copy.primary, copy.holder):
             commands = [exchange.command for exchange in session.exchanges]
             names += [(c.n, c.operation.database) for c in commands if c.operation and c.operation.database]

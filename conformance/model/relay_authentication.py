@@ -19,6 +19,9 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 
 _ENDS_TRANSACTION = frozenset({"RSET", "EHLO", "HELO"})
+_CLOSING = 421
+"""The reply of a server that shuts down, which may answer any command (RFC 5321 3.8)."""
+
 _CANCELLED = "*"
 _UNDECODABLE = "!"
 """A response that begins so is not Base64 (RFC 4648 4)."""
@@ -29,7 +32,7 @@ class _Said:
     """An exchange of a conversation in which AUTH is offered.
 
     `within`: the line is a response, behind a 334. `authenticated`: AUTH has succeeded before. `amid`: a MAIL was accepted,
-    and neither RSET, EHLO, HELO, STARTTLS nor an empty line that got 250 came since.
+    and neither RSET, EHLO, HELO, STARTTLS nor a content that got 250 came since.
     `next` is the exchange that follows, None for the last one.
     """
 
@@ -48,7 +51,7 @@ class _Said:
     @property
     def is_answered(self) -> bool:
         """Whether the server has answered, with another code than 421; False too where it gave no reply."""
-        return self.exchange.code not in (None, 421)
+        return self.exchange.code not in (None, _CLOSING)
 
 
 def _exchanges(facts: Facts) -> Iterator[_Said]:
@@ -74,8 +77,13 @@ def _exchanges(facts: Facts) -> Iterator[_Said]:
             authenticated = authenticated or exchange.code == 235
             if verb == "MAIL":
                 amid = exchange.code == 250
-            elif verb in _ENDS_TRANSACTION or (not verb and exchange.code == 250):
+            elif verb in _ENDS_TRANSACTION or (_is_content(exchange) and exchange.code == 250):
                 amid = False
+
+
+def _is_content(exchange: TalkExchange) -> bool:
+    """Return whether a message or octets were sent in the exchange, and no line: `(m#1)` or nothing stands for them."""
+    return not exchange.said or exchange.said.startswith("(")
 
 
 @rule("RL-AUT-01", timed=False)
@@ -97,7 +105,7 @@ def a_failed_exchange_ends_alone(facts: Facts) -> Finding:
     """Check that a cancelled or undecodable response gets 501, and that a failed AUTH leaves the session open.
 
     A response `*` cancels the exchange; one that is not Base64 cannot be decoded. After any refusal with 5yz the server must not
-    close the session before it answers the next line, and must answer a NOOP there with 2yz.
+    close the session before it answers the next line, and must answer a NOOP there with 2yz, or with 421 as it shuts down.
     """
     finding = Finding("a failed AUTH is answered once, and the session goes on")
     for one in _exchanges(facts):
@@ -115,7 +123,12 @@ def a_failed_exchange_ends_alone(facts: Facts) -> Finding:
                 finding.add_violation(
                     f"{one.event.server} closed the session after it had answered AUTH with {code}", one.event.n
                 )
-            elif one.next.said.upper() == "NOOP" and one.next.code is not None and one.next.code // 100 != 2:
+            elif (
+                one.next.said.upper() == "NOOP"
+                and one.next.code is not None
+                and one.next.code // 100 != 2
+                and one.next.code != _CLOSING
+            ):
                 finding.add_violation(
                     f"{one.event.server} answered NOOP with {one.next.code}, after it had answered AUTH with {code}",
                     one.event.n,

@@ -203,7 +203,7 @@ class StatusReports:
     def __init__(self, facts: Facts) -> None:
         """Collect the reports at their origins: the servers under test that sent them first, and were not sent them.
 
-        Sending or getting a shadow copy of a report does not count.
+        The holder of a shadow copy of a report is no origin of it; sending a copy does not count as sending the report.
         """
         self.all: list[_Report] = []
         self.altered: list[_Report] = []
@@ -214,7 +214,10 @@ class StatusReports:
         seen: set[tuple[str, str]] = set()
         for sent in facts.trace.transactions:
             digest = sent.digest
-            if digest is None or digest.report != "delivery-status" or sent.kind == "shadow":
+            if digest is None or digest.report != "delivery-status":
+                continue
+            if sent.kind == "shadow":  # the holder may take it over, and is not its origin then
+                seen.add((sent.server, digest.body_sha256))
                 continue
             known = (sent.client, digest.body_sha256) in seen
             seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}

@@ -24,7 +24,7 @@ from conformance.model.facts import Facts
 from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext, is_relay_only
 from conformance.trace.finding import Finding, format_seconds
-from conformance.trace.sessions import Session, Transaction
+from conformance.trace.sessions import LAST_CHUNK, Session, Transaction
 
 _WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
 """What is answered without an enhanced status code (RFC 2034 3), or so in the examples of RFC 5321 and RFC 3207."""
@@ -63,8 +63,8 @@ def one_final_reply(context: CheckContext) -> Finding:
 def commands_are_answered(facts: Facts) -> Finding:
     """Check that no command waits for its reply for `_PATIENCE_S`, or gets the 421 of a timeout in its place.
 
-    A wait that the session or the history ends counts from `_PATIENCE_S` on. Left out are the final dot, since its reply may be
-    withheld (the last chunk of BDAT is not left out), disturbed sessions, and those whose server or client was stopped or paused.
+    A wait that the session or the history ends counts from `_PATIENCE_S` on. Left out are the final dot and the last chunk
+    of BDAT, since their reply may be withheld, disturbed sessions, and those whose server or client was stopped or paused.
     There is at most one violation in a session.
     """
     finding = Finding("each command is answered before the client gives up")
@@ -74,6 +74,8 @@ def commands_are_answered(facts: Facts) -> Finding:
         end = session.closed
         for exchange in session.exchanges:
             command, reply = exchange.command, exchange.reply
+            if LAST_CHUNK.fullmatch(command.line):
+                continue
             until_n, until_t = (
                 (reply.n, reply.t) if reply is not None else (end.n, end.t) if end else (facts.end_n, facts.end_t)
             )

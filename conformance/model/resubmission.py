@@ -69,9 +69,9 @@ def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, as
         box = databases.get(recipient)
         for number, (n, t, next_hop) in enumerate(taken[times:], start=1):
             to_2010 = facts.is_tested_server(next_hop) and facts.is_2010(next_hop)
-            requests = 0 if to_2010 or box is None else _count_requests(facts, asked, box.database, n)
+            crossed = box is None or facts.topology.boundary(box.server) != facts.topology.boundary(server)
+            requests = 0 if to_2010 or box is None or crossed else _count_requests(facts, asked, box.database, n)
             if number > requests * times and any(_first_known_n(facts, request) < n for request in asked):
-                crossed = box is None or facts.topology.boundary(box.server) != facts.topology.boundary(server)
                 finding.add_message_violation(
                     message,
                     f"{server} had passed it on to {recipient} by {format_seconds(taken[times - 1][1])}, and sent it again to "
